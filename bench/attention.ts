@@ -1,7 +1,8 @@
 /**
- * `npm run bench:attention`: attention in one kernel against the same out of products and row kernels, in microseconds
- * and GFLOP/s, with 1 and 2 threads. Only the products' arithmetic counts. They take turns and the best of each
- * counts, because other work on the machine only ever slows one down.
+ * `npm run bench:attention`: attention in one kernel, compared with attention built from GEMMs and row
+ * kernels. Prints microseconds and GFLOP/s with 1 and 2 threads; only the arithmetic of the GEMMs counts.
+ * Both variants alternate and the best time of each counts, because other load on the machine only ever adds
+ * time.
  */
 
 import "./source-modules.js";
@@ -58,10 +59,10 @@ const softmaxGradient: RowKernel = {
   ],
 };
 
-/** Forward and backward, each both ways. */
-function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
+/** Forward and backward, in both variants. */
+function variantsOf(runtime: Runtime, { pairs, rows, width }: Attention) {
   const [operandSize, scoreSize] = [rows * width, rows * rows];
-  const place = (name: string, elements: number): Storage => {
+  const allocate = (name: string, elements: number): Storage => {
     const size = pairs * elements * 4;
     const storage = runtime.persistent.place("data set", name, [{ name, size }]).storages[0]!;
     const source = Float32Array.from({ length: size / 4 }, () => Math.random() - 0.5);
@@ -69,12 +70,12 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
     return storage;
   };
   const names = ["q", "k", "v", "y", "dq", "dk", "dv", "dy"] as const;
-  const at = Object.fromEntries(names.map((name) => [name, place(name, operandSize)])) as Record<
+  const at = Object.fromEntries(names.map((name) => [name, allocate(name, operandSize)])) as Record<
     (typeof names)[number],
     Storage
   >;
   const [probabilities, scoreGradient, probabilityGradient] = ["p", "ds", "dp"].map((name) =>
-    place(name, scoreSize),
+    allocate(name, scoreSize),
   ) as [Storage, Storage, Storage];
   const scale = 1 / Math.sqrt(width);
   const strides = { batchStride: operandSize, headStride: 0, rowStride: width };
@@ -105,16 +106,16 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
     batchStride: operandSize,
     isTransposed,
   });
-  const products = { dtype: "f32", batch: pairs, m: rows } as const;
-  const ofScores = { ...products, n: rows, k: width };
-  const ofRows = { ...products, n: width, k: rows };
+  const gemm = { dtype: "f32", batch: pairs, m: rows } as const;
+  const ofScores = { ...gemm, n: rows, k: width };
+  const ofRows = { ...gemm, n: width, k: rows };
   const rowsOf = (operands: number) =>
     iterateRows(
       [pairs * rows, rows],
       Array.from({ length: operands }, () => [rows, 1]),
       1,
     );
-  const scratch = place("scratch", 4 * operandSize + 4 * scoreSize + 4096);
+  const scratch = allocate("scratch", 4 * operandSize + 4 * scoreSize + 4096);
   return {
     forward: [
       () => submit(runtime, attentionCalls({ ...inputs, out: operand(at.y) })),
@@ -209,15 +210,15 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
 console.log(
   `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
 );
-console.log("\n  pairs × rows × width      threads                one kernel              products");
+console.log("\n  pairs × rows × width      threads                one kernel                 GEMMs");
 for (const attention of attentions) {
   for (const threads of [1, 2]) {
     const driver = openCpuDriver({ threads });
     const runtime = openRuntime({ driver, stallAfter: "off", environment: {}, print: () => {} });
     const { pairs, rows, width } = attention;
-    for (const [direction, ways] of Object.entries(waysOf(runtime, attention))) {
+    for (const [direction, variants] of Object.entries(variantsOf(runtime, attention))) {
       const times = bestTimes(
-        ways.map((run) => () => {
+        variants.map((run) => () => {
           run();
           runtime.synchronize();
         }),

@@ -1,4 +1,4 @@
-/** Times several functions in turns, so that other load on the machine affects all of them equally. */
+/** Times several functions alternately, so that other load on the machine affects all of them equally. */
 
 const warmUpMs = 300;
 
@@ -8,7 +8,7 @@ export function bestTimes(runs: readonly (() => void)[], repetitions: number): n
   for (const run of runs) {
     for (const startedAt = performance.now(); performance.now() - startedAt < warmUpMs; ) run();
   }
-  for (let turn = 0; turn < repetitions; turn++) {
+  for (let round = 0; round < repetitions; round++) {
     for (const [index, run] of runs.entries()) {
       const startedAt = performance.now();
       run();

@@ -1,6 +1,6 @@
 /**
- * `npm run bench:features`: what it costs to turn bars into samples. A million bars of a random walk at a stride of 60:
- * the features, a normaliser fitted to them and applied, and the way to the cache and back.
+ * `npm run bench:features`: the cost of turning bars into samples. A million bars of a random walk at a
+ * stride of 60: features, fitting and applying a normaliser, writing and reading the cache.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -18,7 +18,7 @@ const barCount = 1_000_000;
 const stride = 60;
 const minuteMs = 60_000;
 
-/** Bars with four random steps each. Any walk will do: the work is the same for all prices. */
+/** Bars with four random steps each. Any walk will do: the work does not depend on the prices. */
 function randomWalk(count: number): Bars {
   let state = 1;
   const draw = () => {
@@ -73,7 +73,7 @@ try {
   const train = { start: 0, end: samples.count };
   const normaliser = timed("fitNormaliser, all rows", () => fitNormaliser(samples.x, train));
   timed("applyNormaliser, in place", () => applyNormaliser(normaliser, samples.x));
-  timed("cachedSamples, made anew", () => cachedSamples(bars, { stride }, folder));
+  timed("cachedSamples, computed", () => cachedSamples(bars, { stride }, folder));
   timed("cachedSamples, from the cache", () => cachedSamples(bars, { stride }, folder));
   console.log(`\n${samples.count} samples, ${(samples.x.byteLength / 2 ** 20).toFixed(0)} MiB of features`);
 } finally {

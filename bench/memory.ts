@@ -1,6 +1,7 @@
 /**
- * `npm run bench:memory`: what memory costs. Time per arena allocation over 10,000 steps (flat, and under a microsecond),
- * time per upload of many small tensors, and what the always-on parts (recorder, watched driver) add.
+ * `npm run bench:memory`: the cost of memory operations. Time per arena allocation over 10,000 steps
+ * (constant, and less than a microsecond), time per upload of many small tensors, and the overhead of the
+ * always-on recorder and watched driver.
  */
 
 import { cpus } from "node:os";
@@ -8,7 +9,7 @@ import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
 
 const steps = 10_000;
 const allocationsPerStep = 500;
-const parts = 5;
+const intervals = 5;
 
 function withRuntime(use: (runtime: Runtime) => void): void {
   const driver = openCpuDriver({ threads: 1 });
@@ -18,20 +19,20 @@ function withRuntime(use: (runtime: Runtime) => void): void {
   driver.close();
 }
 
-/** Nanoseconds for one allocation and its share of the step's end, in each fifth of the run. */
+/** Nanoseconds for an allocation and its share of the step's end, in each fifth of the run. */
 function arenaAllocations(runtime: Runtime): void {
   const sizes = Array.from({ length: allocationsPerStep }, (_, index) => 256 + ((index * 7919) % 65_536));
   console.log(`\n${steps} steps of ${allocationsPerStep} arena allocations`);
   console.log("  steps            ns per allocation   committed");
-  for (let part = 0; part < parts; part++) {
+  for (let interval = 0; interval < intervals; interval++) {
     const startedAt = performance.now();
-    for (let step = 0; step < steps / parts; step++) {
+    for (let step = 0; step < steps / intervals; step++) {
       runtime.step(() => {
         for (const size of sizes) runtime.arena.allocate(size, "bench");
       });
     }
-    const nanoseconds = ((performance.now() - startedAt) * 1e6) / ((steps / parts) * allocationsPerStep);
-    const range = `${(part * steps) / parts} to ${((part + 1) * steps) / parts}`;
+    const nanoseconds = ((performance.now() - startedAt) * 1e6) / ((steps / intervals) * allocationsPerStep);
+    const range = `${(interval * steps) / intervals} to ${((interval + 1) * steps) / intervals}`;
     console.log(
       `  ${range.padEnd(16)} ${nanoseconds.toFixed(0).padStart(17)}   ${runtime.arena.figures.committed} B`,
     );

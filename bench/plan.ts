@@ -1,7 +1,7 @@
 /**
- * `npm run bench:plan`: how good plans are, and how long they take. First three training steps: the plan's peak against the
- * most that is live at once, which no plan can be below. Then transformers of more and more layers, up to some 20,000
- * calls: the time of each stage, and how it grows.
+ * `npm run bench:plan`: the quality of plans, and the time that they take. First three training steps: the
+ * plan's peak compared with the maximum of live bytes, the lower bound of every plan. Then transformers with
+ * up to some 20,000 calls: the time of each stage, and how it grows.
  */
 
 import "./source-modules.js";
@@ -25,6 +25,7 @@ import { traceStep } from "../src/compile/index.js";
 import { planMemory } from "../src/compile/memory/plan.js";
 import { propagateCopies } from "../src/compile/passes/copy-propagation.js";
 import { eliminateCommonCalls } from "../src/compile/passes/cse.js";
+import { Program } from "../src/compile/program/program.js";
 import { lifetimesOf, lowerBound } from "../src/compile/schedule/liveness.js";
 import { placeConstants } from "../src/compile/trace/constants.js";
 import { verifyPlan } from "../src/compile/verify/verify.js";
@@ -49,15 +50,15 @@ function trainingOf(
   loss: (x: Tensor, y: Tensor) => Tensor,
   [x, y]: readonly [Tensor, Tensor],
 ): Workload {
-  const placed = model.to(cpu);
-  const optimizer = new optim.AdamW(placed.parameters());
+  const onCpu = model.to(cpu);
+  const optimizer = new optim.AdamW(onCpu.parameters());
   const step = (): { readonly loss: Tensor } => {
-    const found = loss(x, y);
-    found.backward();
-    optim.clipGradNorm(placed.parameters(), 1);
+    const value = loss(x, y);
+    value.backward();
+    optim.clipGradNorm(onCpu.parameters(), 1);
     optimizer.step();
     optimizer.zeroGrad();
-    return { loss: found };
+    return { loss: value };
   };
   return { name, step };
 }
@@ -78,10 +79,10 @@ function crossAsset(): Workload {
   ]);
 }
 
-/** Letters and their places, layers of attention, and a guess of the next letter. */
+/** Letters and their positions, layers of attention, and a prediction of the next letter. */
 class Characters extends nn.Module {
   readonly letters = new nn.Embedding(40, 64);
-  readonly places = new nn.Embedding(64, 64);
+  readonly positions = new nn.Embedding(64, 64);
   readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;
   readonly head = new nn.Linear(64, 40);
 
@@ -100,7 +101,7 @@ class Characters extends nn.Module {
   forward(text: Tensor): Tensor {
     let h = this.letters
       .forward(text)
-      .add(this.places.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
+      .add(this.positions.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
     for (const layer of this.layers) h = layer.forward(h, { isCausal: true });
     return this.head.forward(h);
   }
@@ -138,7 +139,7 @@ function timed<T>(times: Record<string, number>, name: string, run: () => T): T 
   return result;
 }
 
-/** The stages of a plan one by one, each with its time. */
+/** The stages of a plan one by one, with their times. */
 function planOf({ step }: Workload) {
   const times: Record<string, number> = {};
   const guards = new Guards();
@@ -147,8 +148,16 @@ function planOf({ step }: Workload) {
   );
   guards.undo();
   const { calls } = placeConstants(cpu.runtime, trace.calls, trace.constants);
-  const simple = timed(times, "simplify", () => propagateCopies(eliminateCommonCalls(calls)));
-  const fused = timed(times, "fuse", () => fuse(simple, () => false));
+  const program = timed(times, "graph", () => new Program(calls));
+  timed(times, "simplify", () => {
+    eliminateCommonCalls(program);
+    propagateCopies(program);
+  });
+  timed(times, "fuse", () => {
+    program.renumber();
+    fuse(cpu.runtime, program);
+  });
+  const fused = program.calls;
   const schedule = { calls: fused.map((call) => ({ call, stream: 0, after: [] })) };
   const lifetimes = lifetimesOf(schedule);
   const plan = timed(times, "plan", () => planMemory(lifetimes));
@@ -167,13 +176,17 @@ for (const workload of [crossAsset(), characters(2), convnet()]) {
   );
 }
 tell();
-tell("layers  calls   trace  simplify    fuse    plan  verify   ms; last column: plan and verify, µs a call");
+tell(
+  "layers  calls   trace   graph  simplify    fuse    plan  verify   ms; last column: plan and verify, µs a call",
+);
 for (const layers of [30, 60, 120, 240]) {
   const { calls, times } = planOf(characters(layers, 1));
-  const cells = ["trace", "simplify", "fuse", "plan", "verify"].map((name) => (times[name] ?? 0).toFixed(0));
+  const cells = ["trace", "graph", "simplify", "fuse", "plan", "verify"].map((name) =>
+    (times[name] ?? 0).toFixed(0),
+  );
   const perCall = (1000 * ((times["plan"] ?? 0) + (times["verify"] ?? 0))) / calls;
   tell(
-    `${String(layers).padStart(6)} ${String(calls).padStart(6)} ${cells.map((cell, index) => cell.padStart([7, 9, 7, 7, 7][index] ?? 7)).join(" ")}   ${perCall.toFixed(1)}`,
+    `${String(layers).padStart(6)} ${String(calls).padStart(6)} ${cells.map((cell, index) => cell.padStart([7, 7, 9, 7, 7, 7][index] ?? 7)).join(" ")}   ${perCall.toFixed(1)}`,
   );
 }
 const folder = process.argv[2] ?? "bench/results";

@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * The last step of `npm run build`: makes the inspector's page whole. It lays what the page needs beside its compiled modules,
- * and turns the names of libraries in them into files, so that the page runs in a browser with no bundler, no import map, and
- * nothing from elsewhere.
+ * The last step of `npm run build`: completes the inspector's page. It copies the page's assets next to its
+ * compiled modules, and replaces the names of libraries in them by paths of files. So the page runs in a
+ * browser without a bundler, an import map or downloads.
  */
 
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ const source = join(root, "src/inspect/page");
 const built = join(root, "dist/src/inspect/page");
 const require = createRequire(join(root, "package.json"));
 
-/** What a module may name, the library's file, and what it is called beside the page. */
+/** The specifier in a module, the library's file, and its name next to the page. */
 const libraries = [
   { name: "preact", file: "dist/preact.mjs", as: "preact.js" },
   { name: "preact/hooks", file: "hooks/dist/hooks.mjs", as: "preact-hooks.js" },
@@ -25,7 +25,7 @@ const libraries = [
 
 /**
  * @param {string} code
- * @param {string} folder the way from the module's folder to the page's
+ * @param {string} folder the relative path from the module's folder to the page's
  */
 function withFiles(code, folder = ".") {
   return code.replace(/(\bfrom\s*|\bimport\s*)(["'])([^"'.][^"']*)\2/g, (whole, before, quote, name) => {
@@ -45,10 +45,10 @@ for (const name of ["index.html", "page.css", "icon.svg"])
 copyFileSync(join(packageFolder("uplot"), "dist/uPlot.min.css"), join(built, "uPlot.min.css"));
 for (const { name, file, as } of libraries) {
   const code = readFileSync(join(packageFolder(name), file), "utf8");
-  // Their maps are not shipped.
+  // Source maps are not shipped.
   writeFileSync(join(built, as), withFiles(code).replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
 }
-// Their licences ask that the notice comes along, and the minified files have lost it.
+// The licences require the notice, and the minified files have lost it.
 const notices = [...new Set(libraries.map(({ name }) => name.split("/")[0] ?? name))].map((name) => {
   const folder = packageFolder(name);
   const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));

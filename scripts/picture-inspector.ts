@@ -51,13 +51,13 @@ if (missing.length > 0)
 mkdirSync(images, { recursive: true });
 const inspector = await openInspector({ root: folder });
 try {
-  for (const view of views) await take(inspector.url.replace(/#.*$/, ""), view);
+  for (const view of views) await takePicture(inspector.url.replace(/#.*$/, ""), view);
 } finally {
   await closeBrowser();
   await inspector.close();
 }
 
-async function take(url: string, view: View): Promise<void> {
+async function takePicture(url: string, view: View): Promise<void> {
   const { file, hash, width = 1280, height = 900, isDark = false, act } = view;
   const context = await openContext({ viewport: { width, height }, colorScheme: isDark ? "dark" : "light" });
   const page = await context.newPage();

@@ -1,4 +1,4 @@
-/** The tape: what is pinned and until when, what is rejected, and that backward gives its memory back as it goes. */
+/** The tape: what it pins and for how long, what it rejects, and that backward frees memory as it goes. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ const cpu = openStrictDevice();
 const leaf = (...values: number[]): Tensor => tensor(values, { requiresGrad: true, device: cpu });
 const listOf = (gradient: Tensor | null | undefined): unknown => gradient?.tolist();
 
-test("gradients that meet at one tensor are added up", () => {
+test("gradients of several uses of a tensor are added", () => {
   cpu.step(() => {
     const x = leaf(1, 2, 3);
     x.mul(2).add(x.mul(x)).add(x).sum().backward();
@@ -19,7 +19,7 @@ test("gradients that meet at one tensor are added up", () => {
   });
 });
 
-test("a second backward adds to what arrived before, and zeroGrad lets the next one replace it", () => {
+test("a second backward adds to the gradient, and zeroGrad lets the next one replace it", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     x.sum().backward();
@@ -32,14 +32,14 @@ test("a second backward adds to what arrived before, and zeroGrad lets the next 
   });
 });
 
-test("what an op saves is pinned until backward has passed, and nothing else", () => {
+test("saved tensors, and no others, are pinned until backward has used them", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.add(1);
     const z = y.exp();
     const isPinned = ({ array }: Tensor): boolean =>
       array.storage !== undefined && cpu.runtime.arena.isPinned(array.storage);
-    assert.equal(isPinned(y), false, "exp is differentiated by its output");
+    assert.equal(isPinned(y), false, "the gradient of exp uses its output");
     assert.equal(isPinned(z), true);
     z.sum().backward();
     assert.equal(isPinned(z), false);
@@ -47,7 +47,7 @@ test("what an op saves is pinned until backward has passed, and nothing else", (
   });
 });
 
-test("a step lets go of what it recorded, whether backward came or not", () => {
+test("the end of a step frees its tape, with or without a backward", () => {
   const pins = () => cpu.runtime.diagnostics().arena.pins;
   const before = pins();
   cpu.step(() => {
@@ -58,7 +58,7 @@ test("a step lets go of what it recorded, whether backward came or not", () => {
   assert.equal(cpu.tape.openNodes, 0);
 });
 
-test("backward holds a few gradients at a time, not one for every op", () => {
+test("backward keeps a few gradients at a time, not one for every op", () => {
   const size = 1 << 16;
   const growth = (ops: number): number =>
     cpu.step(() => {
@@ -67,11 +67,11 @@ test("backward holds a few gradients at a time, not one for every op", () => {
       let y = x;
       for (let index = 0; index < ops; index++) y = y.mul(1.5);
       const before = cpu.runtime.arena.figures.live;
-      let most = before;
+      let max = before;
       const allocate = cpu.runtime.arena.allocate.bind(cpu.runtime.arena);
       cpu.runtime.arena.allocate = (bytes, label) => {
         const storage = allocate(bytes, label);
-        most = Math.max(most, cpu.runtime.arena.figures.live);
+        max = Math.max(max, cpu.runtime.arena.figures.live);
         return storage;
       };
       try {
@@ -79,12 +79,12 @@ test("backward holds a few gradients at a time, not one for every op", () => {
       } finally {
         Reflect.deleteProperty(cpu.runtime.arena, "allocate");
       }
-      return most - before;
+      return max - before;
     });
   assert.equal(growth(40), growth(4));
 });
 
-test("a graph that backward has let go is rejected a second time, unless it was retained", () => {
+test("a second backward over a freed graph is rejected, unless it was retained", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.exp().sum();
@@ -94,7 +94,7 @@ test("a graph that backward has let go is rejected a second time, unless it was 
   });
 });
 
-test("a saved tensor that was written to in place is found out", () => {
+test("an in-place write to a saved tensor is detected", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.exp();
@@ -104,7 +104,7 @@ test("a saved tensor that was written to in place is found out", () => {
   });
 });
 
-test("an op in place is part of the graph, and saves its result as it is afterwards", () => {
+test("an in-place op is part of the graph, and saves its result", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.mul(1);
@@ -114,7 +114,7 @@ test("an op in place is part of the graph, and saves its result as it is afterwa
   });
 });
 
-test("an op in place that would need what it overwrites is found out at backward", () => {
+test("an in-place op whose gradient needs the overwritten value is rejected in backward", () => {
   cpu.step(() => {
     const [x, factor] = [leaf(1, 2), leaf(3, 4)];
     const y = x.mul(1);
@@ -123,7 +123,7 @@ test("an op in place that would need what it overwrites is found out at backward
   });
 });
 
-test("a leaf, or a view, is not written to in place while gradients are recorded", () => {
+test("an in-place write to a leaf or to a view of one is rejected while gradients are recorded", () => {
   cpu.step(() => {
     const x = leaf(1, 2, 3, 4);
     rejects("NO_GRADIENT", () => x.add_(1), /on a leaf tensor that requires a gradient/);
@@ -132,7 +132,7 @@ test("a leaf, or a view, is not written to in place while gradients are recorded
   });
 });
 
-test("a view of the whole of a leaf is not written to in place either", () => {
+test("an in-place write to a view of a whole leaf is rejected too", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     rejects("NO_GRADIENT", () => x.reshape([2, 1]).mul_(3), /on a leaf tensor that requires a gradient/);
@@ -140,7 +140,7 @@ test("a view of the whole of a leaf is not written to in place either", () => {
   });
 });
 
-test("a view that was there before a recorded write to its base is rejected, and one made after it is not", () => {
+test("a view from before a recorded write to its base is rejected, and one made after it is not", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.mul(2);
@@ -157,7 +157,7 @@ test("a view that was there before a recorded write to its base is rejected, and
   });
 });
 
-test("a tensor without a gradient is rejected once a view of it was given one by a write", () => {
+test("a tensor without a gradient is rejected once a write has given one to a view of it", () => {
   cpu.step(() => {
     const [base, x] = [tensor([1, 2]), leaf(3, 4)];
     const view = base.reshape([2, 1]);
@@ -168,7 +168,7 @@ test("a tensor without a gradient is rejected once a view of it was given one by
   });
 });
 
-test("what is detached, and views of it, stay usable whatever is written through others", () => {
+test("detached tensors and views of them stay usable after writes through other views", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.mul(2);
@@ -183,7 +183,7 @@ test("what is detached, and views of it, stay usable whatever is written through
   });
 });
 
-test("copy_ of what has no gradient cuts the tensor off from what it was made of", () => {
+test("copy_ from a tensor without a gradient detaches the target from its earlier graph", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.mul(2);
@@ -193,7 +193,7 @@ test("copy_ of what has no gradient cuts the tensor off from what it was made of
   });
 });
 
-test("an op in place that is rejected leaves nothing recorded and nothing pinned", () => {
+test("a rejected in-place op records nothing and pins nothing", () => {
   cpu.step(() => {
     const [x, wide] = [leaf(1, 2), tensor([[1, 2]], { device: cpu }).expand([2, 2])];
     const y = x.mul(1);
@@ -230,7 +230,7 @@ test("backward starts from one number, or from a gradient of the tensor's own sh
   });
 });
 
-test("integers and truth values are no part of the graph", () => {
+test("integers and booleans are not part of the graph", () => {
   cpu.step(() => {
     const x = leaf(1, -2);
     assert.equal(x.gt(0).requiresGrad, false);
@@ -251,7 +251,7 @@ test("a graph recorded outside every step outlives the steps in between", () => 
   });
   loss.backward();
   assert.deepEqual(listOf(x.grad), x.exp().tolist());
-  assert.equal(cpu.tape.openNodes, 1, "the exp just above is recorded, and nothing else");
+  assert.equal(cpu.tape.openNodes, 1, "only the exp above is recorded");
   cpu.tape.release();
 });
 
@@ -269,14 +269,14 @@ test("backward() of a kept loss says that its graph ended with its step", () => 
     rejects("NO_GRADIENT", () => loss.backward(), /result of a compiled step.*inside the compiled function/);
   }
   rejects("NO_GRADIENT", () => w.sum().detach().backward(), /that detach\(\) was called on/);
-  // What never had a graph was cut off by nothing.
+  // A tensor that never had a graph was not cut off.
   const plain = cpu.step(() => w.detach().sum().keep());
   rejects("NO_GRADIENT", () => plain.backward(), /none of its inputs requires a gradient/);
   rejects("NO_GRADIENT", () => noGrad(() => w.sum()).backward(), /requires a gradient/);
   assert.equal(w.grad, null);
 });
 
-test("a graph ends with its step also where its ops have saved nothing", () => {
+test("a graph ends with its step even if its ops saved nothing", () => {
   const w = leaf(1, 2);
   const loss = cpu.step(() => {
     const sum = w.add(1).sum();

@@ -1,4 +1,7 @@
-/** Output that breaks: a closed pipe, a full device. A training goes on without its display; other commands end with a word. */
+/**
+ * Output that breaks: a closed pipe, a full device. Training continues without its display; other commands
+ * end with a message.
+ */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -13,7 +16,7 @@ import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
 import { makeFolder } from "./support/folders.js";
 
 const folder = makeFolder();
-const noFull = { skip: !existsSync("/dev/full") && "there is no /dev/full here" };
+const noFull = { skip: !existsSync("/dev/full") && "this system has no /dev/full" };
 const job = [
   "train",
   "crossasset",
@@ -28,7 +31,7 @@ const job = [
   ...tinyModel,
 ];
 
-/** Runs the command with stdout on a device; how it ended, and its stderr. */
+/** Runs the command with stdout on a device; returns its exit code and its stderr. */
 async function runOnto(device: string, args: readonly string[]) {
   const file = openSync(device, "w");
   const child = spawn(process.execPath, [holdfastProgram, ...args], { stdio: ["ignore", file, "pipe"] });
@@ -38,7 +41,7 @@ async function runOnto(device: string, args: readonly string[]) {
 }
 
 describe("a training", () => {
-  test("whose reader is gone trains on, and a hangup stops it with a checkpoint", async () => {
+  test("continues after its reader is gone, and a hangup stops it with a checkpoint", async () => {
     const run = join(folder, "closed");
     const args = [holdfastProgram, ...job, "--epochs", "500", "--out", run];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -49,7 +52,7 @@ describe("a training", () => {
     });
     await once(child.stdout, "data");
     child.stdout.destroy();
-    // Real time: only the folder can tell now how far it is.
+    // Real time: only the run folder shows the progress now.
     while (!isOver && readRun(run).checkpoints.length === 0) await setTimeout(50);
     child.kill("SIGHUP");
     const [code, signal] = await ended;
@@ -60,7 +63,7 @@ describe("a training", () => {
     assert.equal(checkpoints.at(-1)?.step, status?.step);
   });
 
-  test("whose output fills its disk trains to the end", noFull, async () => {
+  test("trains to the end if its output fills the disk", noFull, async () => {
     const run = join(folder, "full");
     const { code, stderr } = await runOnto("/dev/full", [...job, "--epochs", "1", "--out", run]);
     assert.deepEqual([code, readRun(run).status?.state], [0, "finished"], stderr);
@@ -68,14 +71,14 @@ describe("a training", () => {
   });
 });
 
-describe("a command that is there for its output", () => {
-  test("fails with one line where its disk is full", noFull, async () => {
+describe("a command whose purpose is its output", () => {
+  test("fails with one line if its disk is full", noFull, async () => {
     const { code, stderr } = await runOnto("/dev/full", ["settings"]);
     assert.equal(code, 1);
     assert.match(stderr, /^holdfast: BAD_FILE: stdout can't be written: ENOSPC[^\n]*\n$/);
   });
 
-  test("ends well where its reader has seen enough", async () => {
+  test("succeeds if its reader stops reading", async () => {
     const child = spawn(process.execPath, [holdfastProgram, "settings"], {
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -1,4 +1,4 @@
-/** A captured step of eager code: it repeats the step bit for bit, owns its memory and gives it back. */
+/** A captured step of eager code: it repeats the step bit for bit, owns its memory and frees it. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,13 +12,13 @@ import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();
 
-/** More than the step needs, also with the workspace of a library's products. */
+/** More than the step needs, with the workspace of the library's GEMMs. */
 const memoryBytes = 64 * MiB;
 
 class Model extends nn.Module {
   readonly layers = new nn.Sequential(new nn.Linear(5, 8), new nn.Linear(8, 3));
 
-  /** Dropout draws from a counter in memory: a replay that froze it would repeat one mask. */
+  /** Dropout reads a counter in memory: a replay with a frozen counter would repeat one mask. */
   forward(x: Tensor): Tensor {
     return this.layers
       .forward(nn.functional.dropout(x, 0.5, this.isTraining))
@@ -27,7 +27,7 @@ class Model extends nn.Module {
   }
 }
 
-/** A model and the whole training step of it; nothing is looked at. */
+/** A model and its whole training step; nothing is read back. */
 function prepareStep(on: Device): { readonly step: () => void; readonly states: readonly Storage[] } {
   manualSeed(7);
   const model = new Model().to(on);
@@ -52,10 +52,10 @@ test("replays of a captured step equal eager steps bit for bit", () => {
   const graph = captureStep(device, "step", memoryBytes, step);
   assert.equal(graph.mode, "graph");
   assert.ok(graph.nodes && graph.nodes.kernel > 10);
-  for (const [index, found] of read().entries())
-    sameBytes(found, start[index]!, "the state after the capture");
+  for (const [index, actual] of read().entries())
+    sameBytes(actual, start[index]!, "the state after the capture");
   for (let count = 0; count < 5; count++) graph.replay();
-  for (const [index, found] of read().entries()) sameBytes(found, eager[index]!, states[index]!.label);
+  for (const [index, actual] of read().entries()) sameBytes(actual, eager[index]!, states[index]!.label);
   graph.close();
 });
 
@@ -69,7 +69,7 @@ test("a captured step holds its memory until it is closed, and closing twice is 
   assert.equal(device.runtime.arena.figures.live, before);
 });
 
-test("a capture that is rejected leaves no memory behind and lets the step run eagerly", () => {
+test("a rejected capture keeps no memory and lets the step run eagerly", () => {
   const strictly = openStrictDevice({ capture: "on" });
   const { step } = prepareStep(strictly);
   const before = strictly.runtime.arena.figures.live;
@@ -82,7 +82,7 @@ test("a capture that is rejected leaves no memory behind and lets the step run e
   strictly.step(step);
 });
 
-test("a step that needs more memory than it is given is rejected, with the figures", () => {
+test("a step that needs more memory than its limit is rejected, with the figures", () => {
   const { step } = prepareStep(device);
   const before = device.runtime.arena.figures.live;
   rejects("ARENA_FULL", () => captureStep(device, "step", KiB, step), /1 KiB/);

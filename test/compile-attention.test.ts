@@ -1,6 +1,6 @@
 /**
- * A training step with attention in two equal layers: compiled, attention stores half floats where products read them and the
- * layers' copies are one launch; the bits are the eager step's, with these passes and without.
+ * A training step with attention in two equal layers. Compiled, attention stores half floats where GEMMs read
+ * them, and the layers' copies are one launch. The bits are the eager step's, with these passes and without.
  */
 
 import assert from "node:assert/strict";
@@ -26,7 +26,7 @@ type Passes = {
   readonly comboKernels?: boolean;
 };
 
-/** Two steps: the losses, all weights afterwards, and the calls of the compiled one. */
+/** Two steps: the losses, all weights after them, and the calls of the compiled step. */
 function train(device: Device, passes?: Passes) {
   manualSeed(11);
   const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers: 2, hidden: 32 };
@@ -48,7 +48,7 @@ function train(device: Device, passes?: Passes) {
 }
 
 for (const precision of ["f32", "tf32", "bf16"] as const) {
-  describe(`a compiled step of attention in ${precision}`, { skip }, () => {
+  describe(`a compiled step with attention in ${precision}`, { skip }, () => {
     const device = skip ? undefined! : openGpu(precision);
 
     test("has the eager step's bits, with these passes and without", () => {
@@ -64,7 +64,7 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
     });
 
     test("has no conversion and no more than one copy around attention for both layers", () => {
-      // Copies that are launched with other kernels would be hard to count.
+      // Copies inside combo kernels would be hard to count.
       const { calls } = train(device, { comboKernels: false });
       const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
       assert.deepEqual(
@@ -76,13 +76,14 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
       const moves = (op: string) =>
         calls.filter((call) => call.work.kind === "row" && call.op.startsWith(op)).length;
       assert.equal(moves("concatWeights"), 1);
-      // Our own kernels make the weights' gradients where they belong; a library makes one wide matrix of them.
+      // Native kernels write the weights' gradients to their destinations; a library computes one wide
+      // matrix.
       assert.equal(moves("weightGradients"), precision === "f32" ? 0 : 1);
     });
   });
 }
 
-test("the gradients of weights that share an input are right, in a batch and from one wide product", {
+test("the gradients of weights that share an input are right, as a batch and from one wide GEMM", {
   skip,
 }, () => {
   const gradientsOn = (device: Device): number[] => {
@@ -98,9 +99,9 @@ test("the gradients of weights that share an input are right, in a batch and fro
   try {
     const expected = gradientsOn(cpu);
     for (const precision of ["f32", "tf32"] as const) {
-      const found = gradientsOn(openGpu(precision));
-      assert.equal(found.length, expected.length);
-      const worst = Math.max(...found.map((value, index) => Math.abs(value - expected[index]!)));
+      const gradients = gradientsOn(openGpu(precision));
+      assert.equal(gradients.length, expected.length);
+      const worst = Math.max(...gradients.map((value, index) => Math.abs(value - expected[index]!)));
       assert.ok(worst < (precision === "f32" ? 1e-4 : 0.1), `${precision}: ${worst}`);
     }
   } finally {

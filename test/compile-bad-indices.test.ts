@@ -1,4 +1,4 @@
-/** Bad indices in compiled steps: what is read there is NaN, nothing is changed by such a call, and the host is told. */
+/** Bad indices in compiled steps: the read gives NaN, the call changes nothing, and the host gets a report. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -23,7 +23,7 @@ const ops: Readonly<Record<string, (index: Tensor) => Tensor>> = {
 };
 
 for (const [name, op] of Object.entries(ops)) {
-  test(`${name} reads NaN at a bad index and tells the first one, its call and its op`, () => {
+  test(`${name} reads NaN at a bad index and reports the first one with its call and its op`, () => {
     const step = device.compile((index: Tensor) => op(index).reshape([-1]));
     assert.deepEqual(step(indices([0, 3])).tolist(), [1, 4]);
     printed.length = 0;
@@ -35,7 +35,7 @@ for (const [name, op] of Object.entries(ops)) {
       ),
     );
     assert.deepEqual(step(indices([2, -1])).tolist(), [3, Number.NaN]);
-    assert.equal(printed.length, 1, "told once");
+    assert.equal(printed.length, 1, "reported once");
     const { calls, first } = step.badIndices;
     assert.deepEqual([calls, first?.index, first?.call, first?.op], [2, 50_257, 2, name]);
     step.close();
@@ -53,7 +53,7 @@ test("oneHot gives a row of zeros for a bad label and counts it", () => {
   step.close();
 });
 
-test("a label that is no class is counted, and the ignored one is none", () => {
+test("a label outside the classes is counted, and the ignored label is not", () => {
   const step = device.compile((labels: Tensor) =>
     nn.functional.crossEntropy(zeros([2, 3], { device }), labels),
   );
@@ -64,8 +64,8 @@ test("a label that is no class is counted, and the ignored one is none", () => {
   step.close();
 });
 
-test("of a long list the first bad index is found, wherever it stands", () => {
-  for (const [length, place] of [
+test("the first bad index of a long list is found at any position", () => {
+  for (const [length, position] of [
     [1024, 1023],
     [8192, 8191],
     [8193, 8192],
@@ -73,18 +73,18 @@ test("of a long list the first bad index is found, wherever it stands", () => {
     [9000, 2047],
     [9216, 9215],
   ] as const) {
-    const values = Array.from({ length }, (_, one) => one % 4);
-    values[place] = -7;
-    if (place + 1 < length) values[length - 1] = 9;
+    const values = Array.from({ length }, (_, index) => index % 4);
+    values[position] = -7;
+    if (position + 1 < length) values[length - 1] = 9;
     const step = device.compile((index: Tensor) => table(4).indexSelect(0, index));
     step(indices(values));
     const { calls, first } = step.badIndices;
-    assert.deepEqual([calls, first?.index], [1, -7], `place ${place} of ${length}`);
+    assert.deepEqual([calls, first?.index], [1, -7], `index ${position} of ${length}`);
     step.close();
   }
 });
 
-test("indices of u8 and of every second element are checked too", () => {
+test("indices of u8 and with a stride of two are checked too", () => {
   const step = device.compile((index: Tensor) =>
     table(4).indexSelect(0, index.narrow(0, 0, 4).reshape([2, 2]).select(1, 1)),
   );
@@ -122,12 +122,12 @@ for (const clip of [true, false]) {
     const before = state();
     assert.ok(Number.isNaN(step(indices([4, 1]), good[1]).loss.item()));
     assert.ok(Number.isNaN(step(good[0], indices([1, 2])).loss.item()));
-    for (const [index, found] of state().entries()) sameBytes(found, before[index]!, `state ${index}`);
+    for (const [index, actual] of state().entries()) sameBytes(actual, before[index]!, `state ${index}`);
     const { calls, first } = step.badIndices;
     assert.deepEqual([step.skipped, calls, first?.op, first?.index, first?.call], [2, 2, "embedding", 4, 2]);
     assert.ok(Number.isFinite(step(...good).loss.item()));
     assert.equal(step.skipped, 2);
-    assert.ok(state().some((found, index) => found.some((byte, at) => byte !== before[index]![at])));
+    assert.ok(state().some((actual, index) => actual.some((byte, at) => byte !== before[index]![at])));
     step.close();
   });
 }
@@ -146,7 +146,7 @@ test("gradients that a step with a bad index would add are not added", () => {
   step.close();
 });
 
-test("the call that is told is the step's, whichever plan it fell to", () => {
+test("the report names the step's call in every plan", () => {
   const step = device.compile((index: Tensor) => table(4).indexSelect(0, index));
   for (const values of [[0], [0, 1], [1], [2, 3], [0], [9]]) step(indices(values));
   assert.equal(step.plans, 2);
@@ -154,15 +154,15 @@ test("the call that is told is the step's, whichever plan it fell to", () => {
   step.close();
 });
 
-test("many checks are told apart", () => {
+test("reports of many checks name the right check", () => {
   const step = device.compile((...index: Tensor[]) =>
     index
-      .map((one, number) =>
+      .map((value, number) =>
         table(4 + number)
-          .indexSelect(0, one)
+          .indexSelect(0, value)
           .sum(),
       )
-      .reduce((sum, one) => sum.add(one)),
+      .reduce((sum, value) => sum.add(value)),
   );
   const rows = Array.from({ length: 20 }, (_, number) => indices([3 + number]));
   assert.ok(step(...rows).item() > 0);

@@ -1,6 +1,6 @@
 /**
- * Steps whose products leave each other bf16: their gradients are those of f32 as far as bf16 goes, weights' gradients are not
- * rounded, and a replay has the bits of the planned calls.
+ * Steps whose GEMMs store bf16 for each other: their gradients equal those of f32 within the precision of
+ * bf16, gradients of weights are not rounded, and a replay has the bits of the planned calls.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +13,7 @@ import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBits } from "./support/random-programs/compare.js";
-import { anyProgram } from "./support/random-programs/draw.js";
+import { anyProgram } from "./support/random-programs/generate.js";
 import { runProgram } from "./support/random-programs/run.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { isNear, tolerances } from "./tolerances.js";
@@ -24,7 +24,7 @@ afterEach(() => {
   if (!skip) openEmulator().reset();
 });
 
-/** The gradients of a small CrossAsset, by the parameters' names; compiled where passes are given. */
+/** The gradients of a small CrossAsset, by the parameters' names; compiled if passes are passed. */
 function gradientsOf(device: Device, passes?: PassSettings) {
   manualSeed(11);
   const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers: 2, hidden: 64 };
@@ -53,7 +53,7 @@ const resultsOf = (calls: readonly Call[], isGradient: boolean): (string | undef
   });
 
 describe("a compiled step in bf16", { skip }, () => {
-  test("has the gradients of f32 as nearly as bf16 has them, and those of weights are stored as f32", () => {
+  test("has the gradients of f32 within bf16's precision, and stores those of weights as f32", () => {
     const { gradients: expected } = gradientsOf(openEmulatorGpu());
     const device = openEmulatorGpu({ precision: "bf16" });
     const { gradients, calls } = gradientsOf(device, {});
@@ -66,17 +66,17 @@ describe("a compiled step in bf16", { skip }, () => {
     assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 8);
     assert.deepEqual([...new Set(resultsOf(calls, true))], ["f32"]);
     for (const [name, values] of expected) {
-      const found = gradients.get(name)!;
-      const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      const actual = gradients.get(name)!;
+      const scale = values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
       for (const [index, value] of values.entries())
         assert.ok(
-          isNear(found[index]!, value, tolerances["oracle gradient"].bf16, scale),
-          `${name}[${index}] is ${found[index]}, in f32 ${value}, of ${scale}`,
+          isNear(actual[index]!, value, tolerances["oracle gradient"].bf16, scale),
+          `${name}[${index}] is ${actual[index]}, in f32 ${value}, of ${scale}`,
         );
     }
   });
 
-  test("stores nothing of a product as bf16 where the pass is left out, or eager code's products are wanted", () => {
+  test("stores no GEMM's result as bf16 if the pass is off, or if eager GEMMs are requested", () => {
     const device = openEmulatorGpu({ precision: "bf16" });
     for (const passes of [{ bf16Activations: false }, { autotune: false }]) {
       const { calls } = gradientsOf(device, passes);
@@ -97,7 +97,7 @@ describe("a compiled step in bf16", { skip }, () => {
     );
   });
 
-  test("replays random feed-forward stacks, which leave bf16, to the bits of their planned calls", () => {
+  test("replays random feed-forward stacks, which store bf16, to the bits of their planned calls", () => {
     const devices = (["off", "on"] as const).map((capture) =>
       openEmulatorGpu({ precision: "bf16", capture }),
     );
@@ -125,9 +125,9 @@ describe("a compiled step in bf16", { skip }, () => {
           const step = device.compile((x: Tensor) => {
             let value = x;
             for (const [index, layer] of layers.entries()) {
-              const made = layer.forward(value).gelu("tanh");
-              const isSame = String(made.shape) === String(value.shape);
-              value = widths[index]!.isResidual && isSame ? made.add(value) : made;
+              const activation = layer.forward(value).gelu("tanh");
+              const isSame = String(activation.shape) === String(value.shape);
+              value = widths[index]!.isResidual && isSame ? activation.add(value) : activation;
             }
             const loss = value.square().mean();
             loss.backward();
@@ -149,6 +149,6 @@ describe("a compiled step in bf16", { skip }, () => {
       }),
       { numRuns: 4, seed: 7 },
     );
-    assert.ok(narrow > 0, "no product has left bf16");
+    assert.ok(narrow > 0, "no GEMM stores bf16");
   });
 });

@@ -1,6 +1,6 @@
 /**
- * A training step on a GPU whose small kernels run beside others: it has the eager step's bits, and so has every replay, on
- * one branch and on several.
+ * A training step on a GPU with small kernels in combo kernels: it and every replay have the eager step's
+ * bits, on one stream and on several.
  */
 
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 type Step = (x: Tensor, y: Tensor) => { readonly loss: Tensor };
 
-/** Three steps of a classifier; what its weights are behind them. */
+/** Three steps of a classifier; the weights after them. */
 function train(device: Device, prepare: (step: Step) => Step): Float32Array[] {
   manualSeed(3);
   const layers = [new nn.Linear(20, 24), new nn.GELU(), new nn.Linear(24, 4)];
@@ -34,64 +34,69 @@ function train(device: Device, prepare: (step: Step) => Step): Float32Array[] {
     Int32Array.from({ length: 40 }, (_, row) => row % 4),
     { device },
   );
-  for (let turn = 0; turn < 3; turn++) step(x, y);
-  return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
+  for (let round = 0; round < 3; round++) step(x, y);
+  return [...model.parameters()].map((parameter) => parameter.dataSync() as Float32Array);
 }
 
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
 
   const compile = (passes: PassSettings) => {
-    const made: { step?: object; text?: string } = {};
+    const recorded: { step?: object; text?: string } = {};
     const weights = train(device, (step) => {
       const compiled = device.compile(step, { passes });
-      made.step = compiled;
+      recorded.step = compiled;
       return (x, y) => {
         const result = compiled(x, y);
-        made.text = compiled.explain();
+        recorded.text = compiled.explain();
         return result;
       };
     });
-    const { planned } = latestPlanOf(made.step!)!;
-    return { weights, planned, calls: planned.schedule.calls.map(({ call }) => call), text: made.text ?? "" };
+    const { planned } = latestPlanOf(recorded.step!)!;
+    return {
+      weights,
+      planned,
+      calls: planned.schedule.calls.map(({ call }) => call),
+      text: recorded.text ?? "",
+    };
   };
 
-  test("runs the record of its loss beside other kernels, says so, and has the eager weights to the bit", () => {
+  test("records its loss in a combo kernel, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
     const runs = [compile({ streams: false }), compile({ comboKernels: false }), compile({ streams: true })];
     for (const { weights } of runs) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const [beside, apart] = runs as [(typeof runs)[0], (typeof runs)[0]];
-    const groups = beside.calls.flatMap(({ work }) => (work.kind === "combo" ? [work.rows] : []));
+    const [combined, separate] = runs as [(typeof runs)[0], (typeof runs)[0]];
+    const groups = combined.calls.flatMap(({ work }) => (work.kind === "combo" ? [work.rows] : []));
     const names = groups.map((rows) => rows.map(({ kernel }) => kernel.name));
     assert.ok(
-      names.some((own) => own.some((name) => name.startsWith("ring + count of calls"))),
+      names.some((list) => list.some((name) => name.startsWith("ring + count of calls"))),
       `the loss is recorded in a launch of ${names}`,
     );
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "combo"));
+    assert.ok(separate.calls.every(({ work }) => work.kind !== "combo"));
     const saved = groups.reduce((sum, rows) => sum + rows.length - 1, 0);
-    assert.equal(apart.calls.length, beside.calls.length + saved);
+    assert.equal(separate.calls.length, combined.calls.length + saved);
     assert.match(
-      beside.text,
+      combined.text,
       / \d+ → +\d+ +comboKernels, on a GPU, small row kernels share a launch with independent/m,
     );
-    assert.match(apart.text, / comboKernels: left out, as the settings say/m);
+    assert.match(separate.text, / comboKernels: left out, as the settings say/m);
   });
 
-  test("sends one piece of work for each such call, on one branch and on several, where the late passes run once more", () => {
+  test("submits one command for each combo call, on one stream and on several, where the late passes run again", () => {
     const { planned } = compile({ streams: false, renameBuffers: false });
     const streamed = assignStreams(device.runtime, planned, { streams: 2, lag: 1 });
-    assert.ok(streamed, "gradients of weights go aside");
-    for (const one of [planned, streamed]) {
-      const places = one.schedule.calls.flatMap(({ call }, place) =>
-        call.work.kind === "combo" ? [place] : [],
+    assert.ok(streamed, "gradients of weights run on side streams");
+    for (const plan of [planned, streamed]) {
+      const indices = plan.schedule.calls.flatMap(({ call }, index) =>
+        call.work.kind === "combo" ? [index] : [],
       );
-      assert.ok(places.length > 0);
-      const placed = PlacedStep.place(device.runtime, one, "again");
-      const sent = placed.commands.map(({ call }) => call).filter((call) => places.includes(call));
-      assert.deepEqual(sent, places);
-      placed.close();
+      assert.ok(indices.length > 0);
+      const step = PlacedStep.place(device.runtime, plan, "again");
+      const submitted = step.commands.map(({ call }) => call).filter((call) => indices.includes(call));
+      assert.deepEqual(submitted, indices);
+      step.close();
     }
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Gradients that a compiled step forgets: what nothing in the step reads of them is not stored, and all else is as in eager
- * code. Gradients that are there behind the step are those of eager code.
+ * Gradients that a compiled step discards: those that nothing in the step reads are not stored, and all else
+ * is as in eager code. Gradients that live after the step are those of eager code.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();
 
-type Forgetting = "behind" | "before" | "never" | "in part" | "and returned";
+type Discarding = "at the end" | "before" | "never" | "partly" | "and returned";
 
 interface Outcome {
   /** Weights, moments and rates. */
@@ -28,36 +28,36 @@ interface Outcome {
 
 const bytesOf = (tensor: Tensor): Uint8Array => new Uint8Array(tensor.dataSync().slice().buffer);
 
-/** Some steps from the same start. A factor of infinity makes gradients that are not finite, for which a step is skipped. */
-function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, factors = [1, 2, 3]): Outcome {
+/** Some steps from the same start. A factor of infinity makes gradients non-finite, so that a step is skipped. */
+function train(on: Device, mode: "eager" | "compiled", discards: Discarding, factors = [1, 2, 3]): Outcome {
   manualSeed(11);
   const model = new nn.Sequential(new nn.Linear(7, 9), new nn.GELU(), new nn.Linear(9, 5)).to(on);
   const parameters = [...model.parameters()];
   const optimizer = new optim.AdamW(parameters, { lr: 0.02 });
   const errorIfNonfinite = factors.includes(Infinity);
   const step = (x: Tensor, factor: Tensor): { readonly loss: Tensor; readonly gradient?: Tensor } => {
-    if (forgets === "before") optimizer.zeroGrad();
+    if (discards === "before") optimizer.zeroGrad();
     const loss = model.forward(x).square().mean().mul(factor);
     loss.backward();
     optim.clipGradNorm(parameters, 0.05, { errorIfNonfinite });
     optimizer.step();
     const gradient = parameters[0]!.grad!;
-    if (forgets === "behind" || forgets === "and returned") optimizer.zeroGrad();
-    if (forgets === "in part") parameters[1]!.zeroGrad();
-    return forgets === "and returned" ? { loss, gradient } : { loss };
+    if (discards === "at the end" || discards === "and returned") optimizer.zeroGrad();
+    if (discards === "partly") parameters[1]!.zeroGrad();
+    return discards === "and returned" ? { loss, gradient } : { loss };
   };
   const [x, all] = [
     randn([6, 7], { device: on }),
-    factors.map((one) => randn([1], { device: on }).fill_(one)),
+    factors.map((factor) => randn([1], { device: on }).fill_(factor)),
   ];
-  // What is cleared before has to be there.
-  if (forgets === "before") on.step(() => model.forward(x).sum().backward());
+  // Gradients that are cleared first must exist.
+  if (discards === "before") on.step(() => model.forward(x).sum().backward());
   const compiled = on.compile(step);
   let returned: Uint8Array | undefined;
   for (const factor of all) {
-    if (way === "eager" && factor.item() === Infinity) continue;
+    if (mode === "eager" && factor.item() === Infinity) continue;
     on.step(() => {
-      const { gradient } = way === "compiled" ? compiled(x, factor) : step(x, factor);
+      const { gradient } = mode === "compiled" ? compiled(x, factor) : step(x, factor);
       returned = gradient && bytesOf(gradient);
     });
   }
@@ -66,15 +66,15 @@ function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, facto
   const outcome = {
     state: kept.map(bytesOf),
     gradients: parameters.map(gradientOf),
-    writers: way === "compiled" ? writersOf(compiled) : [],
+    writers: mode === "compiled" ? writersOf(compiled) : [],
     returned,
-    skipped: way === "compiled" ? compiled.skipped : factors.filter((one) => one === Infinity).length,
+    skipped: mode === "compiled" ? compiled.skipped : factors.filter((factor) => factor === Infinity).length,
   };
   compiled.close();
   return outcome;
 }
 
-/** The ops of the calls behind the gradients' norm that write gradients. */
+/** The ops of the calls after the gradients' norm that write gradients. */
 function writersOf(compiled: object): readonly string[] {
   const calls = latestPlanOf(compiled)!.planned.schedule.calls.map(({ call }) => call);
   const norm = calls.findIndex(({ op }) => op.includes("gradientNorm"));
@@ -87,57 +87,57 @@ function writersOf(compiled: object): readonly string[] {
     .map(({ op }) => op);
 }
 
-function requireSame(found: Outcome, expected: Outcome): void {
-  assert.equal(found.skipped, expected.skipped);
+function requireSame(actual: Outcome, expected: Outcome): void {
+  assert.equal(actual.skipped, expected.skipped);
   for (const [index, bytes] of expected.state.entries())
-    sameBytes(found.state[index]!, bytes, `state ${index}`);
+    sameBytes(actual.state[index]!, bytes, `state ${index}`);
   for (const [index, bytes] of expected.gradients.entries()) {
-    assert.equal(found.gradients[index] === undefined, bytes === undefined, `gradient ${index}`);
-    if (bytes) sameBytes(found.gradients[index]!, bytes, `gradient ${index}`);
+    assert.equal(actual.gradients[index] === undefined, bytes === undefined, `gradient ${index}`);
+    if (bytes) sameBytes(actual.gradients[index]!, bytes, `gradient ${index}`);
   }
-  assert.equal(found.returned === undefined, expected.returned === undefined);
-  if (expected.returned) sameBytes(found.returned!, expected.returned, "the returned gradient");
+  assert.equal(actual.returned === undefined, expected.returned === undefined);
+  if (expected.returned) sameBytes(actual.returned!, expected.returned, "the returned gradient");
 }
 
 describe("of gradients that a compiled step clips,", () => {
-  const both = (forgets: Forgetting, factors?: readonly number[]): Outcome => {
-    const [compiled, eager] = (["compiled", "eager"] as const).map((way) =>
-      train(device, way, forgets, factors && [...factors]),
+  const both = (discards: Discarding, factors?: readonly number[]): Outcome => {
+    const [compiled, eager] = (["compiled", "eager"] as const).map((mode) =>
+      train(device, mode, discards, factors && [...factors]),
     );
     requireSame(compiled!, eager!);
     return compiled!;
   };
 
-  test("those that it forgets at its end are not stored, and everything else has the eager bits", () => {
-    const { writers, gradients } = both("behind");
+  test("those that it discards at its end are not stored, and everything else has the eager bits", () => {
+    const { writers, gradients } = both("at the end");
     assert.deepEqual(writers, []);
-    assert.ok(gradients.every((one) => one === undefined));
+    assert.ok(gradients.every((gradient) => gradient === undefined));
   });
 
-  for (const forgets of ["before", "never"] as const) {
-    test(`those that are there behind it are the eager ones: forgotten ${forgets}`, () => {
-      const { writers, gradients } = both(forgets);
+  for (const discards of ["before", "never"] as const) {
+    test(`those that live after it are the eager ones: discarded ${discards}`, () => {
+      const { writers, gradients } = both(discards);
       assert.ok(writers.length > 0);
-      assert.ok(gradients.every((one) => one !== undefined));
+      assert.ok(gradients.every((gradient) => gradient !== undefined));
     });
   }
 
-  test("all are stored where it forgets only some of those that it clips in one call", () => {
-    assert.ok(both("in part").writers.length > 0);
+  test("all are stored if it discards only some of those that it clips in one call", () => {
+    assert.ok(both("partly").writers.length > 0);
   });
 
-  test("those that it reads behind the place where it forgets them are stored", () => {
+  test("those that it reads after discarding them are stored", () => {
     assert.ok(both("and returned").returned);
   });
 
-  test("those that it forgets and has not read are not even made", () => {
+  test("those that it discards without a read are not even computed", () => {
     const weight = randn([4, 4], { device, requiresGrad: true });
     const x = randn([3, 4], { device });
-    const writers = [true, false].map((forgets) => {
+    const writers = [true, false].map((discards) => {
       const step = device.compile((x: Tensor) => {
         const loss = x.matmul(weight).square().sum();
         loss.backward();
-        if (forgets) weight.zeroGrad();
+        if (discards) weight.zeroGrad();
         return loss;
       });
       step(x);
@@ -150,7 +150,7 @@ describe("of gradients that a compiled step clips,", () => {
     assert.ok(writers[1]! > 0);
   });
 
-  test("those of a step that is skipped change nothing, and the next step is the eager one", () => {
-    assert.deepEqual(both("behind", [1, Infinity, 2]).writers, []);
+  test("those of a skipped step change nothing, and the next step is the eager one", () => {
+    assert.deepEqual(both("at the end", [1, Infinity, 2]).writers, []);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * A training step whose products are our own kernels: compiled, with the weight gradients of several layers in one launch, it
- * has the eager step's bits, and so has every replay.
+ * A training step whose GEMMs are native kernels. Compiled, with the weight gradients of several layers in
+ * one grouped launch, it and every replay have the eager step's bits.
  */
 
 import assert from "node:assert/strict";
@@ -18,7 +18,7 @@ afterEach(() => {
   if (!skip) openEmulator().reset();
 });
 
-/** Three steps of a model with a residual and a narrow head, each with a weight gradient of its own; its losses. */
+/** Three steps of a model with a residual and a narrow head, each with its own weight gradient; its losses. */
 function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor): number[] {
   manualSeed(3);
   const [up, down, head] = [new nn.Linear(32, 64), new nn.Linear(64, 32), new nn.Linear(32, 3)].map((layer) =>
@@ -40,31 +40,31 @@ function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Ten
   return [0, 1, 2].map(() => step(x).item());
 }
 
-describe("a compiled step of wide products", { skip }, () => {
+describe("a compiled step of DMMA GEMMs", { skip }, () => {
   const device = skip ? undefined! : openGpu();
 
   const compile = (passes: { readonly groupGemms?: boolean; readonly renameBuffers?: boolean } = {}) => {
-    let made: object | undefined;
+    let compiledStep: object | undefined;
     const losses = train(device, (step) => {
       const compiled = device.compile(step, { passes });
-      made = compiled;
+      compiledStep = compiled;
       return compiled;
     });
-    return { losses, calls: latestPlanOf(made!)!.planned.schedule.calls.map(({ call }) => call) };
+    return { losses, calls: latestPlanOf(compiledStep!)!.planned.schedule.calls.map(({ call }) => call) };
   };
 
-  test("has the eager losses to the bit, with and without products made together", () => {
+  test("has the eager losses to the bit, with and without grouped GEMMs", () => {
     const eager = train(device, (step) => step);
     const { losses, calls } = compile();
     assert.deepEqual(losses, eager);
     const groups = calls.flatMap(({ work }) => (work.kind === "grouped-gemm" ? [work.problems.length] : []));
     assert.deepEqual(groups, [2], "the weight gradients of both wide layers");
-    const apart = compile({ groupGemms: false, renameBuffers: false });
-    assert.deepEqual(apart.losses, eager);
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "grouped-gemm"));
+    const separate = compile({ groupGemms: false, renameBuffers: false });
+    assert.deepEqual(separate.losses, eager);
+    assert.ok(separate.calls.every(({ work }) => work.kind !== "grouped-gemm"));
   });
 
-  test("tells of the launch in its explanation", () => {
+  test("shows the grouped launch in its explanation", () => {
     let text = "";
     train(device, (step) => {
       const compiled = device.compile(step);

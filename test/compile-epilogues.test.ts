@@ -1,6 +1,6 @@
 /**
- * A training step whose activations are computed in the kernels of products, and whose weight gradients are one launch: what it
- * comes to is what the eager step comes to, as far as half floats and TF32 go; and with eager code's products, its bits.
+ * A training step with activations in GEMM epilogues, and with grouped weight gradients. Its results equal
+ * the eager step's within half floats and TF32, and to the bit with eager GEMMs.
  */
 
 import assert from "node:assert/strict";
@@ -17,26 +17,29 @@ afterEach(() => {
   if (!skip) openEmulator().reset();
 });
 
-/** Rows and widths with which a result is large enough to be finished, and a gradient long enough for a group. */
+/** Rows and widths that make a result large enough for an epilogue, and a gradient long enough for a group. */
 const [rows, width, hidden] = [1024, 64, 1024] as const;
 
-/** How a step is compiled; nothing for an eager one. */
-const ways = {
+/** How a step is compiled; undefined for an eager one. */
+const variants = {
   eager: undefined,
   compiled: { autotune: true },
-  "compiled with eager products": { autotune: false },
-  // Without values made anew, a schedule with branches runs the late passes once more.
-  // Small kernels stay alone, or none of them would be left to go aside.
+  "compiled with eager GEMMs": { autotune: false },
+  // Without renamed buffers, a schedule with side streams runs the late passes again. Combo kernels are off;
+  // otherwise no small kernel would be left for a side stream.
   "compiled in place": { autotune: true, renameBuffers: false, comboKernels: false },
 } as const;
 
-/** Two steps of a feed-forward block; the losses, the kinds of the compiled one's calls, and how many products go together. */
-function train(device: Device, way: keyof typeof ways) {
+/**
+ * Two steps of a feed-forward block: the losses, the kinds of the compiled step's calls, and the sizes of its
+ * GEMM groups.
+ */
+function train(device: Device, variant: keyof typeof variants) {
   manualSeed(3);
   const [up, down] = [new nn.Linear(width, hidden), new nn.Linear(hidden, width)].map((layer) =>
     layer.to(device),
   );
-  // What comes of this waits for nothing of the block, so that it can go aside.
+  // This work does not depend on the block, so that it can run on a side stream.
   const factor = randn([width], { device, requiresGrad: true });
   const parameters = [up!, down!].flatMap((layer) => [...layer.parameters()]);
   const optimizer = new optim.AdamW([...parameters, factor], { lr: 0.001 });
@@ -49,28 +52,28 @@ function train(device: Device, way: keyof typeof ways) {
     optimizer.zeroGrad();
     return { loss };
   };
-  const passes = ways[way];
+  const passes = variants[variant];
   const step = passes && device.compile(run, { passes });
   const losses = Array.from({ length: 2 }, () =>
     step ? step().loss.item() : device.step(() => run().loss.item()),
   );
   const planned = step && latestPlanOf(step)?.planned;
   const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
-  const together = work.flatMap((one) => (one.kind === "grouped-gemm" ? [one.problems.length] : []));
-  const finished = work.flatMap((one) => (one.kind === "gemm-epilogue" ? [one.epilogue.storesC] : []));
-  const summed = work.flatMap((one) =>
-    one.kind === "gemm-epilogue" ? one.epilogue.kernel.outputs.filter(({ per }) => per === "column") : [],
+  const grouped = work.flatMap((call) => (call.kind === "grouped-gemm" ? [call.problems.length] : []));
+  const withEpilogue = work.flatMap((call) => (call.kind === "gemm-epilogue" ? [call.epilogue.storesC] : []));
+  const summed = work.flatMap((call) =>
+    call.kind === "gemm-epilogue" ? call.epilogue.kernel.outputs.filter(({ per }) => per === "column") : [],
   ).length;
-  const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
+  const launched = work.flatMap((call) => (call.kind === "launch" ? [call.kernel.name] : []));
   step?.close();
-  return { losses, together, finished, summed, turned, planned };
+  return { losses, together: grouped, finished: withEpilogue, summed, turned: launched, planned };
 }
 
 /**
- * The gradients of layers, two of which have a way around them: what arrives at the first is the sum of a product and of what
- * came around. Of a compiled step, also the calls that make sums of that size.
+ * The gradients of layers, two of which have a residual connection: the first gets the sum of a GEMM and of
+ * the residual's gradient. For a compiled step, also the calls that compute sums of that size.
  */
-function residual(device: Device, way: "eager" | "compiled") {
+function residual(device: Device, mode: "eager" | "compiled") {
   manualSeed(5);
   const layers = [new nn.Linear(64, 256), new nn.Linear(256, 64), new nn.Linear(64, 256)];
   const [before, down, up] = layers.map((layer) => layer.to(device));
@@ -85,39 +88,47 @@ function residual(device: Device, way: "eager" | "compiled") {
     loss.backward();
     return { loss };
   };
-  const step = way === "compiled" ? device.compile(run, { passes: { autotune: true } }) : undefined;
+  const step = mode === "compiled" ? device.compile(run, { passes: { autotune: true } }) : undefined;
   if (step) step();
   else device.step(() => run().loss.item());
   const gradients = [...layers, norm].flatMap((layer) =>
     [...layer.parameters()].map(({ grad }) => Float32Array.from(grad!.dataSync())),
   );
   const calls = (step && latestPlanOf(step)?.planned.schedule.calls) ?? [];
-  const sums = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
-  const finished = calls.filter(({ call }) => call.work.kind === "gemm-epilogue").length;
+  const adds = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
+  const epilogues = calls.filter(({ call }) => call.work.kind === "gemm-epilogue").length;
   step?.close();
-  return { gradients, sums, finished };
+  return { gradients, sums: adds, finished: epilogues };
 }
 
-describe("a compiled step with a way around a layer", { skip }, () => {
+describe("a compiled step with a residual connection", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
-    test(`adds what came around to the product's result in its kernel, in ${precision}, and stores that sum alone`, () => {
-      const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
-      const [eager, compiled] = (["eager", "compiled"] as const).map((way) => residual(device, way));
-      // The way there ends in a norm, which needs whole rows.
+    test(`adds the residual's gradient in the GEMM's epilogue, in ${precision}, and stores only that sum`, () => {
+      const device = openEmulatorGpu({
+        precision,
+        multiprocessors: 132,
+        capture: "off",
+        seesSnapshots: false,
+      });
+      const [eager, compiled] = (["eager", "compiled"] as const).map((mode) => residual(device, mode));
+      // The residual path ends in a norm, which needs whole rows.
       const [there, back, ...others] = compiled!.sums;
       assert.deepEqual([there?.kind, others], ["row", []]);
       assert.ok(back?.kind === "gemm-epilogue");
       const { m, n, k, dtype } = back.problem;
       assert.deepEqual([m, n, k, dtype], [2048, 256, 64, precision === "bf16" ? "bf16" : "f32"]);
       assert.equal(back.epilogue.storesC, false);
-      // A conversion alone is no work of its own: where it can, the product leaves bf16 by itself.
+      // A conversion alone is not an epilogue: where it can, the GEMM stores bf16 itself.
       assert.equal(compiled!.finished, 1);
       for (const [index, values] of eager!.gradients.entries()) {
-        const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+        const scale = values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
         assert.ok(scale > 0);
-        for (const [place, value] of values.entries()) {
-          const apart = Math.abs(compiled!.gradients[index]![place]! - value);
-          assert.ok(apart <= 8e-3 * scale, `gradient ${index}, element ${place}: ${apart} of ${scale}`);
+        for (const [at, value] of values.entries()) {
+          const difference = Math.abs(compiled!.gradients[index]![at]! - value);
+          assert.ok(
+            difference <= 8e-3 * scale,
+            `gradient ${index}, element ${at}: ${difference} of ${scale}`,
+          );
         }
       }
     });
@@ -126,15 +137,15 @@ describe("a compiled step with a way around a layer", { skip }, () => {
 
 describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
-    test(`finishes its products and makes gradients together in ${precision}, and loses as the eager one does`, () => {
-      // As few multiprocessors as large tiles keep busy.
-      const device = openEmulatorGpu({ precision, multiprocessors: 90, isEarlySeen: false });
-      const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager products"] as const).map(
-        (way) => train(device, way),
+    test(`fuses epilogues and groups gradients in ${precision}, and has the eager losses`, () => {
+      // Few enough multiprocessors for large tiles to keep busy.
+      const device = openEmulatorGpu({ precision, multiprocessors: 90, seesSnapshots: false });
+      const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager GEMMs"] as const).map(
+        (variant) => train(device, variant),
       );
-      // What GELU reads is kept for its gradient; what the gradient reads is not.
+      // GELU's input is kept for its gradient; the gradient's input is not.
       assert.deepEqual(compiled!.finished, [true, false]);
-      assert.equal(compiled!.summed, 1, "the bias's gradient begins where GELU's is made");
+      assert.equal(compiled!.summed, 1, "the bias gradient's partials are computed with GELU's gradient");
       assert.deepEqual(compiled!.together, [2]);
       assert.deepEqual(compiled!.turned, precision === "tf32" ? ["transpose"] : []);
       for (const [index, loss] of eager!.losses.entries())
@@ -143,8 +154,13 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
       assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [], summed: 0, turned: [] });
     });
 
-    test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {
-      const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
+    test(`has the same GEMMs on side streams in ${precision}, where the late passes run again for them`, () => {
+      const device = openEmulatorGpu({
+        precision,
+        multiprocessors: 132,
+        capture: "off",
+        seesSnapshots: false,
+      });
       const { planned } = train(device, "compiled in place");
       const streamed = assignStreams(device.runtime, planned!, { streams: 2, lag: 1 });
       assert.ok(streamed && planned);

@@ -1,6 +1,6 @@
 /**
- * Compiled steps with planted faults: the verifier rejects each, by the rule that it breaks. Where the fault can change
- * what a step computes, a run of the same plan on modelled memory shows that it does.
+ * Compiled steps with injected faults: the verifier rejects each, by the rule that it breaks. If the fault
+ * can change the result of a step, a run of the same plan on modelled memory shows that it does.
  */
 
 import assert from "node:assert/strict";
@@ -9,7 +9,7 @@ import { planRules, verifyPlan } from "../src/compile/verify/verify.js";
 import { span } from "../src/units/index.js";
 import { planFaults, planWithWait, splitReductions } from "./support/injected-plans.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
-import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
+import { type ProposedStep, planDisjoint, scheduleOn } from "./support/proposed-steps.js";
 import { rejectionOf } from "./support/rejections.js";
 import { sideBySideCalls, straightStep, streamedStep } from "./support/training-step.js";
 
@@ -17,7 +17,7 @@ function verify({ program, schedule, plan, block }: ProposedStep): void {
   verifyPlan(program, schedule, plan, block);
 }
 
-/** Whether some order that the schedule allows computes something else than the program. */
+/** True if some order that the schedule allows computes another result than the program. */
 function changesResults(step: ProposedStep): boolean {
   const truth = runProgram(step);
   let state = 1;
@@ -31,23 +31,23 @@ function changesResults(step: ProposedStep): boolean {
 describe("sound steps pass", () => {
   for (const [name, step] of Object.entries({
     "one after the other": straightStep(),
-    "on three branches": streamedStep(),
-    "with a place shared behind a wait": planWithWait(),
-    "with a call that fetches weights while the one before it ends": splitReductions(
+    "on three streams": streamedStep(),
+    "with an offset shared after a wait": planWithWait(),
+    "with a call that prefetches weights while its predecessor ends": splitReductions(
       straightStep(),
       "matmul2",
       (slice) => slice.buffer.label === "w2",
     ),
-    "with two kernels side by side that read the same": sideBySideCalls(
+    "with two concurrent kernels that read the same buffer": sideBySideCalls(
       straightStep(),
       "weightGradient2",
       "matmulBackward",
     ),
   })) {
-    test(`${name}, with shared places, with places of their own, and before the block is known`, () => {
+    test(`${name}, with shared offsets, with disjoint offsets, and before the block is known`, () => {
       verify(step);
       assert.equal(changesResults(step), false);
-      verify({ ...step, plan: planApart(step.schedule) });
+      verify({ ...step, plan: planDisjoint(step.schedule) });
       verifyPlan(step.program, step.schedule, step.plan);
     });
   }
@@ -56,13 +56,13 @@ describe("sound steps pass", () => {
     verifyPlan([], scheduleOn([], []), { bytes: 0, offsets: new Map() }, span(0, 0));
   });
 
-  test("the shared places are shared: a plan that keeps buffers apart is larger", () => {
+  test("the shared offsets are shared: a plan with disjoint buffers is larger", () => {
     const { schedule, plan } = streamedStep();
-    assert.ok(plan.bytes < planApart(schedule).bytes);
+    assert.ok(plan.bytes < planDisjoint(schedule).bytes);
   });
 });
 
-describe("planted faults are rejected", () => {
+describe("injected faults are rejected", () => {
   for (const [name, { rule, says, harms, injected }] of Object.entries(planFaults)) {
     test(`${name}, by the rule "${rule}"`, () => {
       const step = injected();
@@ -72,12 +72,12 @@ describe("planted faults are rejected", () => {
       assert.equal(error.numbers["rule"], rule, error.message);
       assert.match(error.message, says);
       assert.match(error.message, /was not run/);
-      if (harms) assert.ok(changesResults(step), "run all the same, it computes what the program says");
+      if (harms) assert.ok(changesResults(step), "the faulty plan computes the program's result");
     });
   }
 
-  test("every rule has a planted fault", () => {
-    const found = new Set(Object.values(planFaults).map(({ rule }) => rule));
-    assert.deepEqual([...found].sort(), Object.keys(planRules).sort());
+  test("every rule has an injected fault", () => {
+    const rules = new Set(Object.values(planFaults).map(({ rule }) => rule));
+    assert.deepEqual([...rules].sort(), Object.keys(planRules).sort());
   });
 });

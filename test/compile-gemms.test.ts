@@ -1,4 +1,4 @@
-/** Products of compiled steps on a GPU: chosen by measurement, the same captured and direct, close to eager ones. */
+/** GEMMs of compiled steps on a GPU: autotuned, the same captured and direct, close to eager ones. */
 
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
@@ -22,7 +22,7 @@ function openGpu(capture: "on" | "off"): Device {
       environment: testEnvironment,
       capture,
     },
-    // In float32 nothing is chosen unless it is asked for.
+    // In float32, autotuning is off by default.
     precision: "tf32",
     print: () => {},
   });
@@ -49,27 +49,27 @@ function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Ten
   return [0, 1, 2].map(() => step(x).item());
 }
 
-describe("a compiled step's products", { skip }, () => {
-  // Every algorithm rounds in its own way then, as a real library's do.
+describe("a compiled step's GEMMs", { skip }, () => {
+  // Every algorithm then rounds differently, as in the real library.
   if (!skip && testDevice !== "cuda") openEmulator().set("gemmsDiffer", 1);
   const device = skip ? undefined! : openGpu("on");
 
   const compileOn = (on: Device, passes: { readonly autotune?: boolean } = {}) => {
     const compiled: { step?: object } = {};
     const losses = train(on, (step) => {
-      const made = on.compile(step, { passes });
-      compiled.step = made;
-      return made;
+      const compiledStep = on.compile(step, { passes });
+      compiled.step = compiledStep;
+      return compiledStep;
     });
     return { losses, planned: latestPlanOf(compiled.step!)!.planned };
   };
 
-  test("are chosen before its memory is planned, once a process, and its losses are the eager ones", () => {
+  test("are autotuned before its memory is planned, once a process, and its losses are the eager ones", () => {
     const eager = train(device, (step) => step);
     const { losses, planned } = compileOn(device);
     for (const [index, loss] of losses.entries()) assert.ok(Math.abs(loss - eager[index]!) < 1e-4 * loss);
     const { gemms, measured, beforeUs, afterUs } = planned.gemms!;
-    // Two forward; two of weights and one of what is between them backward.
+    // Two in forward; two weight gradients and one activation gradient in backward.
     assert.equal(gemms, 5);
     assert.ok(measured > 0 && measured <= gemms);
     assert.ok(afterUs > 0 && afterUs <= beforeUs * 1.02);
@@ -77,12 +77,12 @@ describe("a compiled step's products", { skip }, () => {
     assert.equal(compileOn(device).planned.gemms?.measured, 0);
   });
 
-  test("are the same where the step runs directly: bit for bit", () => {
+  test("have the same bits if the step runs directly", () => {
     const direct = openGpu("off");
     assert.deepEqual(compileOn(direct).losses, compileOn(device).losses);
   });
 
-  test("stay the eager ones where the pass is left out: bit for bit", () => {
+  test("have the eager bits if the pass is off", () => {
     const { losses, planned } = compileOn(device, { autotune: false });
     assert.equal(planned.gemms, undefined);
     assert.deepEqual(

@@ -1,4 +1,7 @@
-/** Guards of compiled steps: host state that a trace read makes another plan when it changes; other changes are rejected. */
+/**
+ * Guards of compiled steps: host state that a trace read causes another plan when it changes; other changes
+ * are rejected.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +15,7 @@ const device = openStrictDevice();
 
 const ones = (shape: readonly number[]): Tensor => zeros(shape, { device }).add(1);
 
-/** A training step over a linear layer with dropout behind it. */
+/** A training step over a linear layer followed by dropout. */
 function trainingStep(model: nn.Sequential, optimizer: optim.SGD) {
   return (x: Tensor): { loss: Tensor } => {
     const loss = model.forward(x).square().mean();
@@ -27,7 +30,7 @@ function smallModel(on: Device = device): nn.Sequential {
   return new nn.Sequential(new nn.Linear(4, 3), new nn.Dropout(0.5), new nn.Linear(3, 2)).to(on);
 }
 
-test("eval() after the trace switches dropout off, and train() takes the first plan again", () => {
+test("eval() after the trace switches dropout off, and train() returns to the first plan", () => {
   const dropout = new nn.Sequential(new nn.Dropout(0.5));
   const step = device.compile((x: Tensor) => dropout.forward(x));
   const x = ones([64]);
@@ -40,7 +43,7 @@ test("eval() after the trace switches dropout off, and train() takes the first p
   assert.equal(step.plans, 2);
 });
 
-test("a parameter that is frozen after the trace no longer changes, and learns again when it is asked to", () => {
+test("a parameter that is frozen after the trace no longer changes, and learns again when it is unfrozen", () => {
   const model = smallModel();
   const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
   const step = device.compile(trainingStep(model, optimizer));
@@ -58,7 +61,7 @@ test("a parameter that is frozen after the trace no longer changes, and learns a
   assert.notEqual(String(first.weight.tolist()), before);
 });
 
-test("a number of a module that forward read, a swapped layer and a list that grew make another plan", () => {
+test("a module's number that forward read, a swapped layer and a list that grew cause another plan", () => {
   class Scaled extends nn.Module {
     factor = 2;
     unused = 0;
@@ -93,7 +96,7 @@ test("a number of a module that forward read, a swapped layer and a list that gr
   );
 });
 
-test("a walk over the model inside the step guards its layers and parameters, and no other field", () => {
+test("iterating over the model inside the step guards its layers and parameters, and no other field", () => {
   class Logged extends nn.Module {
     epoch = 0;
     readonly linear = new nn.Linear(2, 1);
@@ -138,7 +141,7 @@ test("a counter in the step that decides whether the optimizer steps is rejected
   assert.equal(rejectionOf(() => step(x))?.code, "STEP_CHANGED", "the plan stays rejected");
 });
 
-test("a flag that switches an op, a constant that changes and a result that goes are rejected", () => {
+test("a flag that switches an op, a constant that changes and a result that disappears are rejected", () => {
   let isScaled = false;
   const flagged = device.compile((x: Tensor) => (isScaled ? x.exp().mul(2) : x.exp().add(2)));
   flagged(ones([2]));
@@ -163,7 +166,7 @@ test("a flag that switches an op, a constant that changes and a result that goes
   assert.equal(rejectionOf(() => logged(ones([2])))?.code, "STEP_CHANGED");
 });
 
-test("a step that ends earlier than its trace is rejected, and audit: false lets it be", () => {
+test("a step that ends earlier than its trace is rejected, and audit: false accepts it", () => {
   const total = zeros([2], { device });
   let isShort = false;
   const body = (x: Tensor): void => {
@@ -187,7 +190,7 @@ test("audits run the function at calls 2 to 8 and at powers of two, and change n
   const [compiled, eager] = [model, smallModel()];
   eager.loadStateDict(compiled.stateDict());
   const optimizers = [compiled, eager].map(
-    (one) => new optim.SGD(one.parameters(), { lr: 0.1, momentum: 0.9 }),
+    (onlyModel) => new optim.SGD(onlyModel.parameters(), { lr: 0.1, momentum: 0.9 }),
   );
   const calls: number[] = [];
   let call = 0;
@@ -208,12 +211,12 @@ test("audits run the function at calls 2 to 8 and at powers of two, and change n
     );
   }
   assert.deepEqual(
-    calls.filter((one) => one <= 33),
+    calls.filter((call) => call <= 33),
     [1, 2, 3, 4, 5, 6, 7, 8, 16, 32],
   );
 });
 
-test("a write in place to an input is carried over to the tensor that was passed in, views too", () => {
+test("an in-place write to an input is carried over to the tensor that was passed in, and to its views", () => {
   const step = device.compile((x: Tensor) => {
     x.mul_(2);
     return x.sum();
@@ -247,11 +250,11 @@ test("an input that requires a gradient gets it, call after call, with one plan"
   assert.deepEqual([x.grad?.tolist(), step.plans], [[6, 12], 1]);
   const plain = tensor([1, 2], { device });
   assert.equal(rejectionOf(() => step(plain))?.code, "NO_GRADIENT");
-  const made = x.mul(2);
-  assert.match(rejectionOf(() => step(made))?.message ?? "", /Pass detach\(\) of it/);
+  const product = x.mul(2);
+  assert.match(rejectionOf(() => step(product))?.message ?? "", /Pass detach\(\) of it/);
 });
 
-test("an input or a tensor of the step that is asked for a gradient inside it needs no plan for each call", () => {
+test("requiring a gradient of an input or a tensor inside the step does not cause a plan for each call", () => {
   const step = device.compile((input: Tensor) => {
     input.requiresGrad = true;
     const scale = zeros([2], { device, requiresGrad: true });
@@ -272,7 +275,7 @@ test("an input or a tensor of the step that is asked for a gradient inside it ne
   assert.equal(step.plans, 1);
 });
 
-test("noGrad() around a call makes another plan", () => {
+test("noGrad() around a call causes another plan", () => {
   const w = tensor([3], { device, requiresGrad: true });
   const step = device.compile((x: Tensor) => {
     const loss = w.mul(x).sum();
@@ -286,7 +289,7 @@ test("noGrad() around a call makes another plan", () => {
   assert.deepEqual([w.grad?.tolist(), step.plans], [[2], 2]);
 });
 
-test("a step that switches modes or freezing itself leaves them as eager code would", () => {
+test("a step that switches modes or freezing leaves them as eager code would", () => {
   const model = smallModel();
   const step = device.compile((x: Tensor) => {
     model.eval();
@@ -313,7 +316,7 @@ test("a step that switches modes or freezing itself leaves them as eager code wo
   assert.equal(step.plans, 1);
 });
 
-test("a model that nobody holds is collected, although steps were traced on its device", async () => {
+test("an unreferenced model is collected although steps were traced on its device", async () => {
   const forget = (): WeakRef<object> => {
     const model = new nn.Linear(2, 2).to(device);
     const step = device.compile((x: Tensor) => model.forward(x));
@@ -322,14 +325,14 @@ test("a model that nobody holds is collected, although steps were traced on its 
     return new WeakRef(model);
   };
   const models = Array.from({ length: 10 }, forget);
-  // What a trace has looked at lives until the end of the turn.
+  // A trace keeps its objects alive until the end of the event loop's turn.
   await setImmediate();
   collectGarbage();
   const left = models.filter((model) => model.deref()).length;
   assert.ok(left <= 1, `${left} of ${models.length} are left`);
 });
 
-test("too many plans are rejected with the name of what changes", () => {
+test("too many plans are rejected, with the name of the changing state", () => {
   class Scaled extends nn.Module {
     factor = 0;
     forward(x: Tensor): Tensor {
@@ -347,7 +350,7 @@ test("too many plans are rejected with the name of what changes", () => {
   );
 });
 
-test("model.to() after the trace, with another dtype, is another plan over the new memory", () => {
+test("model.to() after the trace, with another dtype, causes another plan over the new memory", () => {
   const model = new nn.Linear(2, 1).to(device);
   const step = device.compile((x: Tensor) => model.forward(x));
   const x = ones([1, 2]);
@@ -357,7 +360,7 @@ test("model.to() after the trace, with another dtype, is another plan over the n
   assert.equal(step(x.to("f64")).dtype, "f64");
 });
 
-test("a result used after the step's next call is DEAD_TENSOR and says so, views of it too; one that is kept lives on", () => {
+test("a result used after the step's next call is DEAD_TENSOR and says so, also for views of it; a kept result lives on", () => {
   const step = device.compile((x: Tensor) => ({ doubled: x.mul(2), total: x.sum() }));
   const first = step(tensor([1, 2], { device }));
   const view = first.doubled.select(0, 1);
@@ -382,13 +385,13 @@ test("a result used after the step's next call is DEAD_TENSOR and says so, views
   assert.equal(rejectionOf(() => second.total.item())?.code, "DEAD_TENSOR");
 });
 
-test("two requests that share a compiled step: the slower one is told, and has its own answer where it keeps it", async () => {
+test("of two requests that share a compiled step, the slower one gets an error, or its own answer if it keeps it", async () => {
   const step = device.compile((x: Tensor) => x.mul(10));
   const answer = async (value: number, isKept: boolean): Promise<unknown> => {
     const result = step(tensor([value], { device }));
-    const own = isKept ? result.keep() : result;
+    const answer = isKept ? result.keep() : result;
     await setImmediate();
-    return own.tolist();
+    return answer.tolist();
   };
   assert.deepEqual(await Promise.all([answer(1, true), answer(2, true)]), [[10], [20]]);
   const [slow, fast] = await Promise.allSettled([answer(1, false), answer(2, false)]);
@@ -403,7 +406,7 @@ test("a result may be the next call's input", () => {
   assert.deepEqual(x.tolist(), [32]);
 });
 
-test("console.log of a tensor in a compiled step is rejected with the line that wrote it, and not one of Node's", () => {
+test("console.log of a tensor in a compiled step is rejected with the user's line, not one of Node's", () => {
   const step = device.compile((x: Tensor) => {
     console.log(x);
     return x;
@@ -414,7 +417,7 @@ test("console.log of a tensor in a compiled step is rejected with the line that 
   );
 });
 
-test("data() in a compiled step is rejected at the call, as item() is, and rejects nothing later", async () => {
+test("data() in a compiled step is rejected at the call, like item(), and causes no later rejection", async () => {
   const unhandled: unknown[] = [];
   const note = (reason: unknown): void => void unhandled.push(reason);
   process.on("unhandledRejection", note);
@@ -435,7 +438,7 @@ test("data() in a compiled step is rejected at the call, as item() is, and rejec
   }
 });
 
-test("an audit is a phase of its own, so that a function that hangs while it is traced again is seen", () => {
+test("an audit is a phase, so that the watchdog sees a function that hangs in its second trace", () => {
   const phases: (string | undefined)[] = [];
   const { recorder } = device.runtime;
   const step = device.compile(
@@ -451,14 +454,14 @@ test("an audit is a phase of its own, so that a function that hangs while it is 
   assert.deepEqual(phases, ["audit (watched)"]);
 });
 
-test("keep() inside a compiled step is rejected, and the way out is to return the tensor", () => {
+test("keep() inside a compiled step is rejected, and the message says to return the tensor", () => {
   const step = device.compile((x: Tensor) => x.mul(2).keep());
   const error = rejectionOf(() => step(ones([2])));
   assert.equal(error?.code, "NOT_TRACEABLE");
   assert.match(error?.message ?? "", /call keep\(\).*Return the tensor, and call keep\(\)/s);
 });
 
-test("schedule.step() inside a compiled step is told to go outside, also where the rate stays the same", () => {
+test("schedule.step() inside a compiled step is rejected with a hint to move it outside, even if the rate stays the same", () => {
   const w = tensor([1], { device, requiresGrad: true });
   const sgd = new optim.SGD([w], { lr: 0.1 });
   const constant = new optim.LambdaSchedule(sgd, { lrLambda: () => 1 });
@@ -477,7 +480,7 @@ test("schedule.step() inside a compiled step is told to go outside, also where t
   assert.equal(constant.steps, 0);
 });
 
-test("a step that writes to its input takes its own earlier result as one, and gives the result of eager code", () => {
+test("a step that writes to its input accepts its own earlier result as input, and gives the result of eager code", () => {
   const body = (x: Tensor): Tensor => {
     noGrad(() => x.add_(1));
     return x.mul(2);

@@ -1,6 +1,7 @@
 /**
- * The head of a classifier on a GPU: a norm, a product with a few classes, the loss and the way back through all of them are
- * three kernels; behind a deep model, which leaves time to count labels, all of that is one. The bits are those of the eager step.
+ * The head of a classifier on a GPU: a norm, a GEMM with a few classes, the loss and the backward pass of all
+ * of them are three kernels. After a deep model, which leaves time to count labels, they are one. The bits
+ * are those of the eager step.
  */
 
 import assert from "node:assert/strict";
@@ -15,22 +16,22 @@ const [rows, width, classes] = [1100, 32, 3] as const;
 
 interface Options {
   readonly isWeighted?: boolean;
-  /** How many norms stand before the head. */
+  /** The number of norms before the head. */
   readonly depth?: number;
-  /** Are the labels picked out of others, in the step? */
-  readonly arePicked?: boolean;
+  /** True if the step selects the labels from a larger tensor. */
+  readonly selectsLabels?: boolean;
   readonly passes?: CompileOptions["passes"];
 }
 
-/** The loss, the gradients, and what the step tells of itself. */
-function run(device: Device, way: "eager" | "compiled", options: Options) {
-  const { isWeighted = false, depth = 2, arePicked = false, passes = {} } = options;
+/** The loss, the gradients, and the step's explanation. */
+function run(device: Device, mode: "eager" | "compiled", options: Options) {
+  const { isWeighted = false, depth = 2, selectsLabels = false, passes = {} } = options;
   manualSeed(3);
   const norms = Array.from({ length: depth }, () => new nn.LayerNorm([width]));
   const model = new nn.Sequential(...norms, new nn.Linear(width, classes)).to(device);
   const parameters = model.parameters();
   const x = randn([rows, width], { device });
-  // Of four labels one does not count.
+  // One of four labels is ignored.
   const labels = Int32Array.from({ length: rows }, (_, index) => ((index * index) % 7) % 4);
   const y = tensor(
     labels.map((label) => label - 1),
@@ -44,21 +45,21 @@ function run(device: Device, way: "eager" | "compiled", options: Options) {
   const body = (x: Tensor, y: Tensor) => {
     const options = { ignoreIndex: -1, ...(isWeighted && { weight }) };
     const logits = model.forward(x);
-    const loss = nn.functional.crossEntropy(logits, arePicked ? y.indexSelect(0, order) : y, options);
+    const loss = nn.functional.crossEntropy(logits, selectsLabels ? y.indexSelect(0, order) : y, options);
     loss.backward();
     return loss;
   };
   const compiled = device.compile(body, { passes });
-  const step = way === "compiled" ? compiled : body;
+  const step = mode === "compiled" ? compiled : body;
   const loss = device.step(() => step(x, y).item());
-  const gradients = parameters.map((one) => Float32Array.from(one.grad?.dataSync() ?? []));
-  const told = way === "compiled" ? compiled.explain() : "";
+  const gradients = parameters.map((parameter) => Float32Array.from(parameter.grad?.dataSync() ?? []));
+  const text = mode === "compiled" ? compiled.explain() : "";
   const ops = latestPlanOf(compiled)?.planned.schedule.calls.map(({ call }) => call.op) ?? [];
   compiled.close();
-  return { loss, gradients, told, ops };
+  return { loss, gradients, explanation: text, ops };
 }
 
-/** Runs both ways, and holds one against the other; the compiled step's. */
+/** Runs both variants and compares them; returns the compiled step's. */
 function compare(device: Device, options: Options) {
   const [eager, compiled] = [run(device, "eager", options), run(device, "compiled", options)];
   assert.equal(compiled.loss, eager.loss);
@@ -70,13 +71,13 @@ function compare(device: Device, options: Options) {
   return compiled;
 }
 
-const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
+const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 
 describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   for (const isWeighted of [false, true]) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
-      const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).told);
+      const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).explanation);
       const others = /count of calls|check of indices|bad index/;
       const head = calls.filter((line) => / row /.test(line) && !others.test(line));
       assert.equal(head.length, 3, calls.join("\n"));
@@ -90,18 +91,18 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
     });
   }
 
-  const ways = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
-  for (const way of ways) {
-    test(`is one kernel behind a deep model, with the eager bits: ${JSON.stringify(way)}`, () => {
+  const variants = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
+  for (const variant of variants) {
+    test(`is one kernel after a deep model, with the eager bits: ${JSON.stringify(variant)}`, () => {
       const device = openEmulatorGpu({ precision: "f32" });
-      const options = { depth: 4, ...way };
-      const [made, plain] = [
+      const options = { depth: 4, ...variant };
+      const [fused, plain] = [
         compare(device, options),
         compare(device, { ...options, passes: { hoistOutputs: false } }),
       ];
       const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
-      assert.deepEqual([made.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
-      assert.match(made.told, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
+      assert.deepEqual([fused.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
+      assert.match(fused.explanation, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);
     });
   }
 });

@@ -8,7 +8,7 @@ import { specialValues } from "./support/special-values.js";
 
 const device = openDevice();
 
-/** What is computed with a literal; each is a kernel of its own where others would be fused with it. */
+/** The expressions with a literal; each is its own kernel, where fusion could combine it with others. */
 const uses: Readonly<Record<string, (x: Tensor, value: number) => Tensor>> = {
   mul: (x, value) => x.mul(value),
   add: (x, value) => x.add(value),
@@ -16,8 +16,8 @@ const uses: Readonly<Record<string, (x: Tensor, value: number) => Tensor>> = {
   maximum: (x, value) => x.maximum(value),
 };
 
-const bitsOf = (one: Tensor): string =>
-  Buffer.from(one.device.runtime.read(one.array.storage!)).toString("hex");
+const bitsOf = (result: Tensor): string =>
+  Buffer.from(result.device.runtime.read(result.array.storage!)).toString("hex");
 
 function inputOf(dtype: Dtype): Tensor {
   const values =
@@ -25,7 +25,7 @@ function inputOf(dtype: Dtype): Tensor {
   return tensor(values, { device, dtype });
 }
 
-/** What a function gives, or the code by which it is rejected. */
+/** The result of a function, or the code of its error. */
 function tried(run: () => Tensor): string {
   try {
     return bitsOf(run());
@@ -34,7 +34,7 @@ function tried(run: () => Tensor): string {
   }
 }
 
-/** Whole numbers can't be computed with all of them. */
+/** Integers do not support all of them. */
 const minTaken = { float: specialValues.length, integer: 1, boolean: 0 } as const;
 
 for (const dtype of Object.keys(dtypes) as Dtype[]) {
@@ -43,13 +43,13 @@ for (const dtype of Object.keys(dtypes) as Dtype[]) {
       const x = inputOf(dtype);
       device.keep(x);
       const eager = specialValues.map((value) => device.step(() => tried(() => use(x, value))));
-      const taken = specialValues.filter((_, index) => !/^[A-Z]/.test(eager[index]!));
-      const step = device.compile((input: Tensor) => taken.map((value) => use(input, value)));
+      const accepted = specialValues.filter((_, index) => !/^[A-Z]/.test(eager[index]!));
+      const step = device.compile((input: Tensor) => accepted.map((value) => use(input, value)));
       const compiled = step(x).map(bitsOf);
-      const expected = eager.filter((one) => !/^[A-Z]/.test(one));
+      const expected = eager.filter((result) => !/^[A-Z]/.test(result));
       for (const [index, bits] of compiled.entries())
-        assert.equal(bits, expected[index], `${name}(${taken[index]}) of ${dtype}`);
-      assert.ok(taken.length >= minTaken[dtypes[dtype].kind], `${taken.length} values were taken`);
+        assert.equal(bits, expected[index], `${name}(${accepted[index]}) of ${dtype}`);
+      assert.ok(accepted.length >= minTaken[dtypes[dtype].kind], `${accepted.length} values were accepted`);
       step.close();
       x.release();
     });

@@ -1,6 +1,7 @@
 /**
- * Launches that begin while the one before them ends, on an emulated GPU that shows them memory as it was before that one until they
- * wait: a step has the eager step's bits all the same, and marks that the verifier rejects, used all the same, give other ones.
+ * Programmatic dependent launch on the emulator, which shows a launch the memory from before its predecessor
+ * until it waits. A step still has the eager step's bits, and marks that the verifier rejects give other
+ * bits.
  */
 
 import assert from "node:assert/strict";
@@ -17,7 +18,7 @@ import { type RunOutcome, type TracedTraining, traceTraining } from "./support/t
 
 const pdlLaunches = (): number => openEmulator().calls("cuLaunchKernelEx");
 
-/** So many steps of a regression, each followed by `look`; what its weights are behind them. */
+/** Some steps of a regression, each followed by `look`; the weights after them. */
 function train(
   device: Device,
   steps: number,
@@ -35,14 +36,14 @@ function train(
   const step = isCompiled ? device.compile(body) : body;
   const x = randn([40, 12], { device });
   device.keep(x);
-  for (let turn = 0; turn < steps; turn++) {
+  for (let round = 0; round < steps; round++) {
     step(x);
     look(step);
   }
-  return model.parameters().map((one) => one.dataSync() as Float32Array);
+  return model.parameters().map((parameter) => parameter.dataSync() as Float32Array);
 }
 
-describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
+describe("a step with programmatic dependent launches", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
   const training: TracedTraining = emulatorMissing ? undefined! : traceTraining(device);
   const { straight } = training ?? {};
@@ -51,18 +52,18 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     !("rejection" in outcome) &&
     outcome.gradients.every((bytes, index) => Buffer.compare(bytes, training.eager[index]!) === 0);
 
-  test("has the eager gradients to the bit, and nearly all of its launches may begin early", () => {
+  test("has the eager gradients to the bit, and nearly all of its launches use PDL", () => {
     const { calls } = straight.schedule;
-    const marked = calls.filter(({ prefetches: early }) => early).length;
+    const marked = calls.filter(({ prefetches }) => prefetches).length;
     assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
-    assert.ok(calls.some(({ prefetches: early = [] }) => early.length > 0));
+    assert.ok(calls.some(({ prefetches = [] }) => prefetches.length > 0));
     assert.equal(rejectionBy(straight), undefined);
     const before = pdlLaunches();
     for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
     assert.ok(pdlLaunches() - before >= marked / 2, `${pdlLaunches() - before} of ${marked}`);
   });
 
-  test("is tried with launches in turn as well, on each schedule, and has the eager weights whichever is kept", () => {
+  test("is also tried without PDL, on each schedule, and has the eager weights with each candidate", () => {
     let tuning: TuningResult | undefined;
     const weights = train(device, 40, true, (step) => {
       tuning = latestPlanOf(step)?.running?.tuning;
@@ -75,19 +76,19 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
   });
 
-  test("red proof: fetches that the verifier rejects give other gradients, and those that it lets pass don't", () => {
+  test("red proof: prefetches that the verifier rejects give other gradients, and those that it accepts do not", () => {
     const counts = { passed: 0, rejected: 0, wrong: 0 };
-    for (const place of straight.schedule.calls.keys()) {
-      if (!straight.schedule.calls[place]!.prefetches) continue;
-      const step = splitAt(straight, place, () => true);
+    for (const index of straight.schedule.calls.keys()) {
+      if (!straight.schedule.calls[index]!.prefetches) continue;
+      const step = splitAt(straight, index, () => true);
       const rejection = rejectionBy(step);
       const isHarmless = training.run(step).every(isRight);
       counts[rejection ? "rejected" : "passed"]++;
       if (!isHarmless) counts.wrong++;
       if (rejection) assert.equal(rejection.numbers["rule"], "pdl", rejection.message);
-      else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
+      else assert.ok(isHarmless, `call ${index} passed, and gives other gradients`);
     }
-    // A kernel that fetches nothing early does no harm, whatever is said of it.
+    // A kernel that prefetches nothing is safe with any mark.
     assert.ok(Math.min(counts.passed, counts.rejected) > 3 && counts.wrong > 0, JSON.stringify(counts));
   });
 });

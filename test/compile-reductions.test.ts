@@ -1,6 +1,6 @@
 /**
- * A training step on a GPU whose gradients of biases and norms are made together: it has the eager step's bits, and so has
- * every replay.
+ * A training step on a GPU with grouped gradients of biases and norms: it and every replay have the eager
+ * step's bits.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
 
-/** Two steps of a model with two norms and three biases; what its weights are behind them. */
+/** Two steps of a model with two norms and three biases; the weights after them. */
 function train(
   device: Device,
   prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor,
@@ -35,77 +35,79 @@ function train(
     optimizer.zeroGrad();
     return loss;
   });
-  // As many rows as have 1024 partial results a column.
+  // Enough rows for 1024 partials a column.
   const x = randn([1100, 24], { device });
-  for (let turn = 0; turn < 2; turn++) step(x);
-  return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
+  for (let round = 0; round < 2; round++) step(x);
+  return [...model.parameters()].map((parameter) => parameter.dataSync() as Float32Array);
 }
 
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
 
   const compile = (passes: PassSettings = {}, width?: number) => {
-    const made: { step?: object; text?: string } = {};
+    const recorded: { step?: object; text?: string } = {};
     const prepare = (step: (x: Tensor) => Tensor) => {
       const compiled = device.compile(step, { passes });
-      made.step = compiled;
+      recorded.step = compiled;
       return (x: Tensor) => {
         const loss = compiled(x);
-        made.text = compiled.explain();
+        recorded.text = compiled.explain();
         return loss;
       };
     };
     const weights = train(device, prepare, width);
-    const { schedule } = latestPlanOf(made.step!)!.planned;
-    return { weights, calls: schedule.calls.map(({ call }) => call), text: made.text ?? "" };
+    const { schedule } = latestPlanOf(recorded.step!)!.planned;
+    return { weights, calls: schedule.calls.map(({ call }) => call), text: recorded.text ?? "" };
   };
 
-  test("makes the gradients of biases and norms together, says so, and has the eager weights to the bit", () => {
+  test("groups the gradients of biases and norms, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
-    const [together, apart] = [compile(), compile({ groupReductions: false })];
-    for (const { weights } of [together, apart]) {
+    const [grouped, separate] = [compile(), compile({ groupReductions: false })];
+    for (const { weights } of [grouped, separate]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const [begun] = together.calls.flatMap(({ work }) => (work.kind === "partial-reduce" ? [work] : []));
-    // What 32 blocks leave: of the biases' gradients, and of the norms' two.
-    assert.equal(begun!.scratch.size, 32 * 4 * (40 + 24 + 2 * 40 + 2 * 24));
+    const [partial] = grouped.calls.flatMap(({ work }) => (work.kind === "partial-reduce" ? [work] : []));
+    // The partials of 32 blocks: of the biases' gradients, and of the norms' two.
+    assert.equal(partial!.scratch.size, 32 * 4 * (40 + 24 + 2 * 40 + 2 * 24));
     const namesOf = (columns: readonly ColumnCall[]) => columns.map(({ kernel }) => kernel.name).sort();
-    assert.deepEqual(namesOf(begun!.columns), [
+    assert.deepEqual(namesOf(partial!.columns), [
       "layerNormAffineGradient",
       "layerNormAffineGradient",
       "sum",
       "sum",
     ]);
-    // Each is there before the calls that wait for none of them, and joined behind those, where one block has all of the last one's rows.
-    const [joining] = together.calls.flatMap(({ work }) => (work.kind === "grouped-reduce" ? [work] : []));
-    assert.deepEqual([namesOf(joining!.columns), joining!.partials], [["sum"], begun]);
+    // The partials are computed before independent calls and combined after those; for the last one, a single
+    // block has all rows.
+    const [joining] = grouped.calls.flatMap(({ work }) => (work.kind === "grouped-reduce" ? [work] : []));
+    assert.deepEqual([namesOf(joining!.columns), joining!.partials], [["sum"], partial]);
     assert.ok(
-      apart.calls.every(({ work }) => work.kind !== "grouped-reduce" && work.kind !== "partial-reduce"),
+      separate.calls.every(({ work }) => work.kind !== "grouped-reduce" && work.kind !== "partial-reduce"),
     );
-    assert.equal(apart.calls.length, together.calls.length + 3);
-    assert.match(together.text, / \d+ → +\d+ +splitReductions, on a GPU, grouped reductions start before/m);
+    assert.equal(separate.calls.length, grouped.calls.length + 3);
+    assert.match(grouped.text, / \d+ → +\d+ +splitReductions, on a GPU, grouped reductions start before/m);
     assert.match(
-      together.text,
+      grouped.text,
       / \d+ → +\d+ +groupReductions, on a GPU, column reductions are one launch:[^→]* gone;/m,
     );
-    assert.match(together.text, /2 × sum|2 × layerNormAffineGra/);
+    assert.match(grouped.text, /2 × sum|2 × layerNormAffineGra/);
   });
 
-  test("begins those of a wide norm in the kernel of its gradient, and has the eager weights to the bit", () => {
+  test("computes the partials of a wide norm's gradients in the kernel of its input gradient, and has the eager weights to the bit", () => {
     const width = 72;
     const eager = train(device, (step) => step, width);
-    const [within, apart] = [compile({}, width), compile({ columnReductions: false }, width)];
-    for (const { weights } of [within, apart]) {
+    const [within, separate] = [compile({}, width), compile({ columnReductions: false }, width)];
+    for (const { weights } of [within, separate]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const sumsOf = ({ calls }: typeof within): number[] =>
+    const columnOutputsOf = ({ calls }: typeof within): number[] =>
       calls.flatMap(({ work }) => {
         const outputs = work.kind === "row" ? work.kernel.outputs : [];
-        const sums = outputs.filter(({ per }) => per === "column").length;
-        return sums > 0 ? [sums] : [];
+        const columnOutputs = outputs.filter(({ per }) => per === "column").length;
+        return columnOutputs > 0 ? [columnOutputs] : [];
       });
-    // Of the gain, of the shift, and of the bias before the norm; a row of the other norm takes less than a warp.
-    assert.deepEqual([sumsOf(within), sumsOf(apart)], [[3], []]);
+    // Of the gain, of the shift, and of the bias before the norm; a row of the other norm takes less than a
+    // warp.
+    assert.deepEqual([columnOutputsOf(within), columnOutputsOf(separate)], [[3], []]);
     assert.match(
       within.text,
       / \d+ → +\d+ +columnReductions, on a GPU, column sums start in kernels that already hold the/m,
@@ -114,6 +116,6 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       calls
         .filter(({ work }) => work.kind === "partial-reduce")
         .reduce((sum, call) => sum + bytesOf(call).read, 0);
-    assert.ok(readBy(within) < readBy(apart) / 2);
+    assert.ok(readBy(within) < readBy(separate) / 2);
   });
 });

@@ -1,4 +1,4 @@
-/** A compiled step's plans as plain data: what they say agrees with the plan, and measuring changes nothing. */
+/** A compiled step's plans as plain data: they agree with the plan, and measuring changes nothing. */
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -26,7 +26,7 @@ function compileTraining() {
   return { step, parameters };
 }
 
-test("tensors lie inside the plan's block, their live bytes at the peak are the lower bound, and saved ones are told", () => {
+test("tensors are inside the plan's block, their live bytes at the peak are the lower bound, and saved ones are marked", () => {
   const { step } = compileTraining();
   step(randn([64, 6], { device }));
   const [plan] = step.report();
@@ -34,9 +34,9 @@ test("tensors lie inside the plan's block, their live bytes at the peak are the 
   const { tensors, peak, lowerBound, peakAt } = plan.memory;
   assert.equal(peak, step.memory(randn([64, 6], { device })).peak);
   for (const { offset, bytes } of tensors) assert.ok(offset >= 0 && offset + bytes <= peak);
-  const aliveAt = (place: number): number =>
-    tensors.reduce((sum, { birth, death, bytes }) => sum + (birth <= place && place <= death ? bytes : 0), 0);
-  assert.equal(Math.max(...plan.calls.map((_, place) => aliveAt(place))), lowerBound);
+  const aliveAt = (index: number): number =>
+    tensors.reduce((sum, { birth, death, bytes }) => sum + (birth <= index && index <= death ? bytes : 0), 0);
+  assert.equal(Math.max(...plan.calls.map((_, index) => aliveAt(index))), lowerBound);
   assert.equal(aliveAt(peakAt), lowerBound);
   const saved = tensors.filter(({ isSaved }) => isSaved);
   assert.ok(saved.some(({ type }) => type === "f32 [64, 40]"));
@@ -44,19 +44,19 @@ test("tensors lie inside the plan's block, their live bytes at the peak are the 
   step.close();
 });
 
-test("calls belong to the parts of the step, in their order, and the text is explain()'s", () => {
+test("calls belong to the phases of the step, in order, and the text is explain()'s", () => {
   const { step } = compileTraining();
   step(randn([64, 6], { device }));
   const [plan] = step.report();
-  const parts = plan?.calls.map(({ phase }) => phase) ?? [];
-  assert.deepEqual([...new Set(parts)], ["forward", "backward", "update"]);
+  const phases = plan?.calls.map(({ phase }) => phase) ?? [];
+  assert.deepEqual([...new Set(phases)], ["forward", "backward", "update"]);
   assert.ok(plan?.calls.findLast(({ phase }) => phase === "update")?.op.includes("AdamW"));
   assert.equal(plan?.text, step.explain());
   assert.deepEqual(plan?.stages.map(({ name }) => name).slice(0, 2), ["trace", "cse"]);
   step.close();
 });
 
-test("times are measured for every call, stay with the plan, and the training goes on to the same bits", () => {
+test("every call has a measured time, the plan keeps it, and training continues with the same bits", () => {
   const inputs = Array.from({ length: 6 }, () => randn([64, 6], { device }));
   const train = (measures: boolean): number[] => {
     const { step, parameters } = compileTraining();
@@ -70,14 +70,14 @@ test("times are measured for every call, stay with the plan, and the training go
     }
     step.flush();
     assert.equal(step.history["loss"]?.length, inputs.length);
-    const values = parameters.flatMap((one) => [...one.dataSync()].map(Number));
+    const values = parameters.flatMap((parameter) => [...parameter.dataSync()].map(Number));
     step.close();
     return values;
   };
   assert.deepEqual(train(true), train(false));
 });
 
-test("a plan that has not begun is told, without a way to run and without times", () => {
+test("a plan that has not run is reported without a mode and without times", () => {
   const step = device.compile((x: Tensor) => x.exp().add(1));
   step.memory(randn([3], { device }));
   const [plan] = step.report({ times: true });

@@ -1,4 +1,7 @@
-/** Branches of a compiled step: work beside the main chain, directly and in a graph, changes no bit of what a step does. */
+/**
+ * Streams of a compiled step: work on side streams, directly and in a graph, changes no bit of a step's
+ * results.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,8 +18,8 @@ import type { TestDriver } from "./support/test-device.js";
 const layers = 8;
 
 /**
- * Residual layers with dropout behind them: each has a weight's and a bias's gradient that only the optimizer reads, made
- * of a gradient that the next layer's is added to.
+ * Residual layers with dropout: each has the gradients of a weight and a bias that only the optimizer reads.
+ * They are computed from a gradient that the next layer's is added to.
  */
 function prepare(device: Device, rows = 16) {
   manualSeed(11);
@@ -57,7 +60,7 @@ interface Trained {
   readonly states: readonly Uint8Array[];
 }
 
-/** A few steps, and what a look at the plan behind them finds. */
+/** Runs a few steps, and returns what `look` finds in the plan after them. */
 function train(
   device: Device,
   streams: boolean,
@@ -73,18 +76,18 @@ function train(
   return { losses, states };
 }
 
-function requireSame(found: Trained, expected: Trained): void {
-  assert.deepEqual(found.losses, expected.losses);
-  for (const [index, state] of found.states.entries())
+function requireSame(actual: Trained, expected: Trained): void {
+  assert.deepEqual(actual.losses, expected.losses);
+  for (const [index, state] of actual.states.entries())
     sameBytes(state, expected.states[index]!, `state ${index}`);
 }
 
 const plain = withDevice({ capture: "off" }, (device) => train(device, false), strict);
 
 for (const capture of ["off", "on"] as const) {
-  test(`with capture ${capture} a step with branches does to the bit what one without them does`, () => {
+  test(`with capture ${capture} a step with side streams has the bits of a step without them`, () => {
     const options: DeviceOptions = { capture, poison: true };
-    const found = withDevice(
+    const actual = withDevice(
       options,
       (device) =>
         train(device, true, ({ planned, replayable }) => {
@@ -93,11 +96,11 @@ for (const capture of ["off", "on"] as const) {
         }),
       strict,
     );
-    requireSame(found, plain);
+    requireSame(actual, plain);
   });
 }
 
-/** Tells of every launch inside a capture on which stream it was. */
+/** Records for every launch inside a capture its stream. */
 function recordingLaunches(driver: Driver, streams: Stream[]): Driver {
   let isCapturing = false;
   return interceptCalls(driver, (call, args, proceed) => {
@@ -108,19 +111,19 @@ function recordingLaunches(driver: Driver, streams: Stream[]): Driver {
   });
 }
 
-test("the graph has branches, and the same nodes as the one without them", () => {
+test("the graph has side streams, and the same nodes as the graph without them", () => {
   const nodes = [true, false].map((hasStreams) => {
     const streams: Stream[] = [];
     return withDevice(
       { capture: "on" },
       (device) => {
-        let found: unknown;
+        let inspected: unknown;
         train(device, hasStreams, ({ replayable }) => {
-          found = replayable.nodes;
+          inspected = replayable.nodes;
         });
-        const aside = streams.filter((stream) => stream !== device.runtime.stream);
-        assert.equal(new Set(aside).size, hasStreams ? 3 : 0);
-        return found;
+        const sideStreams = streams.filter((stream) => stream !== device.runtime.stream);
+        assert.equal(new Set(sideStreams).size, hasStreams ? 3 : 0);
+        return inspected;
       },
       (driver) => strict(recordingLaunches(driver, streams)),
     );
@@ -130,7 +133,7 @@ test("the graph has branches, and the same nodes as the one without them", () =>
 
 type Wrap = (driver: Driver) => Driver;
 
-/** Forgets one wait of a kind. */
+/** Omits one wait of a kind. */
 const forgetting =
   (nth: number): Wrap =>
   (driver) => {
@@ -148,34 +151,34 @@ const late = [
 
 regressionRow<Wrap>({
   row: "C13",
-  rule: "a compiled step with branches gives the same bits whichever kernel is late",
+  rule: "a compiled step with side streams gives the same bits whichever kernel is late",
   sound: strict,
   faults: {
-    "no branch waits for another": forgetting(1),
+    "no stream waits for another": forgetting(1),
     "every third wait is missing, under strict": (driver) => forgetting(3)(strict(driver)),
   },
   check(wrap) {
     for (const script of late) {
-      const found = withDevice(
+      const actual = withDevice(
         { capture: "off" },
         (device) => train(device, true),
         (driver: TestDriver) => wrap(faulty(driver, script)),
       );
-      requireSame(found, plain);
+      requireSame(actual, plain);
     }
   },
 });
 
-/** Seven ways, four times each. */
+/** Seven candidates, four times each. */
 const callsToTryAll = 28;
 
-/** Where launches can begin early, each graph is tried without that as well. */
-function waysOf({ runtime }: Device, graphs: readonly string[]): readonly string[] {
-  return graphs.flatMap((name) => (runtime.device.supportsPdl ? [name, `${name} in turn`] : [name]));
+/** Where PDL is supported, each graph is also tried without it. */
+function candidatesOf({ runtime }: Device, graphs: readonly string[]): readonly string[] {
+  return graphs.flatMap((name) => (runtime.device.supportsPdl ? [name, `${name} without PDL`] : [name]));
 }
 
-test("with capture auto the ways are tried in turns, one is kept, and the others' memory is given back", () => {
-  const found = withDevice(
+test("with capture auto the candidates alternate, one is kept, and the memory of the others is freed", () => {
+  const actual = withDevice(
     { capture: "auto" },
     (device) =>
       train(
@@ -183,7 +186,10 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
         true,
         ({ tuning, planned, placed, replayable }) => {
           const graphs = ["graph", "graph with streams", "graph with low-priority streams"];
-          assert.deepEqual(Object.keys(tuning!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
+          assert.deepEqual(
+            Object.keys(tuning!.times).sort(),
+            [...candidatesOf(device, graphs), "direct"].sort(),
+          );
           assert.equal(replayable.mode, tuning!.kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
           assert.equal(hasSideStreams, tuning!.kept.includes("streams"));
@@ -203,10 +209,10 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
     (device) => train(device, false, undefined, callsToTryAll),
     strict,
   );
-  requireSame(found, expected);
+  requireSame(actual, expected);
 });
 
-test("where memory is short only the plan without branches is tried", () => {
+test("if memory is short, only the plan without side streams is tried", () => {
   withDevice({ capture: "auto" }, (device) => {
     const { budget, arena } = device.runtime;
     const { step, inputs } = prepare(device, 8192);
@@ -215,15 +221,15 @@ test("where memory is short only the plan without branches is tried", () => {
     const room = budget.left + arena.figures.committed - arena.figures.live;
     const spare = 6 * 1024 * 1024;
     assert.ok(peak > spare, `${peak} bytes would fit twice`);
-    budget.charge("weights", bytes(room - peak - spare), "somebody else");
+    budget.charge("weights", bytes(room - peak - spare), "another program");
     for (let call = 0; call < callsToTryAll; call++) compiled(...inputs);
     const tried = Object.keys(latestPlanOf(compiled)!.tuning!.times);
-    assert.deepEqual(tried, [...waysOf(device, ["graph"]), "direct"]);
+    assert.deepEqual(tried, [...candidatesOf(device, ["graph"]), "direct"]);
     compiled.close();
   });
 });
 
-test("a branched plan takes little more memory than the plain one, and there is none where all wait for each other", () => {
+test("a plan with side streams takes little more memory than the plain one, and a chain of dependent calls has none", () => {
   withDevice({ capture: "off" }, (device) => {
     train(device, false, ({ planned }) => {
       const streamed = assignStreams(device.runtime, planned)!;

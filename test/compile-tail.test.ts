@@ -1,6 +1,6 @@
 /**
- * The end of a training step: gradients are made where they belong, their norm is one launch and its end one more, which has
- * the optimizer's count too. The bits are those of the eager step.
+ * The end of a training step: gradients are computed in their destinations, their norm is one launch and its
+ * end one more, which also has the optimizer's step count. The bits are those of the eager step.
  */
 
 import assert from "node:assert/strict";
@@ -14,10 +14,10 @@ const [batch, sources, features] = [6, 3, 10] as const;
 
 const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precision });
 
-/** Three steps from the same start; the losses, the weights behind them, and what the step tells of itself. */
+/** Three steps from the same start: the losses, the weights after them, and the step's explanation. */
 function train(
   device: Device,
-  way: "eager" | "compiled",
+  mode: "eager" | "compiled",
   passes: { readonly autotune?: boolean; readonly comboKernels?: boolean } = {},
 ) {
   manualSeed(5);
@@ -40,15 +40,15 @@ function train(
     return loss;
   };
   const compiled = device.compile(body, { passes });
-  const step = way === "compiled" ? compiled : (x: Tensor, y: Tensor) => body(x, y);
+  const step = mode === "compiled" ? compiled : (x: Tensor, y: Tensor) => body(x, y);
   const losses = [0, 1, 2].map(() => device.step(() => step(x, y).item()));
-  const weights = parameters.map((one) => [...one.dataSync()].join());
-  const told = way === "compiled" ? compiled.explain() : "";
+  const weights = parameters.map((parameter) => [...parameter.dataSync()].join());
+  const text = mode === "compiled" ? compiled.explain() : "";
   compiled.close();
-  return { losses, weights, told };
+  return { losses, weights, explanation: text };
 }
 
-const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
+const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 const copiesIn = (calls: readonly string[]): number => calls.filter((line) => / copies /.test(line)).length;
 
 function requireTail(kernels: readonly string[], expected: readonly string[]): void {
@@ -59,21 +59,22 @@ function requireTail(kernels: readonly string[], expected: readonly string[]): v
 
 describe("a compiled training step on a GPU", { skip }, () => {
   for (const precision of ["f32", "tf32"] as const) {
-    test(`ends in few calls, and leaves the eager step's bits: ${precision}`, () => {
+    test(`ends in few calls, with the eager step's bits: ${precision}`, () => {
       const device = openGpu(precision);
       const [eager, compiled] = [train(device, "eager"), train(device, "compiled")];
       assert.deepEqual(compiled.losses, eager.losses);
       assert.deepEqual(compiled.weights, eager.weights);
-      const kernels = callsOf(compiled.told);
+      const kernels = callsOf(compiled.explanation);
       const norm = ["gradientNorm of chunks", "gradientNorm + AdamW step"];
       requireTail(kernels, [...norm, "mul", "2 × AdamW"]);
-      const apart = train(device, "compiled", { comboKernels: false });
-      requireTail(callsOf(apart.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
-      assert.deepEqual(apart.weights, eager.weights);
-      // A library has this product; where its own choice is kept, it is given no other layout than in eager code.
+      const separate = train(device, "compiled", { comboKernels: false });
+      requireTail(callsOf(separate.explanation), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
+      assert.deepEqual(separate.weights, eager.weights);
+      // A library computes this GEMM; if its default algorithm is kept, it gets the same layout as in eager
+      // code.
       assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);
       const kept = train(device, "compiled", { autotune: false });
-      assert.equal(copiesIn(callsOf(kept.told)), 1);
+      assert.equal(copiesIn(callsOf(kept.explanation)), 1);
       assert.deepEqual(kept.weights, eager.weights);
     });
   }

@@ -1,6 +1,7 @@
 /**
- * Models of any even width can be planned for a GPU: every plan passes the verifier with all passes. With TEST_WIDTHS=all every width
- * from 8 to 320 is planned in every precision, and twenty of the steps are run on the emulated GPU; otherwise a sample of both.
+ * Models of any even width can be planned for a GPU: every plan passes the verifier with all passes.
+ * TEST_WIDTHS=all plans every width from 8 to 320 in every precision and runs twenty of the steps on the
+ * emulated GPU; the default is a sample of both.
  */
 
 import assert from "node:assert/strict";
@@ -9,7 +10,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Device, HoldfastError, manualSeed, type nn } from "holdfast";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
-import { type Precision, planEveryWay, withNullGpu } from "./support/null-gpu.js";
+import { type Precision, planAllSchedules, withNullGpu } from "./support/null-gpu.js";
 import { type TrainedWorkload, type WorkloadName, widthWorkloads } from "./support/width-workloads.js";
 
 const isWhole = process.env["TEST_WIDTHS"] === "all";
@@ -17,7 +18,7 @@ const workloads = Object.keys(widthWorkloads) as WorkloadName[];
 const precisions: readonly Precision[] = ["f32", "tf32", "bf16"];
 const everyWidth = Array.from({ length: (320 - 8) / 2 + 1 }, (_, index) => 8 + 2 * index);
 
-/** Widths whose layers are no multiple of what memory is aligned to, and one whose are. */
+/** Widths whose layers are not a multiple of the memory alignment, and one whose are. */
 const sampledWidths: Readonly<Record<WorkloadName, readonly number[]>> = {
   crossAsset: [10, 36, 100, 128, 252],
   characters: [8, 60, 300],
@@ -31,7 +32,7 @@ interface Case {
   readonly precision: Precision;
 }
 
-/** Small products leave a GPU idle and large ones fill it: they have kernels of their own. */
+/** Small GEMMs leave a GPU idle and large ones fill it: they have different kernels. */
 const batches = [8, 64, 256] as const;
 
 function casesOf(workload: WorkloadName): readonly Case[] {
@@ -43,14 +44,14 @@ function casesOf(workload: WorkloadName): readonly Case[] {
   }));
 }
 
-/** Why a case has no plan: nothing where it has all. */
+/** Why a case has no plan; undefined if it has all of them. */
 function rejectionOf({ workload, width, precision }: Case): readonly string[] {
   const batch = batches[(width / 2) % batches.length] ?? 8;
   try {
     withNullGpu(precision, (device) => {
       const { step } = widthWorkloads[workload](device, { width, batch, isPlannedOnly: true });
-      const plans = planEveryWay(device, step);
-      assert.ok(plans.length > 1, "nothing went on a branch");
+      const plans = planAllSchedules(device, step);
+      assert.ok(plans.length > 1, "no call runs on a side stream");
     });
     return [];
   } catch (error) {
@@ -63,15 +64,16 @@ function rejectionOf({ workload, width, precision }: Case): readonly string[] {
 describe("plans on a GPU", () => {
   for (const workload of workloads) {
     const cases = casesOf(workload);
-    test(`${workload}: ${cases.length} plans of width 8 to 320 are what the verifier agrees to`, async (context) => {
+    test(`${workload}: the verifier accepts ${cases.length} plans of width 8 to 320`, async (context) => {
       const rejections: string[] = [];
-      for (const one of cases) {
-        rejections.push(...rejectionOf(one));
-        // Closed devices' memory is collected between turns of the event loop, and there are hundreds of them.
+      for (const widthCase of cases) {
+        rejections.push(...rejectionOf(widthCase));
+        // The memory of closed devices is collected between turns of the event loop, and there are hundreds
+        // of them.
         await nextTurn();
       }
       context.diagnostic(
-        `${cases.length} steps planned without and with branches, ${rejections.length} rejected`,
+        `${cases.length} steps planned with and without side streams, ${rejections.length} rejected`,
       );
       assert.deepEqual(rejections, []);
     });
@@ -88,51 +90,54 @@ const executed: readonly Case[] = isWhole
     )
   : [{ workload: "crossAsset", width: 10, precision: "f32" }];
 
-/** What training leaves, on a device of its own: the losses, the gradients and, in f32, the weights. */
+/** The results of training on a fresh device: the losses, the gradients and, in f32, the weights. */
 function trained(
   { workload, width, precision }: Case,
   run: (device: Device, training: TrainedWorkload) => number,
 ): Readonly<Record<string, ArrayLike<number>>> {
-  const device = openEmulatorGpu({ precision, isEarlySeen: false });
+  const device = openEmulatorGpu({ precision, seesSnapshots: false });
   manualSeed(11);
   const training = widthWorkloads[workload](device, { width, batch: 2 });
   const isExact = precision === "f32";
-  // Where products round, Adam makes whole steps of gradients that are next to nothing: there one step is compared, and no weights.
+  // If GEMMs round, Adam makes full steps of gradients near zero: then one step is compared, without weights.
   const losses = Array.from({ length: isExact ? 2 : 1 }, () => run(device, training));
   return { losses, ...valuesOf(training.model, isExact) };
 }
 
 function valuesOf(model: nn.Module, withWeights: boolean): Readonly<Record<string, ArrayLike<number>>> {
-  const found: Record<string, ArrayLike<number>> = {};
+  const results: Record<string, ArrayLike<number>> = {};
   for (const [name, parameter] of model.namedParameters()) {
-    if (withWeights) found[name] = parameter.dataSync().slice() as Float32Array;
-    if (parameter.grad) found[`gradient of ${name}`] = parameter.grad.dataSync().slice() as Float32Array;
+    if (withWeights) results[name] = parameter.dataSync().slice() as Float32Array;
+    if (parameter.grad) results[`gradient of ${name}`] = parameter.grad.dataSync().slice() as Float32Array;
   }
-  return found;
+  return results;
 }
 
-/** How far a compiled step may be from eager code, in parts of the largest value: f32 gives the same bits. */
+/**
+ * The tolerance of a compiled step relative to eager code, in units of the largest value: f32 gives the same
+ * bits.
+ */
 const tolerances: Readonly<Record<Precision, number>> = { f32: 0, tf32: 5e-3, bf16: 5e-2 };
 
 describe("the emulated GPU", { skip: emulatorMissing }, () => {
-  for (const one of executed) {
-    const { workload, width, precision } = one;
-    test(`${workload} of width ${width} in ${precision}: compiled steps train as eager ones do`, () => {
-      const eager = trained(one, (device, { step }) => device.step(() => step().loss.item()));
+  for (const widthCase of executed) {
+    const { workload, width, precision } = widthCase;
+    test(`${workload} of width ${width} in ${precision}: compiled steps train like eager ones`, () => {
+      const eager = trained(widthCase, (device, { step }) => device.step(() => step().loss.item()));
       let compiled: (() => ReturnType<TrainedWorkload["step"]>) | undefined;
-      const found = trained(one, (device, { step }) => {
+      const actual = trained(widthCase, (device, { step }) => {
         compiled ??= device.compile(step);
         return compiled().loss.item();
       });
-      assert.deepEqual(Object.keys(found), Object.keys(eager));
+      assert.deepEqual(Object.keys(actual), Object.keys(eager));
       for (const [name, expected] of Object.entries(eager)) {
         const largest = Math.max(...Array.from(expected, Math.abs));
         const limit = tolerances[precision] * largest;
         for (const [index, value] of Array.from(expected).entries()) {
-          const own = found[name]![index]!;
+          const compiledValue = actual[name]![index]!;
           assert.ok(
-            Object.is(own, value) || Math.abs(own - value) <= limit,
-            `${name}[${index}] is ${own}, and ${value} in eager code`,
+            Object.is(compiledValue, value) || Math.abs(compiledValue - value) <= limit,
+            `${name}[${index}] is ${compiledValue}, and ${value} in eager code`,
           );
         }
       }

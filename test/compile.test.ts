@@ -1,4 +1,7 @@
-/** compile(): the same code as eager, the same numbers, one launch; and what can't be traced is rejected with its line. */
+/**
+ * compile(): the same code as eager, the same numbers, one launch. Code that can't be traced is rejected with
+ * its line.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +20,7 @@ interface Training {
   read(): Uint8Array[];
 }
 
-/** A model with dropout and normalisation, its optimizer, and everything that a step changes. */
+/** A model with dropout and normalisation, its optimizer, and all state that a step changes. */
 function prepare(on: Device): Training {
   manualSeed(5);
   const model = new nn.Sequential(
@@ -66,16 +69,16 @@ test("20 compiled steps with a schedule and dropout equal 20 eager ones bit for 
   });
   const expected = eager.read();
   const training = prepare(device);
-  // The library's own choice of products, as eager code has it: another one may round otherwise.
+  // The library's default GEMM algorithms, as in eager code: other algorithms may round differently.
   const compiled = device.compile(training.step, { passes: { autotune: false } });
   assert.deepEqual(run(training, compiled), losses);
   assert.equal(compiled.plans, 2);
-  for (const [index, found] of training.read().entries())
-    sameBytes(found, expected[index]!, `state ${index}`);
+  for (const [index, actual] of training.read().entries())
+    sameBytes(actual, expected[index]!, `state ${index}`);
   compiled.close();
 });
 
-test("a look at a value inside a compiled step is rejected, with the line and the way out", () => {
+test("reading a value inside a compiled step is rejected, with the line and a remedy", () => {
   const { step } = prepare(device);
   const [x, y] = batchOf(4, 1);
   const looking = device.compile((a: Tensor, b: Tensor) => {
@@ -87,7 +90,7 @@ test("a look at a value inside a compiled step is rejected, with the line and th
   assert.equal(looking.plans, 0);
 });
 
-test("random numbers of the host, numbers as inputs and results that are none are rejected", () => {
+test("random numbers of the host, numbers as inputs and results that are not tensors are rejected", () => {
   const [x] = batchOf(4, 1);
   rejects("NOT_TRACEABLE", () => device.compile((a: Tensor) => a.add(randn([4, 6], { device })))(x), /randn/);
   rejects(
@@ -98,7 +101,7 @@ test("random numbers of the host, numbers as inputs and results that are none ar
   rejects("BAD_ARGUMENT", () => device.compile((a: Tensor) => a)(4 as unknown as Tensor), /takes tensors/);
 });
 
-test("a rejected trace leaves no memory and changes nothing: the step runs eagerly as if it had not been", () => {
+test("a rejected trace leaves no memory and changes nothing: the step then runs eagerly as usual", () => {
   const training = prepare(device);
   const [x, y] = batchOf(4, 1);
   const before = {
@@ -117,11 +120,11 @@ test("a rejected trace leaves no memory and changes nothing: the step runs eager
     { live, pins, used: device.runtime.budget.used },
     { live: before.live, pins: before.pins, used: before.used },
   );
-  for (const [index, found] of training.read().entries())
-    sameBytes(found, before.state[index]!, `state ${index}`);
+  for (const [index, actual] of training.read().entries())
+    sameBytes(actual, before.state[index]!, `state ${index}`);
 });
 
-test("gradients accumulate over calls as they do in eager code, whatever the order of zeroGrad", () => {
+test("gradients accumulate over calls as in eager code, for any order of zeroGrad", () => {
   const w = tensor([2, 3], { device, requiresGrad: true });
   const accumulate = device.compile((x: Tensor) => void w.mul(x).sum().backward());
   accumulate(tensor([1, 10], { device }));
@@ -132,7 +135,7 @@ test("gradients accumulate over calls as they do in eager code, whatever the ord
   assert.equal(accumulate.plans, 2);
 });
 
-test("constants of the host, writes in place and views of results are as in eager code", () => {
+test("host constants, in-place writes and views of results behave as in eager code", () => {
   const state = zeros([3], { device });
   const body = (x: Tensor): { readonly a: Tensor; readonly b: Tensor; readonly c: Tensor } => {
     const table = tensor([10, 20, 30], { device });
@@ -155,14 +158,14 @@ test("constants of the host, writes in place and views of results are as in eage
   assert.deepEqual(state.tolist(), [36, 66, 96]);
 });
 
-test("more plans than allowed are rejected with the shapes that there are", () => {
+test("more plans than allowed are rejected with the shapes of the existing ones", () => {
   const double = device.compile((x: Tensor) => x.mul(2), { maxPlans: 2 });
   double(zeros([1], { device }));
   double(zeros([2], { device }));
   rejects("BAD_ARGUMENT", () => double(zeros([3], { device })), /f32 \[1\].*f32 \[2\]/);
 });
 
-test("closing a compiled step gives its memory back", () => {
+test("closing a compiled step frees its memory", () => {
   const [x] = batchOf(4, 1);
   const before = { used: device.runtime.budget.used, live: device.runtime.arena.figures.live };
   const double = device.compile((a: Tensor) => a.mul(2).sum());
@@ -171,7 +174,7 @@ test("closing a compiled step gives its memory back", () => {
   assert.deepEqual({ used: device.runtime.budget.used, live: device.runtime.arena.figures.live }, before);
 });
 
-test("single numbers come to the host behind the calls, all of them and in their order", () => {
+test("scalars of all calls arrive at the host, in order", () => {
   const { history } = bufferSizes;
   bufferSizes.history = 600;
   const count = zeros([], { device });
@@ -179,8 +182,8 @@ test("single numbers come to the host behind the calls, all of them and in their
     noGrad(() => count.add_(x));
     return { count, twice: count.mul(2) };
   });
-  const one = tensor(1, { device });
-  for (let call = 0; call < 700; call++) step(one);
+  const input = tensor(1, { device });
+  for (let call = 0; call < 700; call++) step(input);
   assert.ok(step.history["count"]!.length > 500);
   step.flush();
   // The latest ones.
@@ -194,7 +197,7 @@ test("single numbers come to the host behind the calls, all of them and in their
   bufferSizes.history = history;
 });
 
-test("the history has single numbers of every dtype", () => {
+test("the history has scalars of every dtype", () => {
   for (const dtype of ["f32", "f64", "bf16", "f16", "i32", "u8", "bool"] as const) {
     const step = device.compile((x: Tensor) => ({ x }));
     for (const value of [1, 0, 1]) step(tensor(value, { device, dtype }));
@@ -204,7 +207,7 @@ test("the history has single numbers of every dtype", () => {
   }
 });
 
-test("a number that only some plans give is in the history for their calls alone", () => {
+test("a scalar that only some plans return is in the history only for their calls", () => {
   const step = device.compile((x: Tensor): Record<string, Tensor> => {
     const total = x.sum();
     return x.numel === 2 ? { total, doubled: total.mul(2) } : { total };
@@ -215,7 +218,7 @@ test("a number that only some plans give is in the history for their calls alone
   step.close();
 });
 
-test("a step whose gradients are not finite is skipped on the device and counted; the next one counts again", () => {
+test("a step with non-finite gradients is skipped on the device and counted; the next one counts again", () => {
   const model = new nn.Linear(3, 2).to(device);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
   const step = device.compile((x: Tensor) => {
@@ -235,12 +238,12 @@ test("a step whose gradients are not finite is skipped on the device and counted
   const before = read();
   for (const bad of [Number.NaN, Infinity, 1e38])
     assert.equal(Number.isFinite(step(tensor([[1, bad, 3]], { device })).loss.item()), false);
-  for (const [index, found] of read().entries()) sameBytes(found, before[index]!, `state ${index}`);
+  for (const [index, actual] of read().entries()) sameBytes(actual, before[index]!, `state ${index}`);
   assert.equal(step.skipped, 3);
   step(good);
   assert.equal(step.skipped, 3);
-  assert.ok(read().some((found, index) => found.some((byte, at) => byte !== before[index]![at])));
-  // The history has every call in its place, those that were skipped too.
+  assert.ok(read().some((actual, index) => actual.some((byte, at) => byte !== before[index]![at])));
+  // The history has every call in order, also the skipped ones.
   step.flush();
   assert.deepEqual(step.history["loss"]?.map(Number.isFinite), [true, false, false, false, true]);
 });

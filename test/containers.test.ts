@@ -1,4 +1,7 @@
-/** Small containers, in control groups of the kernel's own: the budget follows the limit that binds, and few threads are enough. */
+/**
+ * Small containers, in control groups of the kernel: the budget follows the smallest limit, and few threads
+ * are enough.
+ */
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -18,12 +21,12 @@ const program = `
   cpu.close();
 `;
 
-/** The arguments of a shell that joins a group and becomes the command after them. */
+/** The arguments of a shell that joins a group and then executes the command after them. */
 function joining(folder: string): readonly string[] {
   return ["-c", 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"', "sh", folder];
 }
 
-/** The budget's limit of a process in a group. */
+/** The budget's limit in a process of a group. */
 function limitIn(folder: string, environment: Readonly<Record<string, string>> = {}): number {
   const { stdout, stderr, status } = spawnSync(
     "sh",
@@ -35,12 +38,12 @@ function limitIn(folder: string, environment: Readonly<Record<string, string>> =
 }
 
 describe("in a control group", { skip: groupsMissing("memory") }, () => {
-  test("of 2 GiB, the budget is what the limit leaves, less a margin of the limit's size", () => {
+  test("of 2 GiB, the budget is the limit's rest, minus a margin of the limit's size", () => {
     const limit = limitIn(makeGroup("memory", "two", 2 * GiB));
     assert.ok(limit > GiB && limit <= 1.5 * GiB, `${limit}`);
   });
 
-  test("of 512 MiB inside one of 2 GiB, the inner one counts, and an explicit size is taken at its word", () => {
+  test("of 512 MiB inside one of 2 GiB, the inner limit counts, and an explicit size is used unchanged", () => {
     const inner = makeGroup("memory", "inner", 512 * MiB, makeGroup("memory", "outer", 2 * GiB));
     const limit = limitIn(inner);
     assert.ok(limit > 100 * MiB && limit <= 384 * MiB, `${limit}`);
@@ -48,7 +51,7 @@ describe("in a control group", { skip: groupsMissing("memory") }, () => {
   });
 });
 
-/** Two threads, whatever the machine has, and enough work to share. */
+/** Two threads on any machine, and enough work to share. */
 const work = `
   const { device, ones } = await import(${JSON.stringify(join(repositoryRoot, "dist/lib/index.js"))});
   const cpu = await device("cpu", { threads: "2" });
@@ -56,7 +59,7 @@ const work = `
   cpu.close();
 `;
 
-/** How many threads Node has once it has read a file. */
+/** The number of Node's threads after it has read a file. */
 function tasksOfNode(): number {
   const program = `
     const { promises, readdirSync } = require("node:fs");
@@ -67,22 +70,23 @@ function tasksOfNode(): number {
 }
 
 describe("in a control group that allows few tasks", { skip: groupsMissing("pids"), concurrency: 2 }, () => {
-  // The first leaves no thread to Holdfast. A second process of Node hangs where it gets two tasks of the four that it needs.
+  // The first leaves no thread to Holdfast. A second process of Node hangs if it gets two of the four tasks
+  // that it needs.
   for (const more of [0, 1, 3, 5]) {
-    test(`a run goes on, and ends, with ${more} more than Node itself takes`, {
+    test(`a run continues and ends with ${more} more tasks than Node itself takes`, {
       timeout: 60_000,
     }, async () => {
       const folder = makeGroup("pids", `tasks-${more}`, tasksOfNode() + more);
       const program = [process.execPath, "--input-type=module", "--eval", work];
       const child = spawn("sh", [...joining(folder), ...program], { stdio: ["ignore", "pipe", "pipe"] });
-      // The end of stderr counts too: a process that is left behind would keep it open.
+      // The end of stderr counts too: an orphaned process would keep it open.
       const [stdout, stderr, [code]] = await Promise.all([
         text(child.stdout),
         text(child.stderr),
         once(child, "exit"),
       ]);
       assert.deepEqual([code, stdout], [0, `${512 ** 3}\n`], stderr);
-      // Other versions of Node need fewer tasks for this program than for the one that they were counted with.
+      // Other versions of Node need fewer tasks for this program than for the one that was counted.
       const isCounted = process.version.startsWith("v20.");
       if (isCounted && more === 0) assert.match(stderr, /watchdog's thread could not start .*pids\.max/);
       if (isCounted && more <= 1)

@@ -31,7 +31,7 @@ const options: DeviceOptions = {
 const sumOn = (on: Device): number => on.step(() => tensor([1, 2, 3.5], { device: on }).sum().item());
 
 describe("a machine with a GPU", { skip }, () => {
-  test('gives it to "auto" and to "cuda", and has everything back when it is closed', async () => {
+  test('gives it to "auto" and to "cuda", and frees everything when it is closed', async () => {
     const before = heldOnEmulator();
     for (const name of ["auto", "cuda"] as const) {
       const opened = await device(name, options);
@@ -47,18 +47,18 @@ describe("a machine with a GPU", { skip }, () => {
     assert.deepEqual(contexts, [2, 2]);
   });
 
-  test('gives the CPU to "cpu", and CUDA is not asked', async () => {
+  test('gives the CPU to "cpu", without a call of CUDA', async () => {
     const opened = await device("cpu", options);
     assert.equal(sumOn(opened), 6.5);
     opened.close();
     assert.equal(emulator.calls("cuInit"), 0);
   });
 
-  test("gives another of its GPUs by its number, and says how many there are where there is none", async () => {
+  test("gives another of its GPUs by its number, and an invalid number is an error with the number of GPUs", async () => {
     emulator.set("devices", 2);
     const [first, second] = [await device("cuda", options), await device("cuda", { ...options, index: 1 })];
     assert.deepEqual([first.runtime.device.index, second.runtime.device.index], [0, 1]);
-    for (let turn = 0; turn < 3; turn++) assert.deepEqual([sumOn(first), sumOn(second)], [6.5, 6.5]);
+    for (let round = 0; round < 3; round++) assert.deepEqual([sumOn(first), sumOn(second)], [6.5, 6.5]);
     const [a, b] = [tensor([1], { device: first }), tensor([1], { device: second })];
     assert.throws(() => a.add(b), { code: "OTHER_DEVICE" });
     first.close();
@@ -70,7 +70,7 @@ describe("a machine with a GPU", { skip }, () => {
     });
   });
 
-  test("that fails while it is opened is an error, also where the CPU would do, and nothing is held", async () => {
+  test("whose opening fails is an error, also where the CPU would do, and nothing stays allocated", async () => {
     const before = heldOnEmulator();
     const calls = [
       "cuStreamCreateWithPriority",
@@ -91,10 +91,13 @@ describe("a machine with a GPU", { skip }, () => {
   });
 });
 
-describe("a machine without a GPU that can be used", { skip }, () => {
+describe("a machine without a usable GPU", { skip }, () => {
   const reasons: Record<string, readonly [() => void, RegExp]> = {
-    "there is none": [() => emulator.set("devices", 0), /CUDA_ERROR_NO_DEVICE/],
-    "it is too old": [() => emulator.set("computeMajor", 7), /compute capability 7\.0; Holdfast needs 8\.0/],
+    "there is no device": [() => emulator.set("devices", 0), /CUDA_ERROR_NO_DEVICE/],
+    "the device is too old": [
+      () => emulator.set("computeMajor", 7),
+      /compute capability 7\.0; Holdfast needs 8\.0/,
+    ],
     "the driver is the toolkit's stub": [
       () => emulator.fail("cuInit", 34),
       /CUDA_ERROR_STUB_LIBRARY.*NVIDIA driver/,
@@ -112,8 +115,8 @@ describe("a machine without a GPU that can be used", { skip }, () => {
   }
 });
 
-/** A process of its own: one that has loaded a libcuda finds it again under every name. */
-test('without a driver "auto" is the CPU, and "cuda" names the package that brings one', async (t) => {
+/** In its own process: a process that has loaded a libcuda finds it again under every name. */
+test('without a driver "auto" is the CPU, and "cuda" names the package to install', async (t) => {
   const empty = mkdtempSync(join(tmpdir(), "holdfast-no-cuda-"));
   const script = `
     import { device } from "holdfast";
@@ -140,7 +143,7 @@ test('without a driver "auto" is the CPU, and "cuda" names the package that brin
       return;
     }
     assert.deepEqual([name, code], ["cpu", "NO_CUDA"]);
-    // A machine may have the library and no device behind it.
+    // A machine may have the library and no device.
     if (!/CUDA_ERROR/.test(message)) assert.match(message, /libcuda\.so\.1.*Install the NVIDIA driver/s);
   } finally {
     rmSync(empty, { recursive: true });

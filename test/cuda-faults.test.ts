@@ -1,6 +1,6 @@
 /**
- * Any call of CUDA's libraries may fail, once, at any moment: what the program sees is a HoldfastError, and when it has
- * closed what it opened, nothing is held any more.
+ * Any call of CUDA's libraries may fail, once, at any moment. The program then gets a HoldfastError, and
+ * after it has closed everything, no resource is held.
  */
 
 import assert from "node:assert/strict";
@@ -24,7 +24,10 @@ afterEach(() => {
 
 const functions = { ...cudaFunctions, ...nvrtcFunctions, ...cublasLtFunctions };
 
-/** Some of everything: kernels, products, copies both ways, streams, a captured training step, a region released. */
+/**
+ * A mix of everything: kernels, GEMMs, copies in both directions, streams, a captured training step, a
+ * released region.
+ */
 function useEverything(device: Device): void {
   const { runtime } = device;
   const model = new nn.Linear(4, 3).to(device);
@@ -54,11 +57,11 @@ function useEverything(device: Device): void {
 interface Outcome {
   readonly errors: readonly unknown[];
   readonly calls: ReadonlyMap<string, number>;
-  /** What is held beyond what was held before. */
+  /** The resources that are held in addition to those held before. */
   readonly left: Readonly<Record<string, number>>;
 }
 
-/** What is made and destroyed without a figure of its own, by the calls that do it. */
+/** Resources without a count, by the calls that create and destroy them. */
 const pairs = [
   ["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease"],
   ["nvrtcCreateProgram", "nvrtcDestroyProgram"],
@@ -70,7 +73,7 @@ const pairs = [
 
 interface Fault {
   readonly call: string;
-  /** Good calls before the one that fails. */
+  /** Successful calls before the one that fails. */
   readonly after: number;
 }
 
@@ -107,11 +110,11 @@ function runWith(fault?: Fault, { isClosed = true } = {}): Outcome {
     figure,
     count - before[figure as keyof Held],
   ]);
-  const made = pairs.map(([make, end]) => [make, good(make) - good(end)]);
+  const unbalanced = pairs.map(([make, end]) => [make, good(make) - good(end)]);
   return {
     errors,
     calls,
-    left: Object.fromEntries([...figures, ...made].filter(([, count]) => count !== 0)),
+    left: Object.fromEntries([...figures, ...unbalanced].filter(([, count]) => count !== 0)),
   };
 }
 
@@ -131,7 +134,7 @@ function openOn(driver: Driver): Device {
   });
 }
 
-/** The device keeps what it would not take back; what each of these calls leaves with it. */
+/** Calls that free something: if one fails, the device keeps the resource. */
 const rejections: Readonly<Record<string, readonly string[]>> = {
   cuMemFreeHost: ["hostAllocations"],
   cuMemUnmap: ["usedMemory", "reservations"],
@@ -145,7 +148,7 @@ const rejections: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(pairs.map(([make, end]) => [end, [make]])),
 };
 
-/** The probe of the virtual memory API: where one of these fails for the first time, memory is plain. */
+/** The probe of the virtual memory API: if one of these calls fails the first time, memory is plain. */
 const probe = new Set([
   ...["cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"],
   ...["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"],
@@ -154,29 +157,29 @@ const probe = new Set([
 describe("one failing call of CUDA", { skip }, () => {
   const sound = skip ? undefined! : runWith();
 
-  test("the scenario passes where nothing fails, and gives everything back", () => {
+  test("the scenario passes without a fault, and frees everything", () => {
     assert.deepEqual(sound.errors, []);
     assert.deepEqual(sound.left, {});
     const used = [...sound.calls].filter(([, count]) => count > 0).map(([name]) => name);
     assert.ok(used.length > 50, `${used.length} functions were called`);
   });
 
-  /** Of every function the first call and the last, and one between them in the long suites. */
+  /** The first and the last call of every function, and one between them in the long suites. */
   const faults = skip
     ? []
     : [...sound.calls].flatMap(([call, count]) => {
         const between = effort({ quick: [], thorough: [Math.floor(count / 2)] });
-        const places = new Set([0, ...between, count - 1]);
-        return count === 0 ? [] : [...places].map((after) => ({ call, after }));
+        const indices = new Set([0, ...between, count - 1]);
+        return count === 0 ? [] : [...indices].map((after) => ({ call, after }));
       });
 
-  test(`each of ${faults.length} calls of the scenario may be the one: an error with a code, and nothing is held`, () => {
+  test(`each of ${faults.length} calls of the scenario may fail: the program gets an error with a code, and nothing is held`, () => {
     const troubles: string[] = [];
     for (const fault of faults) {
       const { errors, left } = runWith(fault);
       const name = `${fault.call} after ${fault.after}`;
-      const strange = errors.find((error) => !(error instanceof HoldfastError));
-      if (strange) troubles.push(`${name}: ${strange instanceof Error ? strange.stack : strange}`);
+      const foreign = errors.find((error) => !(error instanceof HoldfastError));
+      if (foreign) troubles.push(`${name}: ${foreign instanceof Error ? foreign.stack : foreign}`);
       if (errors.length === 0 && !(probe.has(fault.call) && fault.after === 0))
         troubles.push(`${name}: no error`);
       const rejected = Object.entries(rejections).find(([call]) => sameCall(call, fault.call))?.[1] ?? [];
@@ -186,7 +189,7 @@ describe("one failing call of CUDA", { skip }, () => {
     assert.deepEqual(troubles, []);
   });
 
-  test("red proof: what is not closed is found", () => {
+  test("red proof: an unclosed resource is found", () => {
     const { left } = runWith(undefined, { isClosed: false });
     assert.ok(Object.keys(left).length > 8, JSON.stringify(left));
   });

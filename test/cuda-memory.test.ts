@@ -1,6 +1,6 @@
 /**
- * The budget and the arena over a GPU's memory, on the emulator: what counts as free, what the host keeps, and devices
- * that give memory only whole.
+ * The budget and the arena over a GPU's memory, on the emulator: which memory counts as free, what the host
+ * keeps, and devices without virtual memory.
  */
 
 import assert from "node:assert/strict";
@@ -34,7 +34,7 @@ function withRuntime<T>(driver: Driver, options: RuntimeOptions, use: (runtime: 
   }
 }
 
-/** A machine with one pool of memory, of which the driver takes the page cache for used. */
+/** A machine with unified memory, whose driver counts the page cache as used. */
 function withUnifiedMachine(use: (driver: Driver, host: ReturnType<typeof fakeHost>) => void): void {
   emulator.set("integrated", 1);
   emulator.set("totalMemory", 120 * GiB);
@@ -48,7 +48,7 @@ function withUnifiedMachine(use: (driver: Driver, host: ReturnType<typeof fakeHo
 }
 
 describe("free memory", { skip }, () => {
-  test("of a card of its own is the driver's figure, whatever the host has", () => {
+  test("of a discrete card is the driver's figure, independent of the host", () => {
     emulator.set("totalMemory", 40 * GiB);
     emulator.set("foreignMemory", 10 * GiB);
     const host = fakeHost(8 * GiB, GiB);
@@ -62,7 +62,7 @@ describe("free memory", { skip }, () => {
     host.remove();
   });
 
-  test("of a machine with one pool is MemAvailable less the host's share, whatever the driver says", () => {
+  test("of a machine with unified memory is MemAvailable minus the host's share, independent of the driver's figure", () => {
     withUnifiedMachine((driver, host) => {
       assert.equal(driver.memory().free, GiB);
       for (const [total, available, limit] of [
@@ -79,7 +79,7 @@ describe("free memory", { skip }, () => {
     });
   });
 
-  test("red proof: taken for a card of its own, the same machine would have next to nothing", () => {
+  test("red proof: as a discrete card, the same machine would have next to nothing", () => {
     withUnifiedMachine((driver, host) => {
       const lying = interceptCalls(driver, (call, _args, proceed) => {
         const result = proceed();
@@ -89,22 +89,23 @@ describe("free memory", { skip }, () => {
     });
   });
 
-  test("that the host has lost since the start is not given away, though the driver would give it", () => {
+  test("that the host has lost since the start is not allocated, though the driver would allocate it", () => {
     withUnifiedMachine((driver, host) => {
       emulator.set("foreignMemory", 0);
       const options = { hostRoot: host.root, arena: "64MiB", staging: "1MiB" };
       withRuntime(driver, options, (runtime) => {
         host.set(120 * GiB, 12 * GiB + 4 * MiB);
         const { free } = driver.memory();
-        const place = (size: number) => runtime.persistent.place("weights", "model", [{ name: "w", size }]);
-        rejects("OUT_OF_BUDGET", () => place(8 * MiB), /only 4 MiB is available on this machine/);
+        const placeWeights = (size: number) =>
+          runtime.persistent.place("weights", "model", [{ name: "w", size }]);
+        rejects("OUT_OF_BUDGET", () => placeWeights(8 * MiB), /only 4 MiB is available on this machine/);
         assert.equal(driver.memory().free, free);
-        place(2 * MiB);
+        placeWeights(2 * MiB);
       });
     });
   });
 
-  test("that was asked for and is not there is rejected at the start, and nothing is held", () => {
+  test("that was requested and is not available is rejected at the start, and nothing is held", () => {
     emulator.set("totalMemory", 2 * GiB);
     withEmulatorDriver({}, (driver) => {
       const before = heldOnEmulator();
@@ -118,7 +119,7 @@ describe("free memory", { skip }, () => {
   });
 });
 
-/** Ways to a device that gives memory only whole. */
+/** Reasons why a device has no virtual memory. */
 const wholes: Record<string, () => Driver> = {
   "the virtual memory API is missing": () => {
     emulator.set("virtualMemory", 0);
@@ -128,11 +129,11 @@ const wholes: Record<string, () => Driver> = {
     emulator.set("canMap", 0);
     return openEmulatorDriver();
   },
-  "the caller wants none of it": () => openEmulatorDriver({ allocation: "plain" }),
+  "the caller disables it": () => openEmulatorDriver({ allocation: "plain" }),
 };
 
-describe("where memory comes only whole", { skip }, () => {
-  test("the arena is taken at the start, inside the budget, and given back at the end", () => {
+describe("without virtual memory", { skip }, () => {
+  test("the arena is allocated at the start, within the budget, and freed at the end", () => {
     for (const [why, open] of Object.entries(wholes)) {
       const before = heldOnEmulator();
       const driver = open();
@@ -140,10 +141,10 @@ describe("where memory comes only whole", { skip }, () => {
         assert.equal(arena.figures.committed, 16 * MiB, why);
         assert.equal(budget.usedBy("step arena"), 16 * MiB);
         assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
-        const made = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
+        const storages = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
         assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
         rejects("ARENA_FULL", () => arena.allocate(8 * MiB, "more"), /capacity 16 MiB/);
-        for (const one of made) arena.free(one);
+        for (const storage of storages) arena.free(storage);
       });
       driver.close();
       assert.deepEqual(heldOnEmulator(), before, why);
@@ -151,7 +152,7 @@ describe("where memory comes only whole", { skip }, () => {
     }
   });
 
-  test("the settings' own defaults leave as much for everything else", () => {
+  test("the default settings leave as much for everything else", () => {
     emulator.set("virtualMemory", 0);
     emulator.set("totalMemory", 4 * GiB);
     withEmulatorDriver({}, (driver) => {
@@ -168,7 +169,7 @@ describe("where memory comes only whole", { skip }, () => {
     });
   });
 
-  test("an arena that the device can't give is rejected, and nothing is held", () => {
+  test("an arena that the device can't allocate is rejected, and nothing is held", () => {
     emulator.set("virtualMemory", 0);
     emulator.set("totalMemory", GiB);
     withEmulatorDriver({}, (driver) => {
@@ -182,7 +183,7 @@ describe("where memory comes only whole", { skip }, () => {
     });
   });
 
-  test("training gives the same bits as where it comes in parts", () => {
+  test("training gives the same bits as with virtual memory", () => {
     const train = (driver: Driver): Uint8Array[] => {
       const device = new Device("cuda", {
         ...quiet,
@@ -221,7 +222,7 @@ describe("where memory comes only whole", { skip }, () => {
     };
     const expected = train(openEmulatorDriver());
     for (const [why, open] of Object.entries(wholes)) {
-      for (const [index, found] of train(open()).entries()) sameBytes(found, expected[index]!, why);
+      for (const [index, actual] of train(open()).entries()) sameBytes(actual, expected[index]!, why);
       emulator.reset();
     }
   });

@@ -1,4 +1,4 @@
-/** The files in deploy/ say what the command does: its options, its exit codes, its probes, its settings. */
+/** The files in deploy/ agree with the command: its options, its exit codes, its probes, its settings. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -13,14 +13,15 @@ import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
 
 type YamlRecord = { readonly [key: string]: Yaml };
 
-/** What is at a path of keys and positions. */
+/** The value at a path of keys and indices. */
 function at(value: Yaml | undefined, ...path: readonly (string | number)[]): Yaml {
-  const found = path.reduce<Yaml | undefined>((one, key) => (one as YamlRecord | undefined)?.[key], value);
-  return found ?? assert.fail(`There is no ${path.join(".")}.`);
+  const result = path.reduce<Yaml | undefined>((node, key) => (node as YamlRecord | undefined)?.[key], value);
+  return result ?? assert.fail(`There is no ${path.join(".")}.`);
 }
 
 const documentsOf = (name: string) => readYaml(readRepositoryFile(`deploy/${name}`));
-const job = documentsOf("kubernetes-job.yaml").find((one) => at(one, "kind") === "Job") ?? assert.fail();
+const job =
+  documentsOf("kubernetes-job.yaml").find((document) => at(document, "kind") === "Job") ?? assert.fail();
 const pods = {
   "kubernetes-job.yaml": at(job, "spec", "template", "spec"),
   "pod.yaml": at(documentsOf("pod.yaml")[0], "spec"),
@@ -38,10 +39,10 @@ function helpOf(...command: readonly string[]): string {
   return text;
 }
 
-/** The options of a command that its help does not know. */
+/** The options of a command that its help does not list. */
 function unknownOptions(command: readonly string[], args: readonly string[]): string[] {
-  const known = new Set(helpOf(...command).match(/--[a-z-]+/g));
-  return args.filter((arg) => arg.startsWith("--") && !known.has(arg));
+  const options = new Set(helpOf(...command).match(/--[a-z-]+/g));
+  return args.filter((arg) => arg.startsWith("--") && !options.has(arg));
 }
 
 /** How long a run may take to end after a signal. */
@@ -51,19 +52,19 @@ for (const [name, pod] of Object.entries(pods)) {
   describe(name, () => {
     const container = at(pod, "containers", 0);
     const args = at(container, "args") as readonly string[];
-    const given = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
+    const optionValue = (option: string): string => args[args.indexOf(option) + 1] ?? assert.fail(option);
 
-    it("gives the command options that it has, as texts", () => {
+    it("passes only options that the command has, as texts", () => {
       assert.ok(args.every((arg) => typeof arg === "string"));
       assert.deepEqual(args.slice(0, 2), ["train", "crossasset"]);
       assert.deepEqual(unknownOptions(args.slice(0, 2), args), []);
     });
 
-    it("is probed by the health command, about the run that it trains", () => {
+    it("is probed by the health command with the folder of its run", () => {
       for (const probe of ["startupProbe", "livenessProbe"]) {
         const [program, command, folder] = at(container, probe, "exec", "command") as readonly string[];
-        assert.deepEqual([program, command, folder], ["holdfast", "health", given("--out")]);
-        assert.ok((at(container, probe, "timeoutSeconds") as number) >= 5, "a process has to start");
+        assert.deepEqual([program, command, folder], ["holdfast", "health", optionValue("--out")]);
+        assert.ok((at(container, probe, "timeoutSeconds") as number) >= 5, "a process needs time to start");
       }
       assert.match(helpOf("health"), /Usage: holdfast health /);
     });
@@ -72,14 +73,14 @@ for (const [name, pod] of Object.entries(pods)) {
       const mounts = at(container, "volumeMounts") as readonly Yaml[];
       const volumes = (at(pod, "volumes") as readonly Yaml[]).map((volume) => at(volume, "name"));
       assert.deepEqual(
-        mounts.map((mount) => at(mount, "name")).filter((one) => !volumes.includes(one)),
+        mounts.map((mount) => at(mount, "name")).filter((name) => !volumes.includes(name)),
         [],
       );
       const writable = mounts.filter((mount) => (mount as YamlRecord)["readOnly"] !== true);
       const isWritable = (path: string): boolean =>
         writable.some((mount) => path.startsWith(`${at(mount, "mountPath")}/`));
-      const cache = args.includes("--cache") ? [given("--cache")] : [];
-      for (const path of [given("--out"), ...cache, ...imageFolders]) assert.ok(isWritable(path), path);
+      const cache = args.includes("--cache") ? [optionValue("--cache")] : [];
+      for (const path of [optionValue("--out"), ...cache, ...imageFolders]) assert.ok(isWritable(path), path);
       assert.equal(at(container, "securityContext", "readOnlyRootFilesystem"), true);
     });
 
@@ -89,21 +90,21 @@ for (const [name, pod] of Object.entries(pods)) {
         assert.match(String(at(container, "resources", kind, "memory")), /^[1-9]\d*Gi$/);
       }
       const hasGpu = "nvidia.com/gpu" in (at(container, "resources", "limits") as YamlRecord);
-      assert.equal(hasGpu, given("--device") === "cuda");
-      assert.equal(at(container, "image"), `holdfast:${given("--device")}`);
-      assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${given("--device")}$`, "m"));
+      assert.equal(hasGpu, optionValue("--device") === "cuda");
+      assert.equal(at(container, "image"), `holdfast:${optionValue("--device")}`);
+      assert.match(containerfile, new RegExp(`^FROM \\S+ AS ${optionValue("--device")}$`, "m"));
     });
 
-    it("leaves a run longer to end than it takes", () => {
+    it("leaves a run more time to end than it takes", () => {
       assert.ok((at(pod, "terminationGracePeriodSeconds") as number) > endingSeconds);
     });
 
-    it("opens the port that the metrics are served on, to anybody outside", () => {
-      assert.equal(String(at(container, "ports", 0, "containerPort")), given("--metrics-port"));
-      assert.equal(given("--metrics-host"), "0.0.0.0");
+    it("opens the port of the metrics, on all addresses", () => {
+      assert.equal(String(at(container, "ports", 0, "containerPort")), optionValue("--metrics-port"));
+      assert.equal(optionValue("--metrics-host"), "0.0.0.0");
     });
 
-    it("runs as the image's user, who is not root", () => {
+    it("runs as the image's user, which is not root", () => {
       assert.equal(at(pod, "securityContext", "runAsNonRoot"), true);
       const user = at(pod, "securityContext", "runAsUser");
       assert.match(containerfile, new RegExp(`useradd --uid ${user} `));
@@ -112,10 +113,10 @@ for (const [name, pod] of Object.entries(pods)) {
   });
 }
 
-/** Folders that the image's variables name. */
+/** Folders in the image's variables. */
 const imageFolders = [...containerfile.matchAll(/\bHOLDFAST_\w+=(\/\S+)/g)].map(([, folder = ""]) => folder);
 
-test("the Job knows every exit code that the command has, and each as what it means", () => {
+test("the Job lists every exit code of the command, with its meaning", () => {
   const rules = at(job, "spec", "podFailurePolicy", "rules") as readonly YamlRecord[];
   const actions = rules.flatMap((rule) => {
     if (!rule["onExitCodes"]) return [];
@@ -127,26 +128,26 @@ test("the Job knows every exit code that the command has, and each as what it me
       (code) => [code, at(rule, "action")] as const,
     );
   });
-  const meant = { resumes: "Ignore", "fails again": "FailJob", "may succeed": "Count" } as const;
-  const wanted = Object.values(exitCodes).flatMap(({ code, retry }) =>
-    retry === "not needed" ? [] : [[code, meant[retry]] as const],
+  const actionOf = { resumes: "Ignore", "fails again": "FailJob", "may succeed": "Count" } as const;
+  const expected = Object.values(exitCodes).flatMap(({ code, retry }) =>
+    retry === "not needed" ? [] : [[code, actionOf[retry]] as const],
   );
-  assert.deepEqual(new Map(actions), new Map(wanted));
-  assert.equal(actions.length, wanted.length, "each once");
+  assert.deepEqual(new Map(actions), new Map(expected));
+  assert.equal(actions.length, expected.length, "each once");
   assert.equal(exitCodes.ok.code, 0);
-  // A failure policy is for pods that are not restarted.
+  // A failure policy needs pods that are not restarted.
   assert.equal(at(pods["kubernetes-job.yaml"], "restartPolicy"), "Never");
   assert.ok((at(job, "spec", "backoffLimit") as number) > 0);
 });
 
-test("exit codes that comments and the page name are the command's", () => {
+test("exit codes in comments and on the page are the command's", () => {
   const codes = new Set<number>(Object.values(exitCodes).map(({ code }) => code));
   const named = ["kubernetes-job.yaml", "pod.yaml", "README.md", "Containerfile"].flatMap((name) =>
     [
       ...readRepositoryFile(`deploy/${name}`).matchAll(
         /exit code (\d+)|# (\d+), |[;,] (?:and )?(\d+), (?:the|a) /g,
       ),
-    ].map(([, ...found]) => Number(found.find((one) => one !== undefined))),
+    ].map(([, ...captures]) => Number(captures.find((capture) => capture !== undefined))),
   );
   assert.ok(named.length >= 6, named.join());
   assert.deepEqual(
@@ -155,14 +156,14 @@ test("exit codes that comments and the page name are the command's", () => {
   );
 });
 
-test("the Containerfile copies what there is, sets variables that there are, and ends runs as the command expects", () => {
+test("the Containerfile copies existing files, sets existing variables, and ends runs as the command expects", () => {
   for (const [, sources = ""] of containerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)) {
     for (const source of sources.split(" ")) assert.ok(existsSync(join(repositoryRoot, source)), source);
   }
   const variables = Object.values(settingsTable).map(({ variable }) => variable);
   const set = containerfile.match(/\bHOLDFAST_\w+(?==)/g) ?? [];
   assert.deepEqual(
-    set.filter((name) => !variables.some((known) => known === name)),
+    set.filter((name) => !variables.some((variable) => variable === name)),
     [],
   );
   assert.equal(imageFolders.length, 2);
@@ -174,7 +175,7 @@ test("the Containerfile copies what there is, sets variables that there are, and
   assert.ok(Number(node) >= Number.parseInt(engines.node.replace(">=", ""), 10));
 });
 
-test("what the page tells to type is there, and its links lead to files", () => {
+test("commands on the page exist, and its links lead to files", () => {
   const page = readRepositoryFile("deploy/README.md");
   for (const [, target = "", words = ""] of page.matchAll(/^podman run .* holdfast:(\w+) (.*)$/gm)) {
     assert.match(containerfile, new RegExp(` AS ${target}$`, "m"));
@@ -193,13 +194,13 @@ test("what the page tells to type is there, and its links lead to files", () => 
   );
 });
 
-test("red proof: an option that the command lacks is found", () => {
+test("red proof: an unknown option is found", () => {
   assert.deepEqual(unknownOptions(["train", "crossasset"], ["--out", "/runs/x", "--epoch", "3"]), [
     "--epoch",
   ]);
 });
 
-test("YAML is read as it is meant, and what is easily misread is rejected", () => {
+test("YAML is read correctly, and ambiguous YAML is rejected", () => {
   assert.deepEqual(readYaml('a:\n  - b: 1\n    c: [x, "2"]\n  - d\ne/f: true\n---\ng: 10.0.0.1\n'), [
     { a: [{ b: 1, c: ["x", "2"] }, "d"], "e/f": true },
     { g: "10.0.0.1" },

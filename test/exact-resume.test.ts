@@ -1,4 +1,7 @@
-/** A training that is killed again and again and goes on from its checkpoint ends with the bits of one that was not. */
+/**
+ * A training that is killed again and again and resumed from its checkpoint ends with the bits of an
+ * uninterrupted one.
+ */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -10,7 +13,7 @@ import { makeFolder } from "./support/folders.js";
 
 const program = fileURLToPath(new URL("fixtures/resumed-training.js", import.meta.url));
 
-/** Runs the program until it has told of so many steps, and kills it at whatever it does then; its lines. */
+/** Runs the program until it has printed `steps` steps, and kills it at once; returns its lines. */
 async function run(folder: string, mode: string, killAfter = Infinity, without = ""): Promise<string[]> {
   const child = spawn(process.execPath, [program, folder, mode, without], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -26,11 +29,11 @@ async function run(folder: string, mode: string, killAfter = Infinity, without =
   return lines;
 }
 
-// Six batches make an epoch: kills in its midst, at its last batch, and across several.
+// Six batches make an epoch: kills in the middle of one, at its last batch, and across several.
 const kills = { eager: [2, 4, 9], compiled: [3, 8] } as const;
 
 for (const [mode, killAfters] of Object.entries(kills)) {
-  test(`a killed training ends with the same bits as one in one go, ${mode}`, async () => {
+  test(`a killed training ends with the same bits as an uninterrupted one, ${mode}`, async () => {
     const [whole, broken] = [makeFolder(), makeFolder()];
     const straight = (await run(whole, mode)).at(-1);
     assert.match(straight ?? "", /^end 24 [0-9a-f]{64}$/);
@@ -38,7 +41,7 @@ for (const [mode, killAfters] of Object.entries(kills)) {
     for (const killAfter of killAfters) {
       const lines = await run(broken, mode, killAfter);
       const first = Number(lines[0]);
-      // It went on from a checkpoint, no older than the step it had last told of.
+      // It resumed from a checkpoint that is not older than the last printed step.
       assert.ok(first > steps, `step ${first} after ${steps}`);
       steps = Number(lines.at(-1)?.startsWith("end") ? lines.at(-2) : lines.at(-1));
     }
@@ -47,7 +50,7 @@ for (const [mode, killAfters] of Object.entries(kills)) {
   });
 }
 
-test("red proof: without the loader's place, or without the random numbers, it ends elsewhere", async () => {
+test("red proof: without the loader's position, or without the random state, it ends with other bits", async () => {
   const straight = (await run(makeFolder(), "eager")).at(-1);
   for (const without of ["loader", "random"]) {
     const broken = makeFolder();

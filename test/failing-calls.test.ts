@@ -1,6 +1,6 @@
 /**
- * System calls that fail, one at a time: a sample of all the calls that a training, its resume, its evaluation and its inspection
- * make, another one each time. failing-calls.long.test.ts fails them all.
+ * System calls that fail, one at a time: a random sample of all calls of a training, its resume, its
+ * evaluation and its inspection. failing-calls.long.test.ts fails all of them.
  */
 
 import assert from "node:assert/strict";
@@ -22,7 +22,7 @@ describe("a run in which a system call fails", () => {
     runs = await DisturbedRuns.prepare(folder);
   });
 
-  test("tells an error of Holdfast, loses nothing, and is resumed to the same end", async (t) => {
+  test("reports an error of Holdfast, loses nothing, and is resumed to the same end", async (t) => {
     const cases = [
       ...(await runs.cases("train")),
       ...(await runs.cases("resume")),
@@ -31,28 +31,28 @@ describe("a run in which a system call fails", () => {
     ];
     const sample = sampleOf(cases);
     let failed = 0;
-    for (const one of sample) failed += (await runs.disturb(one)).hasFailed ? 1 : 0;
-    t.diagnostic(`TEST_SEED=${seed}: ${failed} of ${cases.length} faults, one of each form`);
-    assert.ok(failed >= sample.length - 3, "some calls come at times, but most faults must be met");
+    for (const runCase of sample) failed += (await runs.disturb(runCase)).hasFailed ? 1 : 0;
+    t.diagnostic(`TEST_SEED=${seed}: ${failed} of ${cases.length} faults, one of each kind`);
+    assert.ok(failed >= sample.length - 3, "some calls depend on the time, but most faults must be reached");
   });
 
-  test("goes on without a thread that can't be started, or tells why not", async () => {
+  test("continues without a thread that can't be started, or reports why not", async () => {
     const cases = await runs.cases("train with threads");
     assert.deepEqual(
       cases.map(({ fault }) => describeFault(fault)),
       ["listen 1: EADDRINUSE", "listen 1: EACCES", ...[1, 2, 3].map((nth) => `thread ${nth}: EAGAIN`)],
     );
     const codes: number[] = [];
-    for (const one of cases) codes.push((await runs.disturb(one)).ended.exitCode);
-    // The watchdog and the listener for signals are a help; metrics and the inspector were asked for.
+    for (const runCase of cases) codes.push((await runs.disturb(runCase)).ended.exitCode);
+    // The watchdog and the signal listener are optional; metrics and the inspector were requested.
     assert.deepEqual(codes, [1, 4, 0, 0, 1]);
   });
 
-  test("has every line of its metrics once, where it ended between the last checkpoint and its results", async () => {
+  test("has every line of its metrics once, if it ended between the last checkpoint and its results", async () => {
     const renames = (await runs.cases("resume")).filter(
       ({ fault }) => fault.kind === "rename" && fault.how === "EIO",
     );
-    // The last one is that of the status, the one before it that of the results.
+    // The last write is the status, the one before it the results.
     const results = renames.at(-2);
     assert.ok(results);
     const { ended } = await runs.disturb(results);
@@ -60,13 +60,13 @@ describe("a run in which a system call fails", () => {
   });
 });
 
-test("a process that can't be started is no reason to fail: the watchdog's outside one, and a browser", async () => {
+test("a process that can't be started is not an error: the watchdog's outside process, and a browser", async () => {
   const settings = { pid: process.pid, stallAfterMs: 1000, reportDir: tmpdir(), onStall: "report" } as const;
   const fault = { kind: "spawn", nth: 1, how: "EAGAIN" } as const;
   const outside = await withFault(fault, async () => {
-    const one = new OutsideProcess(settings, { leave: () => undefined, reported: () => undefined });
-    await one.settled;
-    return one;
+    const outside = new OutsideProcess(settings, { leave: () => undefined, reported: () => undefined });
+    await outside.settled;
+    return outside;
   });
   assert.ok(outside.failed);
   assert.match(outside.result.lost ?? "", /^the outside process could not be started: EAGAIN/);
@@ -77,16 +77,16 @@ test("a process that can't be started is no reason to fail: the watchdog's outsi
   assert.ok(browser.failed);
 });
 
-/** Of each kind of call and each form of its failing one case, at any of its places. */
+/** One case for each kind of call and each kind of failure, at a random call. */
 function sampleOf(cases: readonly Case[]): readonly Case[] {
-  const forms = new Map<string, Case[]>();
-  for (const one of cases) {
-    const { kind, how, isLasting } = one.fault;
-    const form = `${kind} ${how} ${isLasting}`;
-    forms.set(form, [...(forms.get(form) ?? []), one]);
+  const kinds = new Map<string, Case[]>();
+  for (const runCase of cases) {
+    const { kind, how, isLasting } = runCase.fault;
+    const kindOfFault = `${kind} ${how} ${isLasting}`;
+    kinds.set(kindOfFault, [...(kinds.get(kindOfFault) ?? []), runCase]);
   }
   let state = seed;
-  return [...forms.values()].flatMap((alike) => {
+  return [...kinds.values()].flatMap((alike) => {
     state = (state * 48_271 + 11) % 2_147_483_647;
     return alike[state % alike.length] ?? [];
   });

@@ -1,4 +1,4 @@
-/** Any driver call may fail, once, at any moment: the error is a HoldfastError, and nothing half-done is left behind. */
+/** Any driver call may fail, once, at any moment: the error is a HoldfastError, and everything is undone. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,7 +16,7 @@ import {
 import { interceptCalls } from "../src/driver/index.js";
 import { bytes, KiB } from "../src/units/index.js";
 
-/** What gives back what. */
+/** Calls that free something, with their counterparts. */
 const opposites: Partial<Record<DriverCall, DriverCall>> = {
   release: "reserve",
   freeHost: "allocateHost",
@@ -26,7 +26,7 @@ const opposites: Partial<Record<DriverCall, DriverCall>> = {
   destroyGraph: "endCapture",
 };
 
-/** Everything the runtime does, once. */
+/** All operations of the runtime, once. */
 function useEverything(runtime: Runtime): void {
   const count = 5000;
   const region = runtime.persistent.place("weights", "model", [
@@ -43,12 +43,12 @@ function useEverything(runtime: Runtime): void {
   const side = runtime.createStream();
   runtime.orderStreams(runtime.stream, side);
   const kept = runtime.step(() => {
-    const made = runtime.arena.allocate(4 * count, "made");
-    runtime.arena.pin(made, "kept");
-    runtime.fill(made, 0);
-    runtime.copy(made, weight!);
+    const result = runtime.arena.allocate(4 * count, "made");
+    runtime.arena.pin(result, "kept");
+    runtime.fill(result, 0);
+    runtime.copy(result, weight!);
     runtime.arena.free(runtime.arena.allocate(64, "short"));
-    return made;
+    return result;
   });
   const graph = runtime.capture("update", () => {
     const values = [weight!, kept, rate!, count];
@@ -65,10 +65,10 @@ function useEverything(runtime: Runtime): void {
 
 interface Outcome {
   readonly error: unknown;
-  /** What was taken from the device and not given back. */
+  /** Resources of the device that were not freed. */
   readonly left: Readonly<Record<string, number>>;
   /** The call that failed. */
-  readonly struck: DriverCall | undefined;
+  readonly failedCall: DriverCall | undefined;
   readonly calls: number;
 }
 
@@ -77,19 +77,19 @@ function runWith(script: readonly string[]): Outcome {
   const left: Record<string, number> = {};
   const counted = interceptCalls(device, (call, _args, proceed) => {
     const result = proceed();
-    const taken = opposites[call] ?? call;
-    if (Object.values(opposites).includes(taken))
-      left[taken] = (left[taken] ?? 0) + (taken === call ? 1 : -1);
+    const undone = opposites[call] ?? call;
+    if (Object.values(opposites).includes(undone))
+      left[undone] = (left[undone] ?? 0) + (undone === call ? 1 : -1);
     return result;
   });
   let calls = 0;
-  let struck: DriverCall | undefined;
+  let failedCall: DriverCall | undefined;
   const driver: Driver = interceptCalls(faulty(counted, script), (call, _args, proceed) => {
     calls += 1;
     try {
       return proceed();
     } catch (error) {
-      struck ??= call;
+      failedCall ??= call;
       throw error;
     }
   });
@@ -116,35 +116,35 @@ function runWith(script: readonly string[]): Outcome {
     error = caught;
   }
   device.close();
-  return { error, left, struck, calls };
+  return { error, left, failedCall, calls };
 }
 
 describe("one failing driver call", () => {
   const sound = runWith([]);
-  const nothing = Object.fromEntries(Object.values(opposites).map((call) => [call, 0]));
+  const balanced = Object.fromEntries(Object.values(opposites).map((call) => [call, 0]));
 
-  test("the scenario passes where nothing fails, and gives everything back", () => {
+  test("the scenario passes without a fault, and frees everything", () => {
     assert.equal(sound.error, undefined);
-    assert.deepEqual({ ...nothing, ...sound.left }, nothing);
+    assert.deepEqual({ ...balanced, ...sound.left }, balanced);
   });
 
-  test(`each of the scenario's ${sound.calls} calls may be the one: an error with a code, everything else given back`, () => {
+  test(`each of the scenario's ${sound.calls} calls may fail: the program gets an error with a code, and everything else is freed`, () => {
     const seen = new Set<DriverCall>();
     for (let n = 1; n <= sound.calls; n++) {
       const suffix = ["th", "st", "nd", "rd"][n % 100 > 10 && n % 100 < 14 ? 0 : n % 10] ?? "th";
-      const { error, left, struck } = runWith([`the ${n}${suffix} call fails with driver-failed`]);
-      assert.ok(error instanceof HoldfastError, `call ${n} (${struck}): ${error}`);
-      assert.ok(struck);
-      seen.add(struck);
-      // What the device would not take back may stay with it; nothing else may.
-      const rejected = opposites[struck];
-      const others = Object.entries(left).filter(([taken]) => taken !== rejected);
+      const { error, left, failedCall } = runWith([`the ${n}${suffix} call fails with driver-failed`]);
+      assert.ok(error instanceof HoldfastError, `call ${n} (${failedCall}): ${error}`);
+      assert.ok(failedCall);
+      seen.add(failedCall);
+      // A resource that the device failed to free may stay; nothing else may.
+      const rejected = opposites[failedCall];
+      const others = Object.entries(left).filter(([name]) => name !== rejected);
       assert.deepEqual(
         others.filter(([, count]) => count !== 0),
         [],
-        `call ${n} (${struck}): ${error.message}`,
+        `call ${n} (${failedCall}): ${error.message}`,
       );
-      assert.ok(!rejected || (left[rejected] ?? 0) <= 1, `call ${n} (${struck})`);
+      assert.ok(!rejected || (left[rejected] ?? 0) <= 1, `call ${n} (${failedCall})`);
     }
     assert.ok(seen.size > 20, [...seen].join(", "));
   });

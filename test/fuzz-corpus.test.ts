@@ -1,4 +1,7 @@
-/** Inputs that once did harm, and the seeds of the fuzzers: each is read or rejected by name, within limits of memory and time. */
+/**
+ * Inputs that once did harm, and the seeds of the fuzzers: each is read or rejected with an error code,
+ * within limits of memory and time.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -13,16 +16,16 @@ test("no input of the corpus does harm", async (t) => {
   t.diagnostic(`${report?.inputs} inputs, ${report?.rejected} rejected`);
 });
 
-test("the fuzzers notice raw errors, lost rejections, crashes, hangs and too much memory", async () => {
-  const targetsUrl = new URL("./support/fuzz/planted-harm.js", import.meta.url);
+test("the fuzzers detect raw errors, lost rejections, crashes, hangs and too much memory", async () => {
+  const targetsUrl = new URL("./support/fuzz/harmful-targets.js", import.meta.url);
   const tried = async (target: string, inputMs?: number): Promise<string | undefined> => {
     const limits = inputMs === undefined ? {} : { inputMs };
     return (await fuzz([target], { seed: 0, durationMs: 0, targetsUrl, ...limits })).failure;
   };
   assert.equal(await tried("nothing"), undefined);
   const expected = {
-    "raw error": /no HoldfastError: TypeError: planted/,
-    "lost rejection": /nobody handles: Error: planted/,
+    "raw error": /not a HoldfastError: TypeError: injected/,
+    "lost rejection": /unhandled rejection: Error: injected/,
   };
   for (const [name, message] of Object.entries(expected)) assert.match((await tried(name)) ?? "", message);
   assert.match((await tried("too much memory")) ?? "", /the process took \d+ MiB/);

@@ -1,4 +1,7 @@
-/** Gradients on their way to the leaves: on a GPU many go in one launch, and what arrives is the same as on the CPU. */
+/**
+ * The delivery of gradients to the leaves: on a GPU many arrive in one launch, with the same values as on the
+ * CPU.
+ */
 
 import assert from "node:assert/strict";
 import test, { describe } from "node:test";
@@ -26,7 +29,7 @@ const machines = [
   { machine: "CUDA", kind: "cuda", skip: testDevice === "cuda" ? false : emulatorMissing, open: openTestGpu },
 ] as const satisfies readonly { kind: "cpu" | "cuda"; open: () => TestDriver; [key: string]: unknown }[];
 
-/** Hands its operand on, and has no gradient to give. */
+/** Returns its operand, and has no gradient. */
 const breaking: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "breaking",
@@ -41,7 +44,7 @@ const breaking: KernelOp<NoAttributes> = {
 
 for (const { machine, kind, skip, open } of machines) {
   describe(`on ${machine}`, { skip }, () => {
-    /** Runs a step on a device of its own, and holds it to leaving nothing of the step behind. */
+    /** Runs a step on a fresh device, and checks that nothing of the step stays allocated. */
     function inStep<T>(body: (device: Device, launches: () => string[]) => T): T {
       const driver = open();
       const device = new Device(kind, { ...quiet, driver: strict(driver) });
@@ -51,12 +54,12 @@ for (const { machine, kind, skip, open } of machines) {
         const before = device.runtime.diagnostics().arena.live;
         device.step(() =>
           issuedBy(runtime, (issued) => {
-            let told = 0;
-            const nameOf = (one: LoadedCommand) =>
-              one.kind === "launch" ? one.request.kernel.name : one.kind;
+            let launches = 0;
+            const nameOf = (command: LoadedCommand) =>
+              command.kind === "launch" ? command.request.kernel.name : command.kind;
             result = body(device, () => {
-              const names = issued.slice(told).map(nameOf);
-              told = issued.length;
+              const names = issued.slice(launches).map(nameOf);
+              launches = issued.length;
               return names;
             });
           }),
@@ -77,26 +80,26 @@ for (const { machine, kind, skip, open } of machines) {
       values: readonly number[],
       dtype: "f32" | "f16" | "bf16" | "f64" = "f32",
     ): Tensor => tensor([...values], { device, dtype, requiresGrad: true });
-    const gradientOf = (one: Tensor): unknown => one.grad?.tolist();
+    const gradientOf = (leafTensor: Tensor): unknown => leafTensor.grad?.tolist();
 
-    test("first gradients arrive, in few launches where launches count", () => {
+    test("first gradients arrive, in few launches on a GPU", () => {
       inStep((device, launches) => {
         const leaves = Array.from({ length: 70 }, (_, index) =>
           leaf(device, [index, 1, 2].slice(0, 1 + (index % 3))),
         );
-        const products = leaves.map((one, index) => one.mul(index + 1).sum());
-        const total = products.reduce((sum, one) => sum.add(one));
+        const scaled = leaves.map((leafTensor, index) => leafTensor.mul(index + 1).sum());
+        const total = scaled.reduce((sum, term) => sum.add(term));
         launches();
         total.backward();
         const copies = launches().filter((name) => /copy/.test(name));
-        for (const [index, one] of leaves.entries())
-          assert.deepEqual(gradientOf(one), new Array(1 + (index % 3)).fill(index + 1));
+        for (const [index, leafTensor] of leaves.entries())
+          assert.deepEqual(gradientOf(leafTensor), new Array(1 + (index % 3)).fill(index + 1));
         if (kind === "cuda") assert.deepEqual(copies, ["copy of 64", "copy of 8"]);
         else assert.equal(copies.length, 70);
       });
     });
 
-    test("a leaf with several gradients gets their sum, whatever lies between them", () => {
+    test("a leaf with several gradients gets their sum, whatever runs between them", () => {
       inStep((device) => {
         const [a, b, w] = [leaf(device, [1, 2, 3]), leaf(device, [5, 7, 11]), leaf(device, [2, 4, 8])];
         const first = w.mul(a).sum();
@@ -110,7 +113,7 @@ for (const { machine, kind, skip, open } of machines) {
             [2, 4, 8],
           ],
         );
-        // A later pass adds to what has arrived; after a clearing the first one replaces it.
+        // A later backward adds to the gradient; after zeroGrad the first one replaces it.
         w.mul(10).sum().backward();
         assert.deepEqual(gradientOf(w), [21, 28, 41]);
         w.zeroGrad();
@@ -119,12 +122,12 @@ for (const { machine, kind, skip, open } of machines) {
       });
     });
 
-    test("one gradient that goes to several leaves and on through the graph is not written over on its way", () => {
+    test("a gradient that goes to several leaves and on through the graph is not overwritten", () => {
       inStep((device) => {
         const [a, b, c] = [leaf(device, [1, 2]), leaf(device, [3, 4]), leaf(device, [5, 6])];
-        const inner = b.add(c); // its gradient is the very array that a's is
+        const inner = b.add(c); // its gradient is the same array as a's
         const sum = a.add(inner);
-        const again = inner.mul(10).add(a); // and inner gets a second one, added to the first in place where it may
+        const again = inner.mul(10).add(a); // and inner gets a second one, added in place to the first if allowed
         sum.mul(2).sum().add(again.sum()).backward();
         assert.deepEqual(
           [gradientOf(a), gradientOf(b), gradientOf(c)],
@@ -137,7 +140,7 @@ for (const { machine, kind, skip, open } of machines) {
       });
     });
 
-    test("gradients that share memory arrive each in its place", () => {
+    test("gradients that share memory arrive at their leaves", () => {
       inStep((device, launches) => {
         const x = tensor(
           [
@@ -169,7 +172,7 @@ for (const { machine, kind, skip, open } of machines) {
       });
     });
 
-    test("two gradients of one leaf may lie in one op's memory", () => {
+    test("two gradients of one leaf may share one op's memory", () => {
       inStep((device) => {
         const x = tensor(
           [
@@ -196,10 +199,10 @@ for (const { machine, kind, skip, open } of machines) {
       });
     });
 
-    test("gradients that are stretched, turned, or not of whole words arrive too", () => {
+    test("broadcast, transposed and unaligned gradients arrive too", () => {
       inStep((device) => {
-        const stretched = leaf(device, [1, 2, 3]);
-        const turned = tensor(
+        const broadcast = leaf(device, [1, 2, 3]);
+        const transposed = tensor(
           [
             [1, 2, 3],
             [4, 5, 6],
@@ -217,10 +220,10 @@ for (const { machine, kind, skip, open } of machines) {
           ],
           { device },
         );
-        const one = stretched.sum().add(turned.permute([1, 0]).mul(factors).sum());
+        const total = broadcast.sum().add(transposed.permute([1, 0]).mul(factors).sum());
         const other = halves.mul(2).sum().to("f32").add(narrow.mul(3).sum().to("f32"));
-        one.add(other).add(wide.mul(7).sum().to("f32")).backward();
-        assert.deepEqual([stretched, turned, halves, narrow, wide].map(gradientOf), [
+        total.add(other).add(wide.mul(7).sum().to("f32")).backward();
+        assert.deepEqual([broadcast, transposed, halves, narrow, wide].map(gradientOf), [
           [1, 1, 1],
           [
             [1, 2, 3],
@@ -233,23 +236,23 @@ for (const { machine, kind, skip, open } of machines) {
       });
     });
 
-    test("where backward fails midway, what had arrived by then is right, and the next pass is too", () => {
+    test("if backward fails midway, the gradients that have arrived are right, and the next backward is too", () => {
       const driver = open();
       const device = new Device(kind, { ...quiet, driver: strict(driver) });
       try {
-        const [before, behind] = [leaf(device, [1, 2]), leaf(device, [3, 4])];
+        const [before, after] = [leaf(device, [1, 2]), leaf(device, [3, 4])];
         device.step(() => {
           const broken = device.apply(breaking, [before.mul(5)]);
-          const loss = broken.mul(behind).sum();
+          const loss = broken.mul(after).sum();
           assert.throws(() => loss.backward(), /no gradient today/);
-          assert.deepEqual([gradientOf(before), gradientOf(behind)], [undefined, [5, 10]]);
+          assert.deepEqual([gradientOf(before), gradientOf(after)], [undefined, [5, 10]]);
         });
-        // The one gradient, which lives as long as its leaf.
+        // The only gradient, which lives as long as its leaf.
         assert.equal(device.runtime.diagnostics().arena.pins, 1);
         device.step(() => {
-          before.mul(behind).sum().backward();
+          before.mul(after).sum().backward();
           assert.deepEqual(
-            [gradientOf(before), gradientOf(behind)],
+            [gradientOf(before), gradientOf(after)],
             [
               [3, 4],
               [5 + 1, 10 + 2],

@@ -1,6 +1,6 @@
 /**
- * Eager against compiled on programs at and over the edge of what is valid: both reject with the same code, or both give the
- * same bits. Where they differ on purpose the program says how.
+ * Eager compared with compiled on valid and invalid edge cases: both reject with the same code, or both give
+ * the same bits. If they differ on purpose, the program says how.
  */
 
 import assert from "node:assert/strict";
@@ -16,9 +16,9 @@ const none = (...shape: number[]): Tensor => zeros(shape, { device });
 
 interface Program {
   readonly inputs: () => Tensor[];
-  /** Made anew for each way, from the same seed. */
+  /** Created again for each mode, from the same seed. */
   readonly prepare: () => (...inputs: Tensor[]) => Tensor | readonly Tensor[] | undefined;
-  /** What a compiled step does where that is not what eager code does. */
+  /** The behaviour of a compiled step, if it differs from eager code. */
   readonly compiled?: string;
 }
 
@@ -28,7 +28,7 @@ const program = (
   compiled?: string,
 ): Program => ({ inputs, prepare: () => run, ...(compiled && { compiled }) });
 
-/** A training step of a small model; its loss, and all that it leaves behind. */
+/** A training step of a small model; its loss, and the state after it. */
 const training = (
   inputs: () => Tensor[],
   loss: (model: nn.Linear, ...inputs: Tensor[]) => Tensor,
@@ -37,12 +37,12 @@ const training = (
   prepare() {
     const model = new nn.Linear(3, 2).to(device);
     const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
-    return (...given) => {
-      const result = loss(model, ...given);
+    return (...args) => {
+      const result = loss(model, ...args);
       result.backward();
       optimizer.step();
       optimizer.zeroGrad();
-      return [result, ...[...model.parameters()].map((one) => one.mul(1))];
+      return [result, ...[...model.parameters()].map((parameter) => parameter.mul(1))];
     };
   },
 });
@@ -66,7 +66,7 @@ const programs: Readonly<Record<string, Program>> = {
     () => [f32([1, 2]), f32([0, 1])],
     (x, index) => x!.indexSelect(0, index!),
   ),
-  "an axis that is not there": program(
+  "an axis out of range": program(
     () => [f32([1, 2]), i32([0])],
     (x, index) => x!.indexSelect(1, index!),
   ),
@@ -79,12 +79,12 @@ const programs: Readonly<Record<string, Program>> = {
     () => [f32([[1, 2]]), f32([1])],
     (x, labels) => nn.functional.crossEntropy(x!, labels!),
   ),
-  "a label that is no class": program(
+  "a label outside the classes": program(
     () => [f32([[1, 2]]), i32([2])],
     (x, labels) => nn.functional.crossEntropy(x!, labels!),
     "f32 []: NaN",
   ),
-  "a product of whole numbers with floats": program(
+  "a product of integers and floats": program(
     () => [i32([[1, 2]]), f32([[1], [2]])],
     (a, b) => a!.matmul(b!),
   ),
@@ -92,7 +92,7 @@ const programs: Readonly<Record<string, Program>> = {
     () => [f32([1, 2]), f32([1, 2, 3])],
     (a, b) => a!.add(b!),
   ),
-  "a product of shapes that do not meet": program(
+  "a product of incompatible shapes": program(
     () => [f32([[1, 2]]), f32([[1, 2, 3]])],
     (a, b) => a!.matmul(b!),
   ),
@@ -154,18 +154,18 @@ const programs: Readonly<Record<string, Program>> = {
     (a, b) => a!.mul_(2).add(b!),
     "BAD_ARGUMENT",
   ),
-  "a write in place to an input": program(
+  "an in-place write to an input": program(
     () => [f32([1, 2])],
     (x) => x!.mul_(2).add(1),
   ),
-  "a write in place to a view of an input": program(
+  "an in-place write to a view of an input": program(
     () => [f32([1, 2, 3, 4])],
     (x) => {
       x!.narrow(0, 1, 2).mul_(10);
       return x!.add(0);
     },
   ),
-  "a write in place to an input that backward needs": program(
+  "an in-place write to an input that backward needs": program(
     () => [f32([3, 4]).requiresGrad_()],
     (x) => {
       const y = x!.square();
@@ -174,15 +174,15 @@ const programs: Readonly<Record<string, Program>> = {
       return y;
     },
   ),
-  "a write in place to a leaf that requires a gradient": program(
+  "an in-place write to a leaf that requires a gradient": program(
     () => [f32([3, 4]).requiresGrad_()],
     (x) => x!.mul_(2),
   ),
-  "a write of another dtype in place": program(
+  "an in-place write of another dtype": program(
     () => [i32([1, 2])],
     (x) => x!.add_(f32([0.5, 0.5])),
   ),
-  "a write of a larger shape in place": program(
+  "an in-place write of a larger shape": program(
     () => [f32([1, 2])],
     (x) =>
       x!.add_(
@@ -201,11 +201,11 @@ const programs: Readonly<Record<string, Program>> = {
       return y;
     },
   ),
-  "a tensor that is dead": program(
+  "a dead tensor": program(
     () => [device.step(() => f32([1, 2]))],
     (x) => x!.add(1),
   ),
-  "division by zero and logarithms of what has none": program(
+  "division by zero and logarithms of invalid numbers": program(
     () => [f32([1, -1, 0])],
     (x) => [x!.div(0), x!.log(), x!.sqrt()],
   ),
@@ -219,7 +219,7 @@ const programs: Readonly<Record<string, Program>> = {
   ),
 };
 
-/** A parameter as an input: eager code sees the update in it, a compiled step would see a copy of it as it was. */
+/** A parameter as an input: eager code would see the update in it, and a compiled step an old copy. */
 test("a parameter that the step updates is rejected as its input", () => {
   const model = new nn.Linear(2, 1).to(device);
   const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
@@ -247,12 +247,16 @@ for (const [name, { inputs, prepare, compiled }] of Object.entries(programs)) {
     else {
       assert.equal(steps.split(";")[0]?.trim(), compiled);
       assert.match(eager, /^[A-Z_]+$|^f32/);
-      assert.notEqual(steps, eager, "the program need not say what a compiled step does");
+      assert.notEqual(
+        steps,
+        eager,
+        "the compiled behaviour is the eager one, so the program should not state it",
+      );
     }
   });
 }
 
-/** What a program gives, and leaves in its inputs, as text; or the code of its rejection. */
+/** A program's results and its inputs after it, as text; or the code of its error. */
 function run(
   inputs: Program["inputs"],
   prepare: Program["prepare"],
@@ -260,19 +264,19 @@ function run(
 ): string {
   manualSeed(3);
   const body = wrap(prepare());
-  const given = inputs();
+  const args = inputs();
   return outcomeOf(() => {
-    const result = body(...given);
-    const parts = result === undefined ? [] : result instanceof Tensor ? [result] : result;
-    const texts = parts.map(textOf);
-    const left = given.map((input) => `${textOf(input)} grad ${input.grad ? textOf(input.grad) : "none"}`);
+    const result = body(...args);
+    const results = result === undefined ? [] : result instanceof Tensor ? [result] : result;
+    const texts = results.map(textOf);
+    const left = args.map((input) => `${textOf(input)} grad ${input.grad ? textOf(input.grad) : "none"}`);
     return [texts.join(" | "), ...left].join("; ");
   });
 }
 
-function textOf(one: Tensor): string {
-  const values = Array.from(one.dataSync(), (value) => (Object.is(value, -0) ? "-0" : String(value)));
-  return `${one.dtype} [${one.shape.join(", ")}]: ${values.join(" ")}`;
+function textOf(output: Tensor): string {
+  const values = Array.from(output.dataSync(), (value) => (Object.is(value, -0) ? "-0" : String(value)));
+  return `${output.dtype} [${output.shape.join(", ")}]: ${values.join(" ")}`;
 }
 
 function outcomeOf(body: () => unknown): string {

@@ -1,4 +1,7 @@
-/** Run folders of 0.1.0 are read, shown, asked and resumed by this version. The folders are kept in test/fixtures/run-0.1.0. */
+/**
+ * This version reads, shows, queries and resumes run folders of 0.1.0. The folders are in
+ * test/fixtures/run-0.1.0.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -14,9 +17,9 @@ import { testDevice } from "./support/test-device.js";
 
 const onCpu = { skip: testDevice !== "cpu" && "the runs were made on a CPU" };
 
-/** Later versions may round otherwise: two optimizer steps keep such a difference small. */
+/** Later versions may round differently: two optimizer steps keep that difference small. */
 function near(actual: number, expected: number): void {
-  assert.ok(Math.abs(actual - expected) < 1e-3 * Math.abs(expected), `${actual} for ${expected}`);
+  assert.ok(Math.abs(actual - expected) < 1e-3 * Math.abs(expected), `${actual} instead of ${expected}`);
 }
 
 interface KeptLine {
@@ -25,10 +28,13 @@ interface KeptLine {
   readonly test?: { readonly loss: number; readonly accuracy: number };
 }
 
+/** Phases that 0.1.0 did not have. */
+const laterPhases: ReadonlySet<string> = new Set(["batchGemms"]);
+
 describe("a run that 0.1.0 finished", () => {
   const run = unpackRun("0.1.0", "finished");
 
-  test("is read with its status, metrics and results, and without a complaint", () => {
+  test("is read with its status, metrics and results, and without a warning", () => {
     const { run: record, status, metrics, results, messages } = readRun(run);
     assert.deepEqual(messages, []);
     assert.deepEqual([record?.holdfast, record?.settings["batch"]], ["0.1.0", 15]);
@@ -38,7 +44,7 @@ describe("a run that 0.1.0 finished", () => {
     assert.equal(crossasset.stateOfRun(run), "finished");
   });
 
-  test("is shown: steps, plans, memory, the page of text and its health", () => {
+  test("is shown: steps, plans, memory, the text page and its health", () => {
     const { plans, memory, incidents, messages } = readInspection(run);
     assert.deepEqual([incidents, messages], [[], []]);
     assert.ok(plans.length >= 2 && memory.length > 0);
@@ -53,15 +59,14 @@ describe("a run that 0.1.0 finished", () => {
     assert.ok(calls.every(({ stream }) => stream >= 0));
     assert.deepEqual(
       plans[0]?.stages.map(({ name }) => name),
-      // 0.1.0 had all of today's phases but one.
-      ["trace", ...Object.keys(phases).filter((name) => name !== "batchGemms")],
+      ["trace", ...Object.keys(phases).filter((name) => !laterPhases.has(name))],
     );
     const { step, loss } = readSteps(join(run, "steps.bin"));
     assert.deepEqual(
       [...step],
       Array.from({ length: 10 }, (_, index) => index + 1),
     );
-    assert.ok(loss.every((one) => one > 0));
+    assert.ok(loss.every((value) => value > 0));
     const text = viewAsText(run).print();
     assert.match(text, /finished/);
     assert.match(text, /10 of 10/);
@@ -70,11 +75,11 @@ describe("a run that 0.1.0 finished", () => {
   });
 });
 
-describe("a run that 0.1.0 was stopped in", onCpu, () => {
+describe("a run of 0.1.0 that was stopped", onCpu, () => {
   const run = unpackRun("0.1.0", "stopped");
   const bars = crossasset.generateBars({ bars: 12_000, seed: 42 });
 
-  test("is well, and can be asked about bars", () => {
+  test("is healthy, and answers questions about bars", () => {
     const { state, exitCode } = healthOf(run);
     assert.deepEqual([state, exitCode], ["stopped", 0]);
     assert.match(viewAsText(run).print(), /stopped/);
@@ -90,18 +95,18 @@ describe("a run that 0.1.0 was stopped in", onCpu, () => {
     assert.equal(predictions.length, sampleCount * 12);
     for (const { probabilities } of predictions)
       near(
-        probabilities.reduce((sum, probability) => sum + probability),
+        probabilities.reduce((sum, value) => sum + value),
         1,
       );
     device.close();
   });
 
-  test("is resumed, and ends as 0.1.0 ended it", async () => {
+  test("is resumed, and ends like in 0.1.0", async () => {
     const device = openDevice();
     const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
-    const asked = { ...settings, generate: 12_000, precision: "f32" };
+    const request = { ...settings, generate: 12_000, precision: "f32" };
     const job = crossasset.openJobRun({
-      ...{ path: run, settings: asked, device: device.runtime.device.name, recordedDevice: device },
+      ...{ path: run, settings: request, device: device.runtime.device.name, recordedDevice: device },
     });
     assert.deepEqual([job.resumed?.step, job.resumed?.fold], [8, 1]);
     const results = await crossasset.runJob({

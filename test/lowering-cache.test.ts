@@ -1,6 +1,6 @@
 /**
- * Every op twice, forward and backward: the second call, on other values that lie the same way, replays the lowering of the
- * first, and has the same bits as on a device without a lowering cache.
+ * Every op twice, forward and backward: the second call, on other values with the same layout, replays the
+ * lowering of the first. It has the same bits as on a device without a lowering cache.
  */
 
 import assert from "node:assert/strict";
@@ -53,55 +53,57 @@ function open(): Device {
 interface Work {
   readonly op: Op;
   readonly call: CaseCall;
-  readonly wanted: readonly number[];
+  readonly requiresGrad: readonly number[];
   readonly float: FloatDtype;
 }
 
 function workOf(op: Op): readonly Work[] {
   return opCases
-    .filter((one) => one.op === op)
+    .filter((opCase) => opCase.op === op)
     .flatMap(({ draw, gradients }) =>
       fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
         op,
         call,
-        wanted: gradients === "none" ? [] : gradients,
+        requiresGrad: gradients === "none" ? [] : gradients,
         float: floats[index % floats.length]!,
       })),
     );
 }
 
-/** Other values of the same kind: the same ones, from the last to the first. */
-function turned({ operands, attributes }: CaseCall): CaseCall {
-  const turn = (operand: CaseOperand): CaseOperand =>
+/** Other values of the same kind: the same ones in reverse order. */
+function reversed({ operands, attributes }: CaseCall): CaseCall {
+  const reverse = (operand: CaseOperand): CaseOperand =>
     typeof operand === "object" ? { ...operand, values: operand.values.toReversed() } : operand;
-  return { operands: operands.map(turn), attributes };
+  return { operands: operands.map(reverse), attributes };
 }
 
 /** The device that runs now. */
 let current = following;
 
-function run(device: Device, { op, call, wanted, float }: Work): Record<string, ArrayBufferView> {
+function run(device: Device, { op, call, requiresGrad, float }: Work): Record<string, ArrayBufferView> {
   current = device;
   return device.step(() => {
-    const { outputs, gradients } = runCase(device, op, call, { float, wanted });
-    const arrived = gradients.flatMap((one, index) => (one ? [[`gradient ${index}`, one] as const] : []));
+    const { outputs, gradients } = runCase(device, op, call, { float, wanted: requiresGrad });
+    const named = gradients.flatMap((gradient, index) =>
+      gradient ? [[`gradient ${index}`, gradient] as const] : [],
+    );
     return Object.fromEntries([
-      ...outputs.map((one, index) => [`output ${index}`, one] as const),
-      ...arrived,
+      ...outputs.map((output, index) => [`output ${index}`, output] as const),
+      ...named,
     ]);
   });
 }
 
-/** All lowerings of all ops, counted, while a function runs. */
+/** Counts all lowerings of all ops while a function runs. */
 function countLowerings(body: () => void): Readonly<Record<string, number>> {
-  const made: Record<string, number> = {};
+  const counts: Record<string, number> = {};
   const kernelOps = Object.values(opTable).filter((op): op is KernelOp => op.kind === "kernel");
   const originals = kernelOps.map((op) => op.lower);
   for (const [index, op] of kernelOps.entries()) {
     Object.assign(op, {
-      lower: (...given: Parameters<KernelOp["lower"]>) => {
-        made[op.name] = (made[op.name] ?? 0) + 1;
-        originals[index]!.call(op, ...given);
+      lower: (...args: Parameters<KernelOp["lower"]>) => {
+        counts[op.name] = (counts[op.name] ?? 0) + 1;
+        originals[index]!.call(op, ...args);
       },
     });
   }
@@ -110,27 +112,27 @@ function countLowerings(body: () => void): Readonly<Record<string, number>> {
   } finally {
     for (const [index, op] of kernelOps.entries()) Object.assign(op, { lower: originals[index] });
   }
-  return made;
+  return counts;
 }
 
-/** Runs a call and then its like on both devices. */
+/** Runs a call and then a similar one on both devices. */
 function compare(work: Work): void {
-  const told = `${describeCall(work.op, work.call)} in ${work.float}`;
-  const again = { ...work, call: turned(work.call) };
-  sameNamedBytes(run(following, work), run(plain, work), `${told}, the first time`);
+  const text = `${describeCall(work.op, work.call)} in ${work.float}`;
+  const again = { ...work, call: reversed(work.call) };
+  sameNamedBytes(run(following, work), run(plain, work), `${text}, the first time`);
   const expected = run(plain, again);
-  const lowered = countLowerings(() => sameNamedBytes(run(following, again), expected, `${told}, again`));
-  assert.deepEqual(lowered, {}, `${told} was lowered again`);
+  const lowered = countLowerings(() => sameNamedBytes(run(following, again), expected, `${text}, again`));
+  assert.deepEqual(lowered, {}, `${text} was lowered again`);
 }
 
 describe("with the lowering cache and without", () => {
   for (const [name, op] of Object.entries(opTable)) {
-    test(`${name} comes to the same bits, the first time and the second`, () => {
+    test(`${name} gives the same bits, the first time and the second`, () => {
       for (const work of workOf(op)) compare(work);
     });
   }
 
-  test("lowerings are counted: a call that is like none before is one", () => {
+  test("lowerings are counted: a call with a new shape is one", () => {
     const shape = [3, 1, 7, 1];
     const operand = {
       shape,
@@ -139,7 +141,7 @@ describe("with the lowering cache and without", () => {
       layout: "contiguous",
     } as const;
     const call: CaseCall = { operands: [operand], attributes: {} };
-    const work: Work = { op: functions.exp as Op, call, wanted: [], float: "f32" };
+    const work: Work = { op: functions.exp as Op, call, requiresGrad: [], float: "f32" };
     assert.deepEqual(
       countLowerings(() => void run(following, work)),
       { exp: 1 },
@@ -154,7 +156,7 @@ describe("with the lowering cache and without", () => {
     );
   });
 
-  test("red proof: a lowering that decides by what it read is seen", () => {
+  test("red proof: a lowering that depends on values is detected", () => {
     const peeking: KernelOp = {
       ...(contiguous as KernelOp),
       name: "peeking",
@@ -168,7 +170,7 @@ describe("with the lowering cache and without", () => {
       attributes: {},
     };
     assert.throws(
-      () => compare({ op: peeking as Op, call, wanted: [], float: "f32" }),
+      () => compare({ op: peeking as Op, call, requiresGrad: [], float: "f32" }),
       assert.AssertionError,
     );
   });

@@ -1,4 +1,4 @@
-/** A tool that checks memory knows what is in use and nothing else; where there is none, nothing is said. */
+/** A memory checker knows exactly the memory in use; without a tool, the driver reports nothing. */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -17,7 +17,7 @@ afterEach(() => {
 
 const attached = { HOLDFAST_CUDA_PATH: emulator?.folder, NVTX_INJECTION64_PATH: "/opt/tool.so" };
 
-/** What the tool behind NVTX knows. */
+/** The memory that the tool knows through NVTX. */
 function openTool() {
   const library = loadKoffi().load(`${emulator.folder}/libnvtx3interop.so.1`);
   const inPool = library.func("int emulator_pool_holds(uint64_t address, uint64_t size)");
@@ -33,7 +33,7 @@ function openTool() {
 
 function withRuntime(
   options: CudaDriverOptions,
-  use: (parts: { runtime: Runtime; driver: CudaDriver }) => void,
+  use: (opened: { runtime: Runtime; driver: CudaDriver }) => void,
 ): void {
   const driver = openCudaDriver({ environment: attached, ...options });
   const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
@@ -54,7 +54,7 @@ test("without a tool the driver has no annotate", { skip }, () => {
 });
 
 for (const allocation of ["auto", "plain"] as const) {
-  test(`${allocation} memory: of a storage its own bytes are in use, not its padding, and none after its step`, {
+  test(`${allocation} memory: the bytes of a storage are in use, its padding is not, and none are after its step`, {
     skip,
   }, () => {
     withRuntime({ allocation }, ({ runtime }) => {
@@ -70,7 +70,7 @@ for (const allocation of ["auto", "plain"] as const) {
     });
   });
 
-  test(`${allocation} memory: a placed region is in use until it is released, and its pool goes with it`, {
+  test(`${allocation} memory: a placed region is in use until it is released, and its pool ends with it`, {
     skip,
   }, () => {
     withRuntime({ allocation }, ({ runtime }) => {
@@ -86,28 +86,28 @@ for (const allocation of ["auto", "plain"] as const) {
   });
 }
 
-test("a storage over the edge of two commits is in use on both sides of it", { skip }, () => {
+test("a storage across the boundary of two commits is in use on both sides of it", { skip }, () => {
   withRuntime({}, ({ runtime }) => {
     const tool = openTool();
     runtime.step(() => {
       runtime.arena.allocate(3 * MiB, "first");
       const { span } = runtime.arena.allocate(3 * MiB, "second");
       const edge = span.address + MiB;
-      assert.ok(!tool.hasPool(span), "no edge lies inside the storage");
+      assert.ok(!tool.hasPool(span), "no boundary is inside the storage");
       assert.ok(tool.hasInUse(span.address, MiB) && tool.hasInUse(edge, 2 * MiB));
     });
     assert.ok(!tool.hasInUse(runtime.arena.allocate(4, "third").span.address, 5));
   });
 });
 
-test("with the runtime everything is gone", { skip }, () => {
+test("everything ends with the runtime", { skip }, () => {
   const tool = openTool();
   const before = tool.counts();
   withRuntime({}, ({ runtime }) => runtime.arena.allocate(4, "left"));
   assert.deepEqual(tool.counts(), before);
 });
 
-test("a tool that does not listen is no obstacle", { skip }, () => {
+test("a tool that ignores calls is no obstacle", { skip }, () => {
   emulator.fail("nvtxMemHeapRegister", 1);
   withRuntime({}, ({ runtime }) => {
     const { span } = runtime.arena.allocate(100, "test");

@@ -1,4 +1,4 @@
-/** Random sequences of everything that owns memory, against the plain shadow model, on the strict driver. */
+/** Random sequences of all operations that own memory, compared with a simple model, on the strict driver. */
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -22,7 +22,7 @@ after(() => {
   host.remove();
 });
 
-/** A command: which, and two numbers that it uses as it likes. */
+/** A command: its kind, and two numbers that it interprets. */
 interface Command {
   readonly name: keyof typeof commands;
   readonly pick: number;
@@ -66,7 +66,7 @@ function allocate(model: MemoryModel, size: number, pattern: number): ModelBlock
       assert.equal(error.code, "OUT_OF_BUDGET");
       assert.ok(
         model.left < capacity - model.committed,
-        "rejected although the budget could let the arena grow whole",
+        "rejected although the budget would let the arena grow",
       );
     }
     model.checkFigures();
@@ -113,18 +113,18 @@ const commands = {
     rejected(model, ["NOT_OWNER"], () => model.runtime.arena.free(impostors[pick % 3]!));
   },
   view: (model, { pick, size }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    const { block, storage } = found;
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    const { block, storage } = picked;
     const offset = size % storage.span.size;
     const view = model.runtime.view(storage, offset, 1 + (pick % (storage.span.size - offset)), "view");
     assert.equal(view.owner, block.storage, "a view of a view is a view of the owner");
     block.views.push({ storage: view, step: model.openStep });
   },
   viewNonsense: (model, { pick, size }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    const { storage } = found;
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    const { storage } = picked;
     rejected(model, ["BAD_ARGUMENT"], () =>
       model.runtime.view(storage, size % 9, storage.span.size + 1, "view"),
     );
@@ -140,7 +140,7 @@ const commands = {
   },
   dropView: (model, { pick }) => {
     const block = any(
-      model.blocks.filter((one) => one.views.length > 0),
+      model.blocks.filter((block) => block.views.length > 0),
       pick,
     );
     const view = any(block?.views ?? [], pick >> 4);
@@ -151,27 +151,29 @@ const commands = {
     block.views.splice(block.views.indexOf(view), 1);
   },
   pin: (model, { pick }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    model.runtime.arena.pin(found.storage, "test");
-    found.block.pins.push(found.storage);
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    model.runtime.arena.pin(picked.storage, "test");
+    picked.block.pins.push(picked.storage);
   },
   unpin: (model, { pick }) => {
-    const found = anyStorage(model, pick);
-    if (!found) return;
-    const { block, storage } = found;
-    const own = block.pins.filter((one) => one === storage).length;
+    const picked = anyStorage(model, pick);
+    if (!picked) return;
+    const { block, storage } = picked;
+    const pinCount = block.pins.filter((pin) => pin === storage).length;
     const byGraphs = model.graphs.filter((graph) => graph.pinned === storage).length;
-    if (own === 0) return rejected(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
-    // A graph's pins are its own to take back.
-    if (own === byGraphs) return;
+    if (pinCount === 0) return rejected(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
+    // Only a graph releases its pins.
+    if (pinCount === byGraphs) return;
     model.runtime.arena.unpin(storage);
     model.unpinned(block, storage);
   },
   save: (model, { pick }) => {
     const saved = new SavedSet(model.runtime.arena, "backward");
-    const found = [anyStorage(model, pick), anyStorage(model, pick >> 3)].filter((one) => one !== undefined);
-    for (const { block, storage } of found) {
+    const picks = [anyStorage(model, pick), anyStorage(model, pick >> 3)].filter(
+      (storage) => storage !== undefined,
+    );
+    for (const { block, storage } of picks) {
       saved.save(storage);
       block.pins.push(storage);
     }
@@ -179,7 +181,7 @@ const commands = {
     model.checkBytes();
     saved.release();
     saved.release();
-    for (const { block, storage } of found) if (model.blocks.includes(block)) model.unpinned(block, storage);
+    for (const { block, storage } of picks) if (model.blocks.includes(block)) model.unpinned(block, storage);
   },
   beginStep: (model) => {
     const call = (): void => model.runtime.arena.beginStep(model.steps + 1);
@@ -199,9 +201,9 @@ const commands = {
     model.reset();
   },
   place: (model, { pick, size }) => {
-    const asked = 1 + (size % (3 * granularity));
-    const whole = roundUp(asked, granularity);
-    const call = () => model.runtime.persistent.place("weights", "region", [{ name: "w", size: asked }]);
+    const requested = 1 + (size % (3 * granularity));
+    const whole = roundUp(requested, granularity);
+    const call = () => model.runtime.persistent.place("weights", "region", [{ name: "w", size: requested }]);
     if (whole > model.left) return rejected(model, ["OUT_OF_BUDGET"], call);
     const region = call();
     model.regionBytes += whole;
@@ -258,7 +260,7 @@ const commands = {
 } satisfies Record<string, (model: MemoryModel, command: { pick: number; size: number }) => void>;
 
 const names = Object.keys(commands) as (keyof typeof commands)[];
-/** Allocations come most often, or there is nothing to play with. */
+/** Allocations are the most frequent; otherwise there would be nothing to work on. */
 const weighted = [
   ...names,
   ...Array.from({ length: 6 }, () => "allocate" as const),
@@ -272,7 +274,7 @@ const command: fc.Arbitrary<Command> = fc.record({
   size: fc.nat({ max: 1 << 20 }),
 });
 
-/** What ends or rewrites memory is followed by a look at every byte that should have stayed. */
+/** After every command that ends or rewrites memory, check every byte that must be unchanged. */
 const endings: ReadonlySet<Command["name"]> = new Set([
   "free",
   "unpin",
@@ -282,7 +284,7 @@ const endings: ReadonlySet<Command["name"]> = new Set([
   "closeGraph",
 ]);
 
-/** Plays random sequences and tells which commands they had; fails at the first that leaves the model. */
+/** Runs random sequences and returns their commands; fails at the first that deviates from the model. */
 function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): Set<string> {
   const seen = new Set<string>();
   const property = fc.property(
@@ -292,24 +294,24 @@ function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): S
       const free = device.memory().free;
       const model = MemoryModel.open(device, { driver: wrap(device), hostRoot: host.root, poison });
       try {
-        for (const one of sequence) {
-          commands[one.name](model, one);
+        for (const command of sequence) {
+          commands[command.name](model, command);
           model.checkFigures();
-          if (endings.has(one.name)) model.checkBytes();
-          seen.add(one.name);
+          if (endings.has(command.name)) model.checkBytes();
+          seen.add(command.name);
         }
         model.checkBytes();
       } finally {
         model.runtime.close();
       }
-      assert.equal(device.memory().free, free, "a closed runtime has given everything back");
+      assert.equal(device.memory().free, free, "a closed runtime has freed everything");
     },
   );
   fc.assert(property, { numRuns: count, ...(seed !== undefined && { seed }) });
   return seen;
 }
 
-test(`${sequences} random sequences keep to the model: no overlap, no changed byte, equal accounting, rejections without trace`, () => {
+test(`${sequences} random sequences follow the model: no overlap, no changed byte, equal accounting, rejections without side effects`, () => {
   const seen = play(sequences, strict);
   assert.deepEqual([...seen].sort(), [...names].sort(), "every command was tried");
 });
@@ -318,23 +320,23 @@ interface Fault {
   /** Runs with the fault in a class, or in the driver. */
   readonly inject?: (run: () => void) => void;
   readonly wrap?: (driver: Driver) => Driver;
-  /** What the model says of it. */
-  readonly seenAs: RegExp;
+  /** The model's message about it. */
+  readonly message: RegExp;
 }
 
-/** Old faults, planted one at a time; on the plain driver, so that the model is what must see them. */
+/** Old faults, injected one at a time; on the plain driver, so that the model must detect them. */
 const faults: Readonly<Record<string, Fault>> = {
-  "blocks are handed out one unit early": {
+  "blocks are allocated one unit too low": {
     inject: (run) => {
       const { slotOffset } = TlsfAllocator.prototype;
-      const early = function (this: TlsfAllocator, slot: number): number {
+      const tooLow = function (this: TlsfAllocator, slot: number): number {
         return Math.max(0, slotOffset.call(this, slot) - 1);
       };
-      withMethods(TlsfAllocator.prototype, { slotOffset: early }, run);
+      withMethods(TlsfAllocator.prototype, { slotOffset: tooLow }, run);
     },
-    seenAs: /overlaps/,
+    message: /overlaps/,
   },
-  "what dies is poisoned with what lies beside it": {
+  "poison of dead memory also overwrites its neighbour": {
     wrap: (driver) =>
       interceptCalls(driver, (call, args, proceed) => {
         const [stream, target, byte] = args as Parameters<Driver["fill"]>;
@@ -342,17 +344,17 @@ const faults: Readonly<Record<string, Fault>> = {
         if (!isDeath) return proceed();
         return driver.fill(stream, { ...target, size: (target.size + 4) as Bytes }, byte);
       }),
-    seenAs: /bytes of op/,
+    message: /bytes of op/,
   },
-  "a returned charge stays in the books": {
+  "a returned charge stays in the accounts": {
     inject: (run) => withMethods(Budget.prototype, { release: () => undefined }, run),
-    seenAs: /budget/,
+    message: /budget/,
   },
   "a pinned block is not kept over a reset": {
     inject: (run) => {
       const { reset, unpin } = Arena.prototype;
       const careless = function (this: Arena): void {
-        // Only behind a reset that is legal: a rejected one is not what is planted here.
+        // Only after a legal reset: a rejected one is not the fault injected here.
         reset.call(this);
         for (const storage of pinned.splice(0)) if (this.isLive(storage)) unpin.call(this, storage);
       };
@@ -364,17 +366,17 @@ const faults: Readonly<Record<string, Fault>> = {
       };
       withMethods(Arena.prototype, { reset: careless, pin: noting }, run);
     },
-    seenAs: /live/,
+    message: /live/,
   },
 };
 
-for (const [fault, { inject, wrap, seenAs }] of Object.entries(faults)) {
-  // One seed for the proofs: which symptom of a fault is met first would else be left to chance.
+for (const [fault, { inject, wrap, message }] of Object.entries(faults)) {
+  // One seed for the red proofs: otherwise the first symptom of a fault would be random.
   const run = (): void => void play(2000, wrap ?? ((driver) => driver), 42);
-  test(`red proof: the model sees that ${fault}`, () => {
+  test(`red proof: the model detects that ${fault}`, () => {
     assert.throws(
       () => (inject ? inject(run) : run()),
-      ({ cause }: Error) => cause instanceof assert.AssertionError && seenAs.test(cause.message),
+      ({ cause }: Error) => cause instanceof assert.AssertionError && message.test(cause.message),
     );
   });
 }

@@ -1,6 +1,6 @@
 /**
- * Every entry of the op table that has a gradient, against central differences in f64: over drawn shapes, layouts and
- * attributes, with a random upstream. Entries without one say so.
+ * Every entry of the op table with a gradient, compared with central differences in f64: over random shapes,
+ * layouts and attributes, with a random upstream gradient. Entries without a gradient are marked.
  */
 
 import assert from "node:assert/strict";
@@ -23,12 +23,12 @@ const runsOfAnOp = effort({ quick: 18, thorough: 36 });
 const cpu = openDevice({ threads: 1 });
 
 for (const [name, op] of Object.entries(opTable)) {
-  const cases = opCases.filter((one) => one.op === op);
+  const cases = opCases.filter((opCase) => opCase.op === op);
 
   if (cases.length === 0) {
     test(`${name} has a case in test/support/op-cases`, () => {
       assert.fail(
-        `${name} is in the op table, and nothing draws operands for it: add a case to its family's file`,
+        `${name} is in the op table, and no case generates operands for it: add a case to its family's file`,
       );
     });
     continue;
@@ -43,37 +43,37 @@ for (const [name, op] of Object.entries(opTable)) {
     });
   }
 
-  for (const one of differentiable) {
-    test(`${nameOf(one)}: the gradient is what central differences give`, () => {
-      const wanted = one.gradients as readonly number[];
+  for (const opCase of differentiable) {
+    test(`${nameOf(opCase)}: the gradient is what central differences give`, () => {
+      const requiresGrad = opCase.gradients as readonly number[];
       const numRuns = Math.ceil(runsOfAnOp / differentiable.length);
       fc.assert(
-        fc.property(one.draw(elements), (call) => {
-          checkGradients(cpu, one.op, call, wanted);
-          if (wanted.length > 1) checkAlone(one, call);
+        fc.property(opCase.draw(elements), (call) => {
+          checkGradients(cpu, opCase.op, call, requiresGrad);
+          if (requiresGrad.length > 1) checkAlone(opCase, call);
         }),
         { seed, numRuns },
       );
     });
   }
 
-  for (const one of cases.filter(({ gradients }) => gradients === "none")) {
-    test(`${nameOf(one)}: there is no gradient, and asking for one is rejected or leaves the result without`, () => {
+  for (const opCase of cases.filter(({ gradients }) => gradients === "none")) {
+    test(`${nameOf(opCase)}: there is no gradient, and requesting one is rejected or leaves the result without`, () => {
       fc.assert(
-        fc.property(one.draw(elements), (call) => {
+        fc.property(opCase.draw(elements), (call) => {
           const floats = call.operands.flatMap((operand, index) =>
             typeof operand === "object" && operand.dtype === "float" ? [index] : [],
           );
           cpu.step(() => {
             try {
-              const { upstreams } = runCase(cpu, one.op, call, { float: "f64", wanted: floats });
+              const { upstreams } = runCase(cpu, opCase.op, call, { float: "f64", wanted: floats });
               assert.ok(
                 upstreams.every((upstream) => upstream === undefined),
                 "an output takes a gradient",
               );
             } catch (error) {
               if (!(error instanceof HoldfastError) || error.code !== "NO_GRADIENT") throw error;
-              assert.match(error.message, /has no gradient: \w/, "the rejection says why");
+              assert.match(error.message, /has no gradient: \w/, "the rejection has a reason");
             }
           });
         }),
@@ -83,7 +83,7 @@ for (const [name, op] of Object.entries(opTable)) {
   }
 }
 
-test("a NaN lets the gradient through relu, maximum and minimum, as in PyTorch", () => {
+test("a NaN propagates the gradient through relu, maximum and minimum, as in PyTorch", () => {
   const gradientsOf = (name: "relu" | "maximum" | "minimum", ...values: readonly number[]): unknown[] =>
     cpu.step(() => {
       const operands = values.map((value) => cpu.fromHost([value], [1], "f64", "x"));
@@ -100,14 +100,14 @@ test("a NaN lets the gradient through relu, maximum and minimum, as in PyTorch",
   }
 });
 
-/** What is saved depends on whose gradient is wanted: each alone must come out as it does among all. */
+/** The saved values depend on the requested gradients: each gradient alone must equal the one among all. */
 function checkAlone({ op, gradients }: OpCase, call: Parameters<typeof describeCall>[1]): void {
-  const wanted = gradients as readonly number[];
+  const requiresGrad = gradients as readonly number[];
   cpu.step(() => {
-    const all = runCase(cpu, op, call, { float: "f64", wanted });
-    for (const index of wanted) {
+    const all = runCase(cpu, op, call, { float: "f64", wanted: requiresGrad });
+    for (const index of requiresGrad) {
       const alone = runCase(cpu, op, call, { float: "f64", wanted: [index] });
-      const what = `${describeCall(op, call)}: the gradient of operand ${index} asked for alone`;
+      const what = `${describeCall(op, call)}: the gradient of operand ${index} requested alone`;
       sameBytes(alone.gradients[index]!, all.gradients[index]!, what);
     }
   });

@@ -1,6 +1,6 @@
 /**
- * Every op again, forward and backward, where memory is hostile: under the strict driver with poison, in an arena with no
- * byte to spare, and in memory that other ops have left dirty. The results are the plain run's, bit for bit.
+ * Every op again, forward and backward, in hostile memory: under the strict driver with poison, in an arena
+ * with no byte to spare, and in memory with old values. The results equal the plain run's, bit for bit.
  */
 
 import assert from "node:assert/strict";
@@ -21,9 +21,9 @@ import type { FloatDtype } from "./tolerances.js";
 const seed = 20_240_611;
 const runsOfACase = effort({ quick: 3, thorough: 5 });
 const elements = 150;
-/** Each call in one of these: what differs between them is how elements are loaded, stored and grouped into vectors. */
+/** Each call in one of these dtypes: they differ in how elements are loaded, stored and grouped into vectors. */
 const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly FloatDtype[];
-/** As a float 0.75 or so: a stale read would look like a value. */
+/** As a float about 0.75: a stale read would look like a value. */
 const dirt = 0x3f;
 const dirtyArenaBytes = 2 ** 20;
 
@@ -37,27 +37,27 @@ after(() => {
 interface Work {
   readonly op: Op;
   readonly call: CaseCall;
-  readonly wanted: readonly number[];
+  readonly requiresGrad: readonly number[];
   readonly float: FloatDtype;
 }
 
 for (const [name, op] of Object.entries(opTable)) {
   test(`${name}: poison, an arena without a byte to spare and dirty memory change no bit`, () => {
     const work = workOf(op);
-    assert.ok(work.length > 0, `nothing draws operands for ${name}: add a case to its family's file`);
+    assert.ok(work.length > 0, `no case generates operands for ${name}: add a case to its family's file`);
     checkMemory(work);
   });
 }
 
-/** Copies as `contiguous` does, and makes one mistake. */
+/** Copies like `contiguous`, with one fault. */
 const careless: Readonly<Record<string, KernelOp["lower"]>> = {
-  "an output is left as it was found": () => {},
-  "memory is read before anything was written there": (lowering, _, outputs, attributes) => {
+  "an output is left unwritten": () => {},
+  "memory is read before it was written": (lowering, _, outputs, attributes) => {
     const [output] = outputs;
     const unwritten = lowering.scratchArray(output!.shape, output!.dtype);
     contiguous.lower(lowering, [unwritten], outputs, attributes);
   },
-  "an element behind the output is written": (lowering, operands, outputs, attributes) => {
+  "an element after the output is written": (lowering, operands, outputs, attributes) => {
     const [output] = outputs;
     if (!output?.storage) return;
     const tooMany = Math.ceil(output.storage.span.size / 4) + 1;
@@ -68,9 +68,9 @@ const careless: Readonly<Record<string, KernelOp["lower"]>> = {
 };
 
 for (const [fault, lower] of Object.entries(careless)) {
-  test(`red proof: ${fault}, and the check sees it`, () => {
+  test(`red proof: ${fault}, and the check detects it`, () => {
     const op: Op = { ...contiguous, name: "careless", lower };
-    const work = workOf(contiguous).map((one) => ({ ...one, op }));
+    const work = workOf(contiguous).map((item) => ({ ...item, op }));
     assert.throws(() => checkMemory(work), assert.AssertionError);
   });
 }
@@ -81,7 +81,7 @@ test("the arena has no byte to spare: with 256 bytes less, the op that needs the
   withDevice(strict, { arena: bytes(arenaBytes - 256) }, (tight) => {
     assert.throws(
       () => {
-        for (const one of work) run(tight, one);
+        for (const item of work) run(tight, item);
       },
       (error) => error instanceof HoldfastError && error.code === "ARENA_FULL",
     );
@@ -91,57 +91,57 @@ test("the arena has no byte to spare: with 256 bytes less, the op that needs the
 /** The same work three times: plain, tight under the strict driver and poisoned, and in dirty memory. */
 function checkMemory(work: readonly Work[]): void {
   const expected = runPlain(work);
-  // The smallest there is holds one storage.
+  // The smallest arena has one storage.
   const arena = bytes(Math.max(256, expected.arenaBytes));
   const hostile = (device: TestDriver): Driver => strict(guarded(device));
   withDevice(hostile, { poison: true, arena }, (tight) => {
-    for (const [index, one] of work.entries()) {
-      sameNamedBytes(run(tight, one), expected.results[index]!, `${told(one)}, poisoned and tight`);
+    for (const [index, item] of work.entries()) {
+      sameNamedBytes(run(tight, item), expected.results[index]!, `${describe(item)}, poisoned and tight`);
     }
   });
-  for (const [index, one] of work.entries()) {
+  for (const [index, item] of work.entries()) {
     dirty.step(() => {
       const { arena: memory } = dirty.runtime;
       dirty.runtime.fill(memory.allocate(dirtyArenaBytes, "dirt"), dirt);
     });
-    sameNamedBytes(run(dirty, one), expected.results[index]!, `${told(one)}, in dirty memory`);
+    sameNamedBytes(run(dirty, item), expected.results[index]!, `${describe(item)}, in dirty memory`);
   }
 }
 
-/** On the bare driver, with room; and how much of the arena it took. */
+/** On the plain driver, with free space; and the bytes that it took of the arena. */
 function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferView>[]; arenaBytes: number } {
   const bare = (device: TestDriver): Driver => device;
   return withDevice(bare, {}, (plain) => ({
-    results: work.map((one) => run(plain, one)),
+    results: work.map((item) => run(plain, item)),
     arenaBytes: plain.runtime.arena.figures.highWater,
   }));
 }
 
 function workOf(op: Op): readonly Work[] {
-  const cases = opCases.filter((one) => one.op === op);
+  const cases = opCases.filter((opCase) => opCase.op === op);
   return cases.flatMap(({ draw, gradients }) =>
     fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
       op,
       call,
-      wanted: gradients === "none" ? [] : gradients,
+      requiresGrad: gradients === "none" ? [] : gradients,
       float: floats[index % floats.length]!,
     })),
   );
 }
 
-/** Outputs and gradients as bytes, of one step. */
-function run(device: Device, { op, call, wanted, float }: Work): Record<string, ArrayBufferView> {
+/** Outputs and gradients of one step, as bytes. */
+function run(device: Device, { op, call, requiresGrad, float }: Work): Record<string, ArrayBufferView> {
   return device.step(() => {
-    const { outputs, gradients } = runCase(device, op, call, { float, wanted });
-    const arrived = gradients.map((one, index) => [`gradient ${index}`, one] as const);
+    const { outputs, gradients } = runCase(device, op, call, { float, wanted: requiresGrad });
+    const named = gradients.map((gradient, index) => [`gradient ${index}`, gradient] as const);
     return Object.fromEntries([
-      ...outputs.map((one, index) => [`output ${index}`, one] as const),
-      ...arrived.flatMap(([name, one]) => (one ? [[name, one] as const] : [])),
+      ...outputs.map((output, index) => [`output ${index}`, output] as const),
+      ...named.flatMap(([name, gradient]) => (gradient ? [[name, gradient] as const] : [])),
     ]);
   });
 }
 
-function told({ op, call, float }: Work): string {
+function describe({ op, call, float }: Work): string {
   return `${describeCall(op, call)} in ${float}`;
 }
 
@@ -158,7 +158,7 @@ function open(device: TestDriver, wrap: (device: TestDriver) => Driver, options:
   });
 }
 
-/** A device of its own: each has the whole of its arena before it. */
+/** A fresh device: each has its whole arena. */
 function withDevice<T>(
   wrap: (device: TestDriver) => Driver,
   options: DeviceOptions,

@@ -1,4 +1,7 @@
-/** An optimizer's state is exact: saved to a file's bytes and taken over by a fresh one, training goes on bit for bit. */
+/**
+ * An optimizer's state is exact: after saving it to bytes and loading it into a fresh optimizer, training
+ * continues bit for bit.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,9 +16,9 @@ import {
   writeSafetensors,
 } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
+import { placeParameters, setGradient } from "./support/parameter-module.js";
 import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { placeGiven, setGradient } from "./support/trained-module.js";
 
 const cpu = openStrictDevice();
 
@@ -29,7 +32,7 @@ const firstValues = shapes.map((shape, index) =>
   ),
 );
 
-/** Gradients that follow from the step alone; in every third step the second parameter has none. */
+/** Gradients that depend only on the step; in every third step the second parameter has none. */
 function trainSteps(
   parameters: readonly Tensor[],
   optimizer: optim.Optimizer,
@@ -49,9 +52,9 @@ function trainSteps(
   }
 }
 
-/** Through the bytes of a file and back: as the file holds them, or as tensors anew. */
+/** Through the bytes of a file and back: as loaded, or copied into new tensors. */
 function throughFile(
-  home: Device,
+  target: Device,
   state: Readonly<Record<string, Tensor>>,
   asTensors: boolean,
 ): Record<string, Tensor | StoredTensor> {
@@ -59,14 +62,14 @@ function throughFile(
     name,
     dtype,
     shape,
-    bytes: array.storage ? home.runtime.read(array.storage) : new Uint8Array(0),
+    bytes: array.storage ? target.runtime.read(array.storage) : new Uint8Array(0),
   }));
   const { tensors } = readSafetensors(writeSafetensors(stored));
   if (!asTensors) return Object.fromEntries(tensors);
   return Object.fromEntries(
     [...tensors.values()].map(({ name, dtype, shape, bytes }) => {
       const values = viewElements(dtype as "f32", bytes.slice());
-      return [name, fromTyped(values, shape, { dtype, device: home })];
+      return [name, fromTyped(values, shape, { dtype, device: target })];
     }),
   );
 }
@@ -86,19 +89,19 @@ for (const [name, make] of Object.entries(makers)) {
     ["bf16", false],
     ["bf16", true],
   ] as const) {
-    test(`${name} in ${dtype}${asTensors ? " by tensors" : ""}: five steps, a file, a fresh optimizer and five more are ten steps, bit for bit`, () => {
-      const straight = placeGiven(cpu, dtype, shapes, firstValues);
+    test(`${name} in ${dtype}${asTensors ? " by tensors" : ""}: five steps, a file, a fresh optimizer and five more equal ten steps, bit for bit`, () => {
+      const straight = placeParameters(cpu, dtype, shapes, firstValues);
       trainSteps(straight, make(straight), 0, 10);
 
-      const first = placeGiven(cpu, dtype, shapes, firstValues);
+      const first = placeParameters(cpu, dtype, shapes, firstValues);
       const optimizer = make(first);
       trainSteps(first, optimizer, 0, 5);
       const saved = throughFile(cpu, optimizer.stateDict(), asTensors);
-      const second = placeGiven(
+      const second = placeParameters(
         cpu,
         dtype,
         shapes,
-        first.map((one) => one.dataSync()),
+        first.map((parameter) => parameter.dataSync()),
       );
       const resumed = make(second);
       resumed.lr = 7;
@@ -112,8 +115,8 @@ for (const [name, make] of Object.entries(makers)) {
   }
 }
 
-test("stored elements of another size than their shape are rejected", () => {
-  const [parameter] = placeGiven(cpu, "f32", [[2]], [[1, 2]]);
+test("stored elements whose size does not match their shape are rejected", () => {
+  const [parameter] = placeParameters(cpu, "f32", [[2]], [[1, 2]]);
   const optimizer = new optim.Adam([parameter!]);
   const state = throughFile(cpu, optimizer.stateDict(), false);
   const short = { dtype: "f32" as const, shape: [2], bytes: new Uint8Array(4) };

@@ -1,4 +1,4 @@
-/** Convolutions and pools: values and all gradients as PyTorch has them, in f64 and in f32. */
+/** Convolutions and pools: values and all gradients equal PyTorch's, in f64 and in f32. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -32,16 +32,16 @@ for (const { op, attrs, inputs, output, upstream, grads } of cases) {
   for (const float of ["f64", "f32"] as const) {
     test(`${op} of ${shapes} ${JSON.stringify(attrs)}: value and gradients in ${float}`, () => {
       cpu.step(() => {
-        const place = ({ values, shape }: Listed): Tensor => cpu.fromHost(values, shape, float);
+        const upload = ({ values, shape }: Listed): Tensor => cpu.fromHost(values, shape, float);
         const operands = inputs.map((input) => {
           if (!input) return null;
-          const operand = place(input);
+          const operand = upload(input);
           operand.requiresGrad = true;
           return operand;
         });
         const result = callOp(op, attrs, operands);
         requireNear(result, output, tolerances["oracle value"][float], "the value");
-        result.backward(place(upstream));
+        result.backward(upload(upstream));
         for (const [index, gradient] of grads.entries()) {
           if (!gradient) continue;
           const tolerance = tolerances["oracle gradient"][float];
@@ -62,12 +62,12 @@ function callOp(
   return pools[op]!(x!, kernel_size!, options);
 }
 
-function requireNear(found: Tensor, { shape, values }: Listed, tolerance: Tolerance, what: string): void {
-  assert.deepEqual(found.shape, shape, `the shape of ${what}`);
-  const own = found.dataSync();
-  const scale = found.dtype === "f32" ? Math.max(1, ...values.map(Math.abs)) : 1;
+function requireNear(actual: Tensor, { shape, values }: Listed, tolerance: Tolerance, what: string): void {
+  assert.deepEqual(actual.shape, shape, `the shape of ${what}`);
+  const elements = actual.dataSync();
+  const scale = actual.dtype === "f32" ? Math.max(1, ...values.map(Math.abs)) : 1;
   for (const [at, expected] of values.entries()) {
-    if (isNear(own[at]!, expected, tolerance, scale)) continue;
-    assert.fail(`${what} at element ${at} is ${own[at]}; PyTorch has ${expected}`);
+    if (isNear(elements[at]!, expected, tolerance, scale)) continue;
+    assert.fail(`${what} at element ${at} is ${elements[at]}; PyTorch has ${expected}`);
   }
 }

@@ -1,4 +1,7 @@
-/** CrossAsset against PyTorch: ten steps of AdamW with clipping, from the same weights over the same batches. */
+/**
+ * CrossAsset compared with PyTorch: ten steps of AdamW with clipping, from the same weights over the same
+ * batches.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -26,9 +29,9 @@ const { trajectories } = JSON.parse(readFileSync(join(oracle, "crossasset.json")
 const { tensors } = readSafetensors(readFileSync(join(oracle, "crossasset.safetensors")));
 
 function stored(name: string): StoredTensor {
-  const found = tensors.get(name);
-  assert.ok(found, `the oracle has no ${name}`);
-  return found;
+  const tensor = tensors.get(name);
+  assert.ok(tensor, `the oracle has no ${name}`);
+  return tensor;
 }
 
 const valuesOf = (name: string): ArrayLike<number> => {
@@ -40,19 +43,19 @@ function load(device: Device, name: string, dtype: "f32" | "f64" | "i32"): Tenso
   return device.fromHost(valuesOf(name), stored(name).shape, dtype, name);
 }
 
-/** Holds every element to the trajectories' tolerance. */
+/** Checks every element against the trajectories' tolerance. */
 function requireNear(
-  found: ArrayLike<number>,
+  actual: ArrayLike<number>,
   expected: ArrayLike<number>,
   dtype: "f32" | "f64",
   what: string,
 ): void {
-  assert.equal(found.length, expected.length, what);
+  assert.equal(actual.length, expected.length, what);
   for (let index = 0; index < expected.length; index++) {
-    const [own, wanted] = [found[index] ?? Number.NaN, expected[index] ?? Number.NaN];
+    const [value, target] = [actual[index] ?? Number.NaN, expected[index] ?? Number.NaN];
     assert.ok(
-      isNear(own, wanted, tolerances.trajectory[dtype]),
-      `${what}[${index}] is ${own}, PyTorch's is ${wanted}`,
+      isNear(value, target, tolerances.trajectory[dtype]),
+      `${what}[${index}] is ${value}, PyTorch's is ${target}`,
     );
   }
 }
@@ -85,8 +88,8 @@ for (const trajectory of trajectories) {
           // The bundle's grad0 is the last step's gradient, clipped; see oracle/README.md.
           if (step === steps - 1) {
             for (const [path, parameter] of parameters) {
-              const wanted = valuesOf(`${name}.grad0.${path}`);
-              requireNear(parameter.grad?.dataSync() ?? [], wanted, dtype, `gradient of ${path}`);
+              const expected = valuesOf(`${name}.grad0.${path}`);
+              requireNear(parameter.grad?.dataSync() ?? [], expected, dtype, `gradient of ${path}`);
             }
           }
           optimizer.step();

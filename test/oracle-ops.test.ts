@@ -1,4 +1,4 @@
-/** Every op case of the oracle: values and all gradients as PyTorch has them, in f64 and in f32. */
+/** Every op case of the oracle: values and all gradients equal PyTorch's, in f64 and in f32. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -16,60 +16,60 @@ const cpu = openDevice({ threads: 1 });
 const { cases } = JSON.parse(readRepositoryFile("test/oracle/ops.json")) as { cases: readonly OracleCase[] };
 const { tensors } = readSafetensors(readFileSync(join(repositoryRoot, "test/oracle/ops.safetensors")));
 
-test("the oracle has 152 cases, and a call of ours for each of its ops", () => {
+test("the oracle has 152 cases, and Holdfast has a call for each of its ops", () => {
   assert.equal(cases.length, 152);
   const missing = new Set(cases.map(({ op }) => op).filter((op) => !oracleCalls[op]));
   assert.deepEqual([...missing], []);
 });
 
-for (const one of cases) {
+for (const oracleCase of cases) {
   for (const float of ["f64", "f32"] as const) {
-    test(`${one.name}, ${one.op} ${JSON.stringify(one.attrs)}: value and gradients in ${float}`, () => {
-      const call = oracleCalls[one.op] ?? assert.fail(`nothing here stands for ${one.op}`);
-      check(one, float, call);
+    test(`${oracleCase.name}, ${oracleCase.op} ${JSON.stringify(oracleCase.attrs)}: value and gradients in ${float}`, () => {
+      const call = oracleCalls[oracleCase.op] ?? assert.fail(`no call stands for ${oracleCase.op}`);
+      check(oracleCase, float, call);
     });
   }
 }
 
 test("red proof: a value that is off by 1e-8 in f64 or 1e-4 in f32 is found, and so is a gradient", () => {
-  const product = cases.find(({ op }) => op === "mul")!;
+  const multiplication = cases.find(({ op }) => op === "mul")!;
   for (const [float, error] of [["f64", 1e-8] as const, ["f32", 1e-4] as const]) {
     const wrongValue: OracleCall = ([a, b]) => a.mul(b!).mul(1 + error);
     const wrongGradient: OracleCall = ([a, b]) => a.mul(b!).add(a.sub(a.detach()).mul(error));
     for (const call of [wrongValue, wrongGradient]) {
-      assert.throws(() => check(product, float, call), assert.AssertionError);
+      assert.throws(() => check(multiplication, float, call), assert.AssertionError);
     }
-    check(product, float, ([a, b]) => a.mul(b!));
+    check(multiplication, float, ([a, b]) => a.mul(b!));
   }
 });
 
-function check(one: OracleCase, float: "f32" | "f64", call: OracleCall): void {
+function check(oracleCase: OracleCase, float: "f32" | "f64", call: OracleCall): void {
   cpu.step(() => {
-    const operands = one.inputs.map((name, index) => {
-      const operand = place(name, float);
-      if (one.grads[index]) operand.requiresGrad = true;
+    const operands = oracleCase.inputs.map((name, index) => {
+      const operand = upload(name, float);
+      if (oracleCase.grads[index]) operand.requiresGrad = true;
       return operand;
     });
-    const result = call(operands as [Tensor, ...Tensor[]], one.attrs);
+    const result = call(operands as [Tensor, ...Tensor[]], oracleCase.attrs);
     const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
-    assert.equal(outputs.length, one.outputs.length, "the number of outputs");
+    assert.equal(outputs.length, oracleCase.outputs.length, "the number of outputs");
     for (const [index, output] of outputs.entries()) {
-      requireNear(output, one.outputs[index]!, tolerances["oracle value"][float]);
+      requireNear(output, oracleCase.outputs[index]!, tolerances["oracle value"][float]);
     }
-    if (one.grads.every((name) => !name)) return;
+    if (oracleCase.grads.every((name) => !name)) return;
     for (const [index, output] of outputs.entries()) {
-      output.backward(place(one.upstream[index]!, float), { retainGraph: true });
+      output.backward(upload(oracleCase.upstream[index]!, float), { retainGraph: true });
     }
-    for (const [index, name] of one.grads.entries()) {
+    for (const [index, name] of oracleCase.grads.entries()) {
       if (!name) continue;
-      const gradient = operands[index]!.grad ?? assert.fail(`no gradient at ${one.inputs[index]}`);
+      const gradient = operands[index]!.grad ?? assert.fail(`no gradient at ${oracleCase.inputs[index]}`);
       requireNear(gradient, name, tolerances["oracle gradient"][float]);
     }
   });
 }
 
-/** A tensor of the oracle: floats in the dtype under test, and its indices in ours. */
-function place(name: string, float: "f32" | "f64"): Tensor {
+/** A tensor of the oracle: floats in the dtype under test, and its indices in Holdfast's. */
+function upload(name: string, float: "f32" | "f64"): Tensor {
   const { shape, dtype, values } = find(name);
   return cpu.fromHost(values, shape, dtype === "f64" ? float : dtype, name);
 }
@@ -79,14 +79,14 @@ function find(name: string): { shape: readonly number[]; dtype: Dtype; values: A
   return { shape, dtype, values: viewElements(dtype, bytes) };
 }
 
-function requireNear(found: Tensor, name: string, tolerance: Tolerance): void {
+function requireNear(actual: Tensor, name: string, tolerance: Tolerance): void {
   const { shape, values } = find(name);
-  assert.deepEqual(found.shape, shape, `the shape of ${name}`);
-  const own = found.dataSync();
-  // In f32 the terms of a product of matrices cancel to something smaller than their own roundings.
-  const scale = found.dtype === "f32" ? Math.max(1, ...Array.from(values, Math.abs)) : 1;
-  for (let at = 0; at < own.length; at++) {
-    if (isNear(own[at]!, values[at]!, tolerance, scale)) continue;
-    assert.fail(`${name} at element ${at} is ${own[at]}; PyTorch has ${values[at]}`);
+  assert.deepEqual(actual.shape, shape, `the shape of ${name}`);
+  const elements = actual.dataSync();
+  // In f32 the terms of a matrix product cancel to less than their rounding errors.
+  const scale = actual.dtype === "f32" ? Math.max(1, ...Array.from(values, Math.abs)) : 1;
+  for (let at = 0; at < elements.length; at++) {
+    if (isNear(elements[at]!, values[at]!, tolerance, scale)) continue;
+    assert.fail(`${name} at element ${at} is ${elements[at]}; PyTorch has ${values[at]}`);
   }
 }

@@ -1,4 +1,7 @@
-/** The published package: the library, the command, the guides, the examples and the licence, and nothing else. */
+/**
+ * The published package: the library, the command, the guides, the examples and the licence, and nothing
+ * else.
+ */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -8,7 +11,7 @@ import { formatBytes, MiB } from "../src/units/index.js";
 import { relativeLinks } from "./support/markdown.js";
 import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
 
-/** What is used of the report that `npm pack --json` prints. */
+/** The fields of the report of `npm pack --json` that are used here. */
 interface PackReport {
   readonly size: number;
   readonly unpackedSize: number;
@@ -52,7 +55,7 @@ test("the package has the library, its types, the command, the guides, the examp
     assert.ok(packedPaths.includes(path), path);
 });
 
-/** Packed files that belong to no part of the package. */
+/** Packed files that belong to no component of the package. */
 function straysIn(paths: readonly string[]): string[] {
   const folders = ["dist/lib/", "dist/src/", "docs/", "examples/", "deploy/"];
   const files = ["LICENSE", "README.md", "CHANGELOG.md", "package.json"];
@@ -61,7 +64,7 @@ function straysIn(paths: readonly string[]): string[] {
   return paths.filter((path) => /\.test\.|^docs\/api\//.test(path) || !belongs(path));
 }
 
-test("the package has no tests, no generated API reference and nothing of the workshop", () => {
+test("the package has no tests, no generated API reference and no development files", () => {
   assert.deepEqual(straysIn(packedPaths), []);
   const strays = ["dist/src/index.test.js", "docs/api/index.html", "bench/memory.ts"];
   assert.deepEqual(straysIn(["docs/start.md", ...strays]), strays);
@@ -101,7 +104,7 @@ test("the manifest, the lock file and the newest entry of the changelog have the
   assert.deepEqual([lock.version, newest], [version, version]);
 });
 
-test("libraries that the page carries along come with their licences", () => {
+test("libraries that the page contains come with their licences", () => {
   const notices = "dist/src/inspect/page/licenses.txt";
   for (const [file, library] of [
     ["preact.js", "preact"],
@@ -116,12 +119,12 @@ test("libraries that the page carries along come with their licences", () => {
 
 test("the package is small", (t) => {
   const { size, unpackedSize, files } = packed;
-  const told = `the package: ${formatBytes(size)} packed, ${formatBytes(unpackedSize)} on disk, ${files.length} files`;
-  t.diagnostic(told);
-  assert.ok(size <= packedSizeLimit, `${told}; at most ${formatBytes(packedSizeLimit)} packed is allowed`);
+  const text = `the package: ${formatBytes(size)} packed, ${formatBytes(unpackedSize)} on disk, ${files.length} files`;
+  t.diagnostic(text);
+  assert.ok(size <= packedSizeLimit, `${text}; at most ${formatBytes(packedSizeLimit)} packed is allowed`);
 });
 
-test("the command's file can be started by the system", () => {
+test("the command's file is executable", () => {
   assert.match(readRepositoryFile("dist/lib/main.js"), /^#!\/usr\/bin\/env node\n/);
 });
 
@@ -147,7 +150,7 @@ test("no tracked file names a package registry's host", (t) => {
   assert.deepEqual(naming, []);
 });
 
-test("a registry's host is told from code that has a registry", () => {
+test("a registry's host is distinguished from code that has a registry", () => {
   const host = ["registry", "example", "org"].join(".");
   assert.match(`"resolved": "https://${host}/koffi/-/koffi-3.tgz"`, registryHost);
   assert.doesNotMatch("registry.kernels.find(name); registry.size", registryHost);

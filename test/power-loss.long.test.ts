@@ -1,12 +1,12 @@
-/** A power cut at every moment of a training and its resume, with several draws of what was lost at each. */
+/** A power cut at every moment of a training and its resume, with several random losses at each. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeFolder } from "./support/folders.js";
 
-// Small buffers are filled by a few steps. They are read when the library is loaded.
+// Small buffers fill after a few steps. The sizes are read when the library is loaded.
 process.env["TEST_HOLDFAST_SIZES"] = "8";
-const { CutRuns } = await import("./support/cut-runs.js");
+const { CutRuns } = await import("./support/power-cut-runs.js");
 
 const drawsAtEach = 4;
 const folder = makeFolder();
@@ -23,6 +23,6 @@ test("whenever power is lost, the run is resumed to the same end, and has every 
       }
     }
   }
-  t.diagnostic(`${drawsAtEach} draws at each of ${runs.moments + 1} moments`);
+  t.diagnostic(`${drawsAtEach} random losses at each of ${runs.moments + 1} moments`);
   assert.deepEqual(wrong.slice(0, 5), [], `${wrong.length} of ${drawsAtEach * (runs.moments + 1)}`);
 });

@@ -1,13 +1,13 @@
 /**
- * Power cuts at a sample of the moments of a training and its resume, other ones each time: whatever was not synchronized is gone,
- * torn or out of order. power-loss.long.test.ts has every moment.
+ * Power cuts at a random sample of the moments of a training and its resume: data that was not synchronized
+ * is gone, torn or out of order. power-loss.long.test.ts has every moment.
  */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CutRuns } from "./support/cut-runs.js";
 import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
+import { CutRuns } from "./support/power-cut-runs.js";
 
 /** TEST_SEED=number repeats a sample. */
 const seed = Number(process.env["TEST_SEED"] ?? Date.now() % 100_000);
@@ -21,12 +21,12 @@ test("a run whose machine lost power is resumed to the same end, and has every r
   const first = seed % Math.ceil(moments / cuts);
   for (let cut = 0; cut < cuts; cut++)
     await runs.cut(Math.min(moments, first + Math.floor((cut * moments) / cuts)), seed + cut);
-  // Around the moment at which it is said to have finished: from there on nothing is written again.
+  // Around the moment at which it reports its end: nothing is written after that.
   for (let before = 5; before > 0; before--) await runs.cut(moments - before, seed + before);
   assert.equal(await runs.cut(moments, seed), "finished");
 });
 
-test("red proof: where nothing is synchronized, a power cut damages the run", async () => {
+test("red proof: if nothing is synchronized, a power cut damages the run", async () => {
   const runs = await CutRuns.prepare(makeFolder(), { isSynchronized: false });
   await assert.rejects(async () => {
     for (let draw = 0; draw < 20; draw++) await runs.cut(runs.moments, draw);

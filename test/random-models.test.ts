@@ -1,8 +1,8 @@
 /**
- * Random models over every layer of nn, at widths from 1 to 300, trained for a few calls with events between them: modes,
- * freezing, rates, writes, other batches, results that are kept and used late. Eager and compiled agree to the bit.
- * Models that have once failed are kept in random-programs-kept.json and run first. TEST_RANDOM_MODELS=N runs that many;
- * run-random.ts runs ranges of them, on any device.
+ * Random models over every layer of nn, at widths from 1 to 300, trained for a few calls with events between
+ * them: modes, freezing, rates, writes, other batches, results that are kept and used late. Eager and
+ * compiled agree to the bit. Models that have once failed are kept in random-programs-kept.json and run
+ * first. TEST_RANDOM_MODELS=N runs that many; run-random.ts runs ranges of them, on any device.
  */
 
 import assert from "node:assert/strict";
@@ -16,7 +16,7 @@ import { openDevice, withDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
 import { fakeHost } from "./support/fake-host.js";
 import { checkModel, type ModelDevice, namesOf, noModelCounts } from "./support/random-models/check.js";
-import { anyModelProgram } from "./support/random-models/draw.js";
+import { anyModelProgram } from "./support/random-models/generate.js";
 import type { ModelProgram } from "./support/random-models/program.js";
 import { pruneModel } from "./support/random-models/prune.js";
 import { losingLaunches, losingReplays } from "./support/random-programs/faults.js";
@@ -37,7 +37,7 @@ const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? minPrograms);
 
 for (const { note, model } of readKept()) {
   if (model)
-    test(`a model that failed once is the same, eager and compiled: ${note}`, () => {
+    test(`a model that once failed is the same, eager and compiled: ${note}`, () => {
       checkModel(models, model, noModelCounts());
     });
 }
@@ -45,7 +45,7 @@ for (const { note, model } of readKept()) {
 test("eager and compiled agree to the bit on random models, with events between their calls", async (context) => {
   const counts = noModelCounts();
   const property = fc.asyncProperty(anyModelProgram(), async (program) => {
-    // Modules that a trace has looked at are collected only after the end of a turn.
+    // Modules of a trace are collected only after the end of a turn of the event loop.
     await setImmediate();
     checkModel(models, asKept(program), counts);
   });
@@ -59,17 +59,17 @@ test("eager and compiled agree to the bit on random models, with events between 
 
 /** Classes of a namespace, by name, that extend a base. */
 function classesOf(namespace: object, base: { readonly prototype: object }): string[] {
-  const extendsBase = (one: { readonly prototype: object }) =>
-    Object.prototype.isPrototypeOf.call(base.prototype, one.prototype);
-  return Object.entries(namespace).flatMap(([name, one]) =>
-    typeof one === "function" && one.prototype && extendsBase(one) ? [name] : [],
+  const extendsBase = (type: { readonly prototype: object }) =>
+    Object.prototype.isPrototypeOf.call(base.prototype, type.prototype);
+  return Object.entries(namespace).flatMap(([name, member]) =>
+    typeof member === "function" && member.prototype && extendsBase(member) ? [name] : [],
   );
 }
 
 const sample = fc.sample(anyModelProgram(), { seed, numRuns: 1500 });
 
-test("every layer and loss of nn, every optimizer and every schedule is drawn", () => {
-  const drawn = new Set(sample.flatMap(namesOf));
+test("every layer and loss of nn, every optimizer and every schedule is generated", () => {
+  const names = new Set(sample.flatMap(namesOf));
   const all = [
     ...classesOf(nn, nn.Module),
     ...classesOf(optim, optim.Optimizer),
@@ -77,21 +77,21 @@ test("every layer and loss of nn, every optimizer and every schedule is drawn", 
     "ReduceOnPlateau",
   ];
   assert.deepEqual(
-    all.filter((name) => !drawn.has(name)),
+    all.filter((name) => !names.has(name)),
     [],
   );
   assert.ok(all.length > 40);
 });
 
-test("widths of linear layers are drawn from 1 to 300, of equal layers too", () => {
+test("widths of linear layers range from 1 to 300, also for equal layers", () => {
   const widths = new Set<number>();
   const equal = new Set<number>();
   for (const { steps } of sample) {
     for (const step of steps) {
-      if (step.kind === "layer" && step.layer === "Linear") widths.add(step.given[0] as number);
+      if (step.kind === "layer" && step.layer === "Linear") widths.add(step.args[0] as number);
       if (step.kind === "repeat" && step.count === 4)
-        for (const one of step.steps)
-          if (one.kind === "layer" && one.layer === "Linear") equal.add(one.given[0] as number);
+        for (const layer of step.steps)
+          if (layer.kind === "layer" && layer.layer === "Linear") equal.add(layer.args[0] as number);
     }
   }
   assert.ok(widths.size > 150, `${widths.size} widths`);
@@ -105,13 +105,13 @@ const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
 };
 
 for (const [what, inject] of Object.entries(faults)) {
-  test(`random models find out that ${what}`, () => {
+  test(`random models detect that ${what}`, () => {
     const failed = withDevice(
       options,
       (faulty) => {
-        const spoilt: ModelDevice = { ...models, device: faulty };
+        const faultyModels: ModelDevice = { ...models, device: faulty };
         const property = fc.property(anyModelProgram(), (program) =>
-          checkModel(spoilt, program, noModelCounts()),
+          checkModel(faultyModels, program, noModelCounts()),
         );
         return fc.check(property, { seed, numRuns: 20, endOnFailure: true }).failed;
       },
@@ -125,7 +125,7 @@ function asKept(program: ModelProgram): ModelProgram {
   return fromJson<ModelProgram>(toJson(program));
 }
 
-/** Fails with the smallest program, as it would stand in the file of kept ones. */
+/** Fails with the smallest program, in the format of the file of kept ones. */
 function failWith({ counterexample, errorInstance }: fc.RunDetails<[ModelProgram]>): never {
   const first = errorInstance as Error;
   const failsAlike = (program: ModelProgram): boolean => {

@@ -1,7 +1,7 @@
 /**
- * Random programs over the op table, with branches, views, writes in place, reuse and dropout, for three steps each: the
- * reference in f64, eager, planned and replayed agree. Those that have once failed are kept in random-programs-kept.json
- * and run first. TEST_RANDOM_PROGRAMS=N runs that many.
+ * Random programs over the op table, with branches, views, in-place writes, reuse and dropout, for three
+ * steps each: the reference in f64, eager, planned and replayed agree. Programs that have once failed are
+ * kept in random-programs-kept.json and run first. TEST_RANDOM_PROGRAMS=N runs that many.
  */
 
 import assert from "node:assert/strict";
@@ -14,15 +14,15 @@ import { openDevice, withDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
 import { fakeHost } from "./support/fake-host.js";
 import { checkProgram, noCounts, type ProgramDevices } from "./support/random-programs/check.js";
-import { anyProgram } from "./support/random-programs/draw.js";
 import { losingLaunches, losingReplays, swappingRecorded } from "./support/random-programs/faults.js";
+import { anyProgram } from "./support/random-programs/generate.js";
 import { readKept } from "./support/random-programs/kept.js";
 import { fromJson, specialLiterals, toJson } from "./support/random-programs/literals.js";
 import type { Program } from "./support/random-programs/program.js";
 import { pruneProgram } from "./support/random-programs/prune.js";
 import { testDevice } from "./support/test-device.js";
 
-// The host's memory is read at every placement, of which every program makes a few: here, from one short file.
+// The host's memory is read at every placement, a few times per program: here, from one short file.
 const host = fakeHost(4 * GiB, 4 * GiB);
 after(() => host.remove());
 
@@ -31,14 +31,14 @@ const replaying = { ...direct, capture: "on" } as const;
 const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDevice(replaying) };
 
 const seed = 20_250_301;
-// Where kernels take long to compile, most of a program is that.
+// If kernels compile slowly, a program takes mostly that time.
 const minPrograms = { cpu: effort({ quick: 80, thorough: 200 }), emulator: 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? minPrograms);
 
 const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));
 
 for (const { note, program } of kept) {
-  test(`a program that failed once agrees with its reference: ${note}`, () => {
+  test(`a program that once failed agrees with its reference: ${note}`, () => {
     checkProgram(devices, program, noCounts());
   });
 }
@@ -60,16 +60,18 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
   assert.ok(rejections < 0.05 * instructions, `${rejections} of ${instructions} instructions were rejected`);
 });
 
-test("every op of the table and every special literal is drawn", () => {
-  const drawn = fc.sample(anyProgram, { seed, numRuns: 2000 });
+test("every op of the table and every special literal is generated", () => {
+  const programs = fc.sample(anyProgram, { seed, numRuns: 2000 });
   const ops = new Set(
-    drawn.flatMap(({ instructions }) => instructions.flatMap((one) => ("op" in one ? [one.op] : []))),
+    programs.flatMap(({ instructions }) =>
+      instructions.flatMap((instruction) => ("op" in instruction ? [instruction.op] : [])),
+    ),
   );
   assert.deepEqual(
     Object.keys(opTable).filter((op) => !ops.has(op)),
     [],
   );
-  const text = toJson(drawn.map(({ instructions }) => instructions));
+  const text = toJson(programs.map(({ instructions }) => instructions));
   assert.deepEqual(
     specialLiterals.filter((literal) => !text.includes(toJson(literal))),
     [],
@@ -80,17 +82,19 @@ test("every op of the table and every special literal is drawn", () => {
 const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
   "some replays are lost": losingReplays,
   "some launches are lost": losingLaunches,
-  "two launches change places in a recorded graph": swappingRecorded,
+  "two launches are swapped in a recorded graph": swappingRecorded,
 };
 
 for (const [what, inject] of Object.entries(faults)) {
-  test(`random programs find out that ${what}`, () => {
+  test(`random programs detect that ${what}`, () => {
     const failed = withDevice(direct, (sound) =>
       withDevice(
         replaying,
         (faulty) => {
-          const spoilt: ProgramDevices = { direct: sound, replaying: faulty };
-          const property = fc.property(anyProgram, (program) => checkProgram(spoilt, program, noCounts()));
+          const faultyDevices: ProgramDevices = { direct: sound, replaying: faulty };
+          const property = fc.property(anyProgram, (program) =>
+            checkProgram(faultyDevices, program, noCounts()),
+          );
           return fc.check(property, { seed, numRuns: 60, endOnFailure: true }).failed;
         },
         inject,
@@ -100,12 +104,12 @@ for (const [what, inject] of Object.entries(faults)) {
   });
 }
 
-/** What would be read from the file of kept programs. */
+/** The entry in the file of kept programs. */
 function asKept(program: Program): Program {
   return fromJson<Program>(toJson(program));
 }
 
-/** Fails with the smallest program, as it would stand in the file of kept ones. */
+/** Fails with the smallest program, in the format of the file of kept ones. */
 function failWith({ counterexample, errorInstance }: fc.RunDetails<[Program]>): never {
   const first = errorInstance as Error;
   const failsAlike = (program: Program): boolean => {

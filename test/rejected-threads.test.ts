@@ -1,4 +1,4 @@
-/** A system that rejects threads is no reason to fail: fewer threads are used, with a warning. */
+/** If the system rejects threads, fewer threads are used, with a warning. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ for (const [allowed, left] of [
   [0, 1],
   [2, 3],
 ] as const) {
-  test(`the CPU driver computes on with ${left} of 4 threads, and warns once`, async () => {
+  test(`the CPU driver continues with ${left} of 4 threads, and warns once`, async () => {
     const driver = openCpuDriver({ threads: 4 });
     const device = new Device("cpu", { driver, stallAfter: "off", print: () => {} });
     const x = ones([512, 512], { device });
@@ -50,9 +50,9 @@ test("stopOnSignals still aborts its signal without a second thread, and warns",
   assert.match(warnings.join(), /^HOLDFAST_SIGNALS The signal thread can't run \(.*EAGAIN/);
 });
 
-test("a run goes on without the watchdog's thread, and says so on stderr", async (t) => {
-  const told: string[] = [];
-  t.mock.method(process.stderr, "write", (text: string) => void told.push(text));
+test("a run continues without the watchdog's thread, and says so on stderr", async (t) => {
+  const printed: string[] = [];
+  t.mock.method(process.stderr, "write", (text: string) => void printed.push(text));
   const recorder = new Recorder();
   const { result: watchdog } = await withoutThreads(() =>
     startWatchdog({
@@ -64,7 +64,7 @@ test("a run goes on without the watchdog's thread, and says so on stderr", async
   watchdog.close();
   t.mock.restoreAll();
   assert.match(
-    told.join(""),
+    printed.join(""),
     /^holdfast: The watchdog's thread could not start \(EAGAIN\)\. The run continues/,
   );
 });

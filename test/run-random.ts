@@ -4,7 +4,7 @@
  *   node dist/test/run-random.js --kind models --from 0 --count 5000
  *   node dist/test/run-random.js --kind ops --device emulator --precision bf16 --out /tmp/ops-bf16.json
  *
- * A failing program is made smaller and printed, and the run goes on. The exit status is 1 where any failed.
+ * A failing program is reduced and printed, and the run continues. The exit status is 1 if any failed.
  */
 
 import { writeFileSync } from "node:fs";
@@ -25,7 +25,7 @@ import {
 } from "./support/random-models/kind.js";
 import { fromJson, toJson } from "./support/random-programs/literals.js";
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     kind: { type: "string", default: "models" },
     from: { type: "string", default: "0" },
@@ -33,12 +33,12 @@ const { values: given } = parseArgs({
     device: { type: "string", default: "cpu" },
     precision: { type: "string", default: "f32" },
     out: { type: "string" },
-    /** Of the failing programs with one message, so many are made smaller. */
+    /** The number of failing programs with one message that are reduced. */
     shrink: { type: "string", default: "2" },
   },
 });
 
-/** One draw of fast-check gives so many programs. */
+/** The number of programs from one sample of fast-check. */
 const blockSize = 100;
 const shrinkMs = 60_000;
 
@@ -50,10 +50,10 @@ interface Failure {
 
 const startedAt = performance.now();
 const host = fakeHost(4 * GiB, 4 * GiB);
-const { devices, close } = open(given.device, given.precision as Precision);
+const { devices, close } = open(options.device, options.precision as Precision);
 try {
   const failures =
-    given.kind === "ops" ? await runKind(opPrograms(devices)) : await runKind(modelPrograms(devices));
+    options.kind === "ops" ? await runKind(opPrograms(devices)) : await runKind(modelPrograms(devices));
   if (failures.length > 0) process.exitCode = 1;
 } finally {
   close();
@@ -61,10 +61,10 @@ try {
 }
 
 async function runKind<P>(kind: ProgramKind<P>): Promise<readonly Failure[]> {
-  const [from, count] = [Number(given.from), Number(given.count)];
+  const [from, count] = [Number(options.from), Number(options.count)];
   const failures: Failure[] = [];
   const alike = new Map<string, number>();
-  let told = 0;
+  let reported = 0;
   for (let number = from; number < from + count; ) {
     const seed = 1 + Math.floor(number / blockSize);
     const block = fc.sample(
@@ -73,7 +73,7 @@ async function runKind<P>(kind: ProgramKind<P>): Promise<readonly Failure[]> {
     );
     for (let at = number % blockSize; at < blockSize && number < from + count; at++, number++) {
       const [program] = block[at] as unknown as [P];
-      // Modules that a trace has looked at are collected only after the end of a turn.
+      // Modules of a trace are collected only after the end of a turn of the event loop.
       await setImmediate();
       const error = errorOf(() => kind.check(asKept(program)));
       if (!error) continue;
@@ -81,13 +81,13 @@ async function runKind<P>(kind: ProgramKind<P>): Promise<readonly Failure[]> {
       const sort = sortOf(message);
       const seen = alike.get(sort) ?? 0;
       alike.set(sort, seen + 1);
-      const smallest = seen < Number(given.shrink) ? shrink(kind, { seed, at, sort, program }) : program;
+      const smallest = seen < Number(options.shrink) ? shrink(kind, { seed, at, sort, program }) : program;
       failures.push({ number, message, program: smallest });
       console.log(`program ${number}: ${message}`);
       if (smallest !== program) console.log(toJson({ note: "", program: smallest }));
     }
-    if (performance.now() - told > 30_000) {
-      told = performance.now();
+    if (performance.now() - reported > 30_000) {
+      reported = performance.now();
       write(kind, number - from, failures, alike);
     }
   }
@@ -103,7 +103,7 @@ function write<P>(
 ): void {
   const { user, system } = process.cpuUsage();
   const summary = {
-    ...given,
+    ...options,
     done,
     failed: failures.length,
     seconds: Math.round((performance.now() - startedAt) / 100) / 10,
@@ -112,12 +112,12 @@ function write<P>(
     counts: kind.counts(),
     failures,
   };
-  if (given.out !== undefined) writeFileSync(given.out, `${toJson(summary, 1)}\n`);
+  if (options.out !== undefined) writeFileSync(options.out, `${toJson(summary, 1)}\n`);
   const { failures: _, counts, ...short } = summary;
-  console.log(toJson(given.out === undefined ? { ...short, counts } : short));
+  console.log(toJson(options.out === undefined ? { ...short, counts } : short));
 }
 
-/** By fast-check, and then by leaving things out; what is left fails with the same sort of message. */
+/** By fast-check, and then by removing instructions; the rest fails with the same kind of message. */
 function shrink<P>(
   kind: ProgramKind<P>,
   { seed, at, sort, program }: { seed: number; at: number; sort: string; program: P },
@@ -168,7 +168,7 @@ function open(name: string, precision: Precision): { readonly devices: KindDevic
     return {
       devices: { direct: cpu, replaying, cpu, precision: "f32" },
       close() {
-        for (const one of [replaying, cpu]) one.close();
+        for (const opened of [replaying, cpu]) opened.close();
       },
     };
   }
@@ -186,7 +186,7 @@ function open(name: string, precision: Precision): { readonly devices: KindDevic
   return {
     devices: { direct, replaying, cpu, precision },
     close() {
-      for (const one of [direct, replaying, cpu]) one.close();
+      for (const opened of [direct, replaying, cpu]) opened.close();
       for (const driver of drivers) driver.close();
     },
   };

@@ -1,10 +1,9 @@
 /**
- * Runs random model programs beside PyTorch, compiled and on the CPU, and compares every call: results, parameters and
- * gradients. In f64 all calls are compared; in f32 the first, because roundings grow from there.
+ * Runs random model programs, compiled and on the CPU, and compares every call with PyTorch: results, parameters and gradients. In f64 all calls are compared; in f32 the first, because rounding errors grow from there.
  *
  *   node dist/test/run-torch.js --from 0 --count 5000 --out /tmp/torch.json
  *
- * Needs a Python with PyTorch 1.13 or later: apt-get install python3-torch. The exit status is 1 where any differ.
+ * Needs a Python with PyTorch 1.13 or later: apt-get install python3-torch. The exit status is 1 if any differ.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -16,7 +15,7 @@ import fc from "fast-check";
 import { Device, type HoldfastError } from "holdfast";
 import { GiB } from "../src/units/index.js";
 import { fakeHost } from "./support/fake-host.js";
-import { anyModelProgram } from "./support/random-models/draw.js";
+import { anyModelProgram } from "./support/random-models/generate.js";
 import type { ModelProgram } from "./support/random-models/program.js";
 import { pruneModel } from "./support/random-models/prune.js";
 import { type ModelRunRecord, runModel } from "./support/random-models/run.js";
@@ -27,7 +26,7 @@ import type { ProgramRun, StepRecord } from "./support/random-programs/run.js";
 import { repositoryRoot } from "./support/repository.js";
 import { tolerances } from "./tolerances.js";
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     from: { type: "string", default: "0" },
     count: { type: "string", default: "1000" },
@@ -43,7 +42,7 @@ const cpu = new Device("cpu", {
   ...{ memory: "512MiB", stallAfter: "off", environment: {}, hostRoot: host.root, threads: 1, capture: "on" },
   print: () => {},
 });
-const python: ChildProcess = spawn(given.python, [join(repositoryRoot, "test/oracle/random_models.py")], {
+const python: ChildProcess = spawn(options.python, [join(repositoryRoot, "test/oracle/random_models.py")], {
   stdio: ["pipe", "pipe", "inherit"],
 });
 const answers = createInterface({ input: python.stdout! })[Symbol.asyncIterator]();
@@ -52,7 +51,7 @@ const any = anyModelProgram({ dtypes: ["f64"] });
 const failures: { number: number; message: string; program: ModelProgram }[] = [];
 const counts = { programs: 0, calls: 0, f32: 0, steep: 0, limits: 0, huge: 0 };
 const startedAt = performance.now();
-const [from, count] = [Number(given.from), Number(given.count)];
+const [from, count] = [Number(options.from), Number(options.count)];
 const shrunk = new Map<string, number>();
 for (let number = from; number < from + count; number++) {
   const seed = 500_001 + Math.floor(number / blockSize);
@@ -64,7 +63,7 @@ for (let number = from; number < from + count; number++) {
     const sort = message.replaceAll(/[-\d.e]+/g, "N").slice(0, 60);
     const seen = shrunk.get(sort) ?? 0;
     shrunk.set(sort, seen + 1);
-    const smallest = seen < Number(given.shrink) ? await shrink(program, sort) : program;
+    const smallest = seen < Number(options.shrink) ? await shrink(program, sort) : program;
     failures.push({ number, message, program: smallest });
     console.log(`program ${number}: ${message}`);
     if (smallest !== program) console.log(toJson({ note: "", program: smallest }));
@@ -81,44 +80,48 @@ if (failures.length > 0) process.exitCode = 1;
 function write(done: number): void {
   const seconds = Math.round((performance.now() - startedAt) / 100) / 10;
   const summary = {
-    ...given,
+    ...options,
     done,
     seconds,
     ...counts,
     failed: failures.length,
     sorts: Object.fromEntries(shrunk),
   };
-  if (given.out !== undefined) writeFileSync(given.out, `${toJson({ ...summary, failures }, 1)}\n`);
+  if (options.out !== undefined) writeFileSync(options.out, `${toJson({ ...summary, failures }, 1)}\n`);
   console.log(toJson(summary));
 }
 
-/** What differs; undefined where nothing does. */
+/** The first difference; undefined if there is none. */
 async function compare(program: ModelProgram): Promise<string | undefined> {
-  let own: ModelRunRecord;
+  let actual: ModelRunRecord;
   try {
-    own = runModel(cpu, program, { isCompiled: true });
+    actual = runModel(cpu, program, { isCompiled: true });
   } catch (error) {
     return `ours: ${(error as HoldfastError).code ?? ""} ${(error as Error).message.slice(0, 200)}`;
   }
-  python.stdin!.write(`${toJson(torchLine(program, own.rates))}\n`);
+  python.stdin!.write(`${toJson(torchLine(program, actual.rates))}\n`);
   const { value } = await answers.next();
   const answer = JSON.parse(value as string) as TorchAnswer;
   if ("error" in answer) return `PyTorch: ${answer.error}`;
   const steps = answer.calls.map(torchRecord);
   counts.programs += 1;
   counts.calls += steps.length;
-  // Beside a number such as 2³², two orders of a sum differ in what is left of the others.
-  const far = differenceOf(own, { steps, rejections: [] }, hasSpecialLiteral(program.steps) ? "f32" : "f64");
-  if (far !== undefined && isLimit(program, own, steps)) {
+  // Next to a number like 2³², two orders of a sum differ in the digits of the others.
+  const difference = differenceOf(
+    actual,
+    { steps, rejections: [] },
+    hasSpecialLiteral(program.steps) ? "f32" : "f64",
+  );
+  if (difference !== undefined && isLimit(program, actual, steps)) {
     counts.limits += 1;
     return undefined;
   }
-  // Behind a product with 2⁵³, softmax is the rounding of its sums: PyTorch's own versions differ there.
-  if (far !== undefined && hasHugeLiteral(program.steps) && !/NaN|Infinity/.test(far)) {
+  // After a product with 2⁵³, softmax is dominated by rounding errors: PyTorch's own versions differ there.
+  if (difference !== undefined && hasHugeLiteral(program.steps) && !/NaN|Infinity/.test(difference)) {
     counts.huge += 1;
     return undefined;
   }
-  if (far !== undefined) return `f64: ${far}`;
+  if (difference !== undefined) return `f64: ${difference}`;
   const single = runModel(cpu, { ...program, dtype: "f32" }, { isCompiled: true });
   counts.f32 += 1;
   const farSingle = differenceOf(
@@ -132,32 +135,32 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
 }
 
 /**
- * At an infinite logit PyTorch's binary cross-entropy comes to ∞ − ∞, which is NaN. Ours is the limit there: the loss of a
- * sure answer that is wrong is infinite.
+ * At an infinite logit PyTorch's binary cross-entropy is ∞ − ∞, which is NaN. Holdfast's is the limit: the
+ * loss of a certain wrong answer is infinite.
  */
-function isLimit({ loss }: ModelProgram, own: ProgramRun, theirs: readonly StepRecord[]): boolean {
+function isLimit({ loss }: ModelProgram, actual: ProgramRun, reference: readonly StepRecord[]): boolean {
   const name = "result loss";
   return (
     loss.loss === "BCEWithLogitsLoss" &&
-    theirs.some((step, index) => {
-      const ours = own.steps[index]?.get(name)?.[0];
-      return Number.isNaN(step.get(name)?.[0]) && ours === Infinity;
+    reference.some((step, index) => {
+      const loss = actual.steps[index]?.get(name)?.[0];
+      return Number.isNaN(step.get(name)?.[0]) && loss === Infinity;
     })
   );
 }
 
-function differenceOf(own: ProgramRun, expected: ProgramRun, dtype: "f64" | "f32"): string | undefined {
-  const ownSteps = own.steps.slice(0, expected.steps.length).map((step, index) => {
+function differenceOf(actual: ProgramRun, expected: ProgramRun, dtype: "f64" | "f32"): string | undefined {
+  const actualSteps = actual.steps.slice(0, expected.steps.length).map((step, index) => {
     const names = [...expected.steps[index]!.keys()];
     return new Map(names.flatMap((name) => (step.has(name) ? [[name, step.get(name)!] as const] : [])));
   });
-  const missing = own.steps
+  const missing = actual.steps
     .slice(0, expected.steps.length)
     .flatMap((step, index) =>
       [...step.keys()].filter((name) => isCompared(name) && !expected.steps[index]!.has(name)),
     );
   if (missing.length > 0) return `PyTorch has no ${missing[0]}`;
-  return firstFar({ steps: ownSteps, rejections: [] }, expected, tolerances.trajectory[dtype]);
+  return firstFar({ steps: actualSteps, rejections: [] }, expected, tolerances.trajectory[dtype]);
 }
 
 /** Moments and random states have no name there. */
@@ -171,14 +174,14 @@ async function shrink(program: ModelProgram, sort: string): Promise<ModelProgram
   for (let isSmaller = true; isSmaller; ) {
     isSmaller = false;
     const candidates: ModelProgram[] = [];
-    pruneModel(left, (one) => {
-      if (one.dtype === program.dtype) candidates.push(one);
+    pruneModel(left, (candidate) => {
+      if (candidate.dtype === program.dtype) candidates.push(candidate);
       return false;
     });
-    for (const one of candidates) {
-      const message = await compare(one).catch(() => undefined);
+    for (const candidate of candidates) {
+      const message = await compare(candidate).catch(() => undefined);
       if (message?.replaceAll(/[-\d.e]+/g, "N").slice(0, 20) !== sort.slice(0, 20)) continue;
-      left = one;
+      left = candidate;
       isSmaller = true;
       break;
     }

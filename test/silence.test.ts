@@ -1,4 +1,4 @@
-/** A library is silent until it is asked or in trouble: what a plain program writes is its own. */
+/** A library is silent unless it is asked or something is wrong: a plain program's output is only its own. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -35,7 +35,7 @@ test("a program that opens a device, trains and closes writes nothing", () => {
   assert.deepEqual({ status, stdout, stderr }, { status: 0, stdout: "", stderr: "" });
 });
 
-test("the same program tells of memory at the start, and of compiling, where phases are logged", () => {
+test("with phase logging, the same program reports its memory at the start, and its compilation", () => {
   const { status, stderr } = run({ HOLDFAST_LOG: "phases" });
   assert.equal(status, 0);
   assert.match(stderr, /^holdfast: memory at the start: CPU/m);

@@ -1,6 +1,6 @@
 /**
- * A long run: 200,000 steps on the CPU, 2,000,000 on a GPU (TEST_DEVICE=cuda), with a run's folder, every record and checkpoints, as
- * the command has them. Every loss is right, every step is in the log, and nothing grows.
+ * A long run: 200,000 steps on the CPU, 2,000,000 on a GPU (TEST_DEVICE=cuda), with a run folder, every
+ * record and checkpoints, like the command. Every loss is right, every step is in the log, and nothing grows.
  */
 
 import assert from "node:assert/strict";
@@ -16,18 +16,18 @@ const steps = testDevice === "cuda" ? 2_000_000 : 200_000;
 const skip = testDevice === "emulator" && "hours of training on an emulator";
 const folder = makeFolder();
 
-test(`${steps.toLocaleString("en")} steps with records and checkpoints: every loss is in the log, and memory stays where it was`, {
+test(`${steps.toLocaleString("en")} steps with records and checkpoints: every loss is in the log, and memory does not grow`, {
   skip,
 }, async (t) => {
   const out = join(folder, "run");
-  const { epochs, looks } = await soakRun({ out, steps, lr: 1e-3 });
+  const { epochs, samples } = await soakRun({ out, steps, lr: 1e-3 });
   requireEveryStep(out, steps, epochs);
   const [first, last] = [epochs[0], epochs.at(-1)];
   assert.ok(first && last && last.loss < first.loss / 4, `it did not learn: ${first?.loss} to ${last?.loss}`);
 
-  // The first quarter is for the engine's own code, for buffers that fill, and for the collector to find its size.
-  const after = looks.slice(Math.floor(looks.length / 4));
-  assert.ok(after.length >= 6, "too few looks");
+  // The first quarter is for code optimisation, for buffers that fill, and for the heap to reach its size.
+  const after = samples.slice(Math.floor(samples.length / 4));
+  assert.ok(after.length >= 6, "too few samples");
   for (const { used, committed, pins } of after)
     assert.deepEqual([used, committed, pins], [after[0]?.used, after[0]?.committed, after[0]?.pins]);
   const [begin, end] = [after[0]!, after.at(-1)!];
@@ -36,7 +36,7 @@ test(`${steps.toLocaleString("en")} steps with records and checkpoints: every lo
   t.diagnostic(
     `in ${end.step - begin.step} steps the heap grew by ${heapPerStep.toFixed(2)} bytes a step, resident memory by ${Math.round(residentGrowth / KiB)} KiB`,
   );
-  // One number kept for each step would be 8 bytes. What is kept for each epoch is less than 1 a step.
+  // A number kept for each step would be 8 bytes. The data kept for each epoch is less than 1 byte a step.
   assert.ok(heapPerStep < 4, `the JS heap grew from ${begin.heapBytes} to ${end.heapBytes} bytes`);
   assert.ok(
     residentGrowth < 32 * MiB,
@@ -61,7 +61,7 @@ function requireEveryStep(out: string, count: number, epochs: readonly { readonl
   const { step, loss, epoch } = readSteps(join(out, inspectionFiles.steps));
   assert.equal(step.length, count);
   assert.equal(epochs.length, count / soakStepsPerEpoch);
-  const sums = new Float64Array(epochs.length);
+  const totals = new Float64Array(epochs.length);
   for (let row = 0; row < count; row++) {
     if (
       step[row] !== row + 1 ||
@@ -69,13 +69,13 @@ function requireEveryStep(out: string, count: number, epochs: readonly { readonl
       epoch[row] !== Math.floor(row / soakStepsPerEpoch)
     )
       assert.fail(`row ${row}: step ${step[row]}, epoch ${epoch[row]}, loss ${loss[row]}`);
-    sums[epoch[row]!]! += loss[row]!;
+    totals[epoch[row]!]! += loss[row]!;
   }
-  for (const [index, { loss: told }] of epochs.entries()) {
-    const mean = sums[index]! / soakStepsPerEpoch;
+  for (const [index, { loss: reported }] of epochs.entries()) {
+    const mean = totals[index]! / soakStepsPerEpoch;
     assert.ok(
-      Math.abs(told - mean) <= 1e-9 * Math.abs(mean),
-      `epoch ${index}: ${told}, and its rows ${mean}`,
+      Math.abs(reported - mean) <= 1e-9 * Math.abs(mean),
+      `epoch ${index}: ${reported}, and its rows ${mean}`,
     );
   }
 }

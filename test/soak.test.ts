@@ -9,7 +9,7 @@ import { withRuntime } from "./support/runtimes.js";
 const steps = 10_000;
 const allocationsPerStep = 500;
 
-test("10,000 steps of 500 allocations leave committed bytes and the JS heap where they were after the second", () => {
+test("10,000 steps of 500 allocations leave committed bytes and the JS heap unchanged after the second step", () => {
   const sizes = Array.from({ length: allocationsPerStep }, (_, index) => 1 + ((index * 7919) % 20_000));
   withRuntime(
     {},
@@ -36,7 +36,7 @@ test("10,000 steps of 500 allocations leave committed bytes and the JS heap wher
       assert.equal(now.live, 0);
       assert.ok(growth < MiB / 4, `the JS heap grew by ${growth} bytes in ${steps - 1002} steps`);
     },
-    // The machine itself: under strict the same holds, at twenty times the time.
+    // The plain driver: under strict the same holds, at twenty times the time.
     (device) => device,
   );
 });

@@ -21,7 +21,7 @@ import { everyCall } from "./support/every-call.js";
 
 const limitMs = 30_000;
 
-/** Runs one scripted call of 40 s inside step 7, and tells the stalls that a detector saw meanwhile. */
+/** Runs one scripted call of 40 s inside step 7, and returns the stalls that a detector reports meanwhile. */
 function stallsOf(call: DriverCall): Stall[] {
   const clock = new FakeClock();
   const sharedStatus = new SharedStatus();
@@ -41,7 +41,7 @@ function stallsOf(call: DriverCall): Stall[] {
 
 describe("on the fake clock", () => {
   for (const call of driverCalls) {
-    test(`${call} taking 40 s is told once, between the limit and a second more`, () => {
+    test(`${call} taking 40 s is reported once, between the limit and a second more`, () => {
       const stalls = stallsOf(call);
       assert.equal(stalls.length, 1);
       const [stall] = stalls;
@@ -58,20 +58,22 @@ describe("on the fake clock", () => {
     const clock = new FakeClock();
     const machine = openCpuDriver({ threads: 1 });
     const driver = faulty(strict(machine), ["the 1st copyToDevice takes 40s of fake time"], { clock });
-    const parts = openComponents(
+    const components = openComponents(
       { driver, clock, environment: {} },
       { log: () => {}, onMemoryPressure: () => {} },
     );
-    const detector = new StallDetector(parts.sharedStatus, limitMs, clock);
+    const detector = new StallDetector(components.sharedStatus, limitMs, clock);
     const stalls: Stall[] = [];
     clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
-    const target = parts.arena.allocate(16, "input");
-    parts.phases.run("upload", () => parts.transfer.upload([{ source: new Float32Array(4), target }]));
+    const target = components.arena.allocate(16, "input");
+    components.phases.run("upload", () =>
+      components.transfer.upload([{ source: new Float32Array(4), target }]),
+    );
     assert.deepEqual(
       stalls.map((stall) => [stall.phases[0]?.phase, stall.call?.call]),
       [["upload", "copyToDevice"]],
     );
-    for (const close of parts.closing.reverse()) close();
+    for (const close of components.closing.reverse()) close();
     machine.close();
   });
 });

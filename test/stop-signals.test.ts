@@ -1,4 +1,7 @@
-/** Ctrl-C, SIGTERM and SIGHUP end a training within five seconds, whatever its main thread does, and the run can be resumed. */
+/**
+ * Ctrl-C, SIGTERM and SIGHUP end a training within five seconds, whatever its main thread does, and the run
+ * can be resumed.
+ */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -20,7 +23,7 @@ const busyTrainer = fileURLToPath(new URL("./fixtures/busy-trainer.js", import.m
 const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1", ...tinyModel];
 const small = [...job, "--epochs", "2", "--batch", "32", "--json"];
 
-/** Runs a script until it says that it is busy, sends signals, and tells how it ended and how long that took. */
+/** Runs a script until it is busy, sends signals, and returns how it ended and how long that took. */
 async function stop(args: readonly string[], ...signals: readonly NodeJS.Signals[]) {
   const child = spawn(process.execPath, args, { cwd: folder });
   const [stdout, stderr, ended] = [text(child.stdout), text(child.stderr), once(child, "exit")];
@@ -40,7 +43,7 @@ async function stop(args: readonly string[], ...signals: readonly NodeJS.Signals
 }
 
 describe("holdfast train with a busy main thread", () => {
-  test("is ended by SIGTERM while a step is compiled, within five seconds, as a run that was stopped", async () => {
+  test("is ended by SIGTERM while a step is compiled, within five seconds, as a stopped run", async () => {
     const run = join(folder, "compile");
     const { code, tookMs, stderr } = await stop([busyTrain, "compile", ...small, "--out", run], "SIGTERM");
     assert.equal(code, exitCodes.stopped.code, stderr);
@@ -53,10 +56,10 @@ describe("holdfast train with a busy main thread", () => {
     assert.deepEqual([state, exitCode], ["stopped", exitCodes.stopped.code]);
     assert.equal(reason, "SIGTERM: still busy 4s after SIGTERM");
     assert.equal(healthOf(run).state, "stopped");
-    assert.equal(existsSync(join(run, lockName)), false, "the folder is free");
+    assert.equal(existsSync(join(run, lockName)), false, "the folder is unlocked");
   });
 
-  test("is ended by SIGINT while a step is blocked, and goes on from its checkpoint to the end", async () => {
+  test("is ended by SIGINT while a step is blocked, and resumes from its checkpoint to the end", async () => {
     const run = join(folder, "step");
     const args = [...small, "--out", run];
     const { code, stderr } = await stop([busyTrain, "step", ...args, "--stop-within", "2s"], "SIGINT");
@@ -70,7 +73,7 @@ describe("holdfast train with a busy main thread", () => {
     assert.equal(readRun(run).status?.state, "finished");
   });
 
-  test("is ended at once by a second signal, in the same order", async () => {
+  test("is ended at once by a second signal, with the same cleanup", async () => {
     const run = join(folder, "twice");
     const { code, tookMs, stderr } = await stop(
       [busyTrain, "compile", ...small, "--out", run, "--stop-within", "60s"],
@@ -82,19 +85,19 @@ describe("holdfast train with a busy main thread", () => {
     assert.equal(readRun(run).status?.reason, "SIGINT: a second signal, SIGTERM");
   });
 
-  test("leaves no part of a file behind", () => {
+  test("leaves no partial file", () => {
     for (const run of readdirSync(folder)) {
-      const parts = readdirSync(join(folder, run), { recursive: true }).filter((name) =>
+      const partialFiles = readdirSync(join(folder, run), { recursive: true }).filter((name) =>
         String(name).includes(".part"),
       );
-      assert.deepEqual(parts, [], run);
+      assert.deepEqual(partialFiles, [], run);
       for (const name of ["run.json", "status.json"])
         JSON.parse(readFileSync(join(folder, run, name), "utf8"));
     }
   });
 });
 
-test("a process that waits for the listener alone stays alive until it listens, and ends after its close", async () => {
+test("a process that waits only for the listener stays alive until it listens, and ends after its close", async () => {
   const library = new URL("../src/index.js", import.meta.url).href;
   const program = `import { stopOnSignals } from ${JSON.stringify(library)};
     const stop = stopOnSignals(); await stop.ready; console.log("listens"); stop.close();`;
@@ -108,23 +111,23 @@ test("a process that waits for the listener alone stays alive until it listens, 
 });
 
 describe("a program with a Trainer", () => {
-  test("is ended by stopOnSignals with the code that shells give a signal", async () => {
+  test("is ended by stopOnSignals with the exit code that shells use for a signal", async () => {
     const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGTERM");
     assert.deepEqual([code, stdout], [143, "busy\n"], stderr);
     assert.equal(stderr, "holdfast: stopped: still busy 500ms after SIGTERM.\n");
   });
 
-  test("is ended by a hangup, too", async () => {
+  test("is also ended by a hangup", async () => {
     const { code, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGHUP");
     assert.deepEqual([code, stderr], [129, "holdfast: stopped: still busy 500ms after SIGHUP.\n"]);
   });
 
-  test("stops after its present step where there is time", async () => {
+  test("stops after its current step if there is time", async () => {
     const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "30000", "1500"], "SIGTERM");
     assert.deepEqual([code, stdout, stderr], [0, "busy\nstopped\n", ""]);
   });
 
-  test("that handles no signals is ended by the system at once", async () => {
+  test("without signal handling is ended by the system at once", async () => {
     const { code, signal } = await stop(["-e", 'console.log("busy"); for (;;);'], "SIGTERM");
     assert.deepEqual([code, signal], [null, "SIGTERM"]);
   });

@@ -1,10 +1,10 @@
-/** The tolerance table can be met, and still tells right from wrong. */
+/** The tolerance table can be met, and still separates right from wrong. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type FloatDtype, isNear, tolerances } from "./tolerances.js";
 
-/** The largest error that rounding once makes, as a part of the value. */
+/** The largest relative error of one rounding. */
 const rounding: Readonly<Record<FloatDtype, number>> = {
   f64: 2 ** -53,
   f32: 2 ** -24,
@@ -12,13 +12,13 @@ const rounding: Readonly<Record<FloatDtype, number>> = {
   bf16: 2 ** -8,
 };
 
-test("no tolerance is below a few roundings of its dtype, which nothing could meet", () => {
+test("no tolerance is below a few roundings of its dtype, which no result could meet", () => {
   for (const [use, table] of Object.entries(tolerances)) {
     for (const [dtype, { relative, absolute }] of Object.entries(table)) {
-      const least = 4 * rounding[dtype as FloatDtype];
+      const min = 4 * rounding[dtype as FloatDtype];
       assert.ok(
-        relative >= least && absolute >= least,
-        `${use} in ${dtype}: ${relative} and ${absolute}, below ${least}`,
+        relative >= min && absolute >= min,
+        `${use} in ${dtype}: ${relative} and ${absolute}, below ${min}`,
       );
     }
   }
@@ -36,7 +36,7 @@ test("no tolerance is so wide that a wrong result would pass: a tenth of the val
   }
 });
 
-test("isNear takes NaN for NaN and an infinity for itself, and neither for a number", () => {
+test("isNear accepts NaN for NaN and an infinity for itself, and neither for a number", () => {
   const tolerance = { relative: 0.1, absolute: 0.1 };
   const { POSITIVE_INFINITY: inf, NaN: nan } = Number;
   assert.ok(isNear(nan, nan, tolerance) && isNear(inf, inf, tolerance) && isNear(0, -0, tolerance));

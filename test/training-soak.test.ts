@@ -1,4 +1,4 @@
-/** Thousands of training steps: nothing grows, and the driver is asked for no memory after the second. */
+/** Thousands of training steps: nothing grows, and no memory is requested from the driver after the second. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ import { heapAfterCollection } from "./support/gc.js";
 import { openTestDriver } from "./support/test-device.js";
 
 const steps = effort({ quick: 2000, thorough: 5000 });
-/** The driver's calls that take memory, or make something that takes some. */
+/** The driver's calls that allocate memory, or create objects that need some. */
 const takingCalls: ReadonlySet<DriverCall> = new Set([
   "reserve",
   "commit",
@@ -22,11 +22,11 @@ const takingCalls: ReadonlySet<DriverCall> = new Set([
   "loadKernel",
 ]);
 
-test(`${steps} steps of training leave memory where it was after the second, and learn`, () => {
-  const taken: string[] = [];
+test(`${steps} steps of training keep memory constant after the second, and learn`, () => {
+  const calls: string[] = [];
   const driver = openTestDriver();
   const counting = interceptCalls(driver, (call, _, proceed) => {
-    if (takingCalls.has(call)) taken.push(call);
+    if (takingCalls.has(call)) calls.push(call);
     return proceed();
   });
   const device = openDevice({ driver: counting, memory: "64MiB" });
@@ -77,8 +77,9 @@ test(`${steps} steps of training leave memory where it was after the second, and
     used: device.runtime.budget.used,
     pins: arena.figures.pins,
   };
-  const [takenBefore, liveBefore] = [taken.length, arena.figures.live];
-  // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in every stretch.
+  const [takenBefore, liveBefore] = [calls.length, arena.figures.live];
+  // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in
+  // every stretch.
   const stretch = 500;
   const flat = 48 * KiB;
   const growths: number[] = [];
@@ -91,7 +92,7 @@ test(`${steps} steps of training leave memory where it was after the second, and
     heap = now;
   }
 
-  assert.deepEqual(taken.slice(takenBefore), []);
+  assert.deepEqual(calls.slice(takenBefore), []);
   const { committed, pins, live } = arena.figures;
   assert.deepEqual({ committed, used: device.runtime.budget.used, pins }, after);
   assert.equal(live, liveBefore);
@@ -100,6 +101,7 @@ test(`${steps} steps of training leave memory where it was after the second, and
     Math.min(...growths) < flat,
     `the JS heap grew in every ${stretch} steps: by ${growths.join(", ")} bytes`,
   );
-  const meanOf = (part: readonly number[]): number => part.reduce((sum, loss) => sum + loss) / part.length;
+  const meanOf = (values: readonly number[]): number =>
+    values.reduce((sum, loss) => sum + loss) / values.length;
   assert.ok(meanOf(losses.slice(-50)) < meanOf(losses.slice(0, 50)) / 4, "it did not learn");
 });

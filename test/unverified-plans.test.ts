@@ -1,6 +1,6 @@
 /**
- * What the verifier is for, on a training step that runs: faults of the kinds that it rejects, run all the same, give other
- * gradients or come to nothing; and whatever it lets pass gives the same, bit for bit.
+ * The verifier's purpose, on a training step that runs: faults of the kinds that it rejects, when run anyway,
+ * give other gradients or fail; and everything that it accepts gives the same gradients, bit for bit.
  */
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ import { type RunOutcome, traceTraining } from "./support/traced-training.js";
 
 const training = traceTraining(openStrictDevice());
 
-/** What the sound step leaves behind. */
+/** The state after the sound step. */
 const sound = training.run(training.straight)[0]!;
 assert.ok(!("rejection" in sound));
 
@@ -25,9 +25,9 @@ function isSame(outcome: RunOutcome, what: Kept): boolean {
   return outcome[what].every((bytes, index) => Buffer.compare(bytes, sound[what][index]!) === 0);
 }
 
-/** So many of a list, from all over it. */
-function someOf<T>(items: readonly T[], most: number): T[] {
-  return items.filter((_, index) => index % Math.ceil(items.length / most) === 0);
+/** This many entries of a list, spread evenly. */
+function someOf<T>(items: readonly T[], max: number): T[] {
+  return items.filter((_, index) => index % Math.ceil(items.length / max) === 0);
 }
 
 for (const name of ["straight", "streamed"] as const) {
@@ -42,21 +42,21 @@ for (const name of ["straight", "streamed"] as const) {
   });
 }
 
-/** Kernels on CUDA look at the addresses that they are given, and move less at a time where these are odd. */
+/** Kernels on CUDA check their addresses, and use narrower accesses if these are unaligned. */
 const harmless: ReadonlySet<string> = new Set([
-  ...(testDeviceKind === "cuda" ? ["a misaligned place"] : []),
-  // Who comes first there is a matter of luck.
-  ...(testDevice === "cuda" ? ["a forgotten wait that only shared memory needs"] : []),
+  ...(testDeviceKind === "cuda" ? ["a misaligned offset"] : []),
+  // The order there is random.
+  ...(testDevice === "cuda" ? ["a missing wait that only shared memory needs"] : []),
 ]);
 
-describe("faults that are run unverified harm the gradients", () => {
-  const found: { injected: number; rejected: number; otherGradients: number; cameToNothing: number }[] = [];
+describe("faults that run unverified harm the gradients", () => {
+  const results: { injected: number; rejected: number; otherGradients: number; failures: number }[] = [];
 
   for (const [name, { rules, injected }] of Object.entries(trainingFaults)) {
-    test(`${name}: rejected by the verifier, and where it is not the gradients are right`, () => {
+    test(`${name}: rejected by the verifier, or else the gradients are right`, () => {
       const steps = someOf(injected(training), 16);
-      const counts = { injected: steps.length, rejected: 0, otherGradients: 0, cameToNothing: 0 };
-      found.push(counts);
+      const counts = { injected: steps.length, rejected: 0, otherGradients: 0, failures: 0 };
+      results.push(counts);
       for (const [index, step] of steps.entries()) {
         const rejection = rejectionBy(step);
         const outcomes = training.run(step);
@@ -64,29 +64,30 @@ describe("faults that are run unverified harm the gradients", () => {
           counts.rejected++;
           assert.equal(rejection.code, "PLAN_REJECTED");
           assert.ok(rules.includes(rejection.numbers["rule"] as never), rejection.message);
-          if (outcomes.some((one) => "rejection" in one)) counts.cameToNothing++;
-          else if (!outcomes.every((one) => isSame(one, "gradients"))) counts.otherGradients++;
+          if (outcomes.some((outcome) => "rejection" in outcome)) counts.failures++;
+          else if (!outcomes.every((outcome) => isSame(outcome, "gradients"))) counts.otherGradients++;
         } else {
           assert.ok(
-            outcomes.every((one) => isSame(one, "persistent")),
-            `number ${index} passed, and changes what the step leaves behind`,
+            outcomes.every((outcome) => isSame(outcome, "persistent")),
+            `number ${index} passed, and changes the state after the step`,
           );
         }
       }
       if (harmless.has(name)) return;
-      assert.ok(counts.otherGradients + counts.cameToNothing > 0, "none of them does harm");
+      assert.ok(counts.otherGradients + counts.failures > 0, "none of them does harm");
     });
   }
 
-  test("at least fifteen kinds of those that the verifier is tested with give other gradients", (context) => {
-    const harmful = found.filter(({ otherGradients }) => otherGradients > 0).length;
-    const sum = (key: keyof (typeof found)[number]): number =>
-      found.reduce((total, counts) => total + counts[key], 0);
+  test("at least fifteen of the verifier's kinds of faults give other gradients", (context) => {
+    const harmful = results.filter(({ otherGradients }) => otherGradients > 0).length;
+    const sum = (key: keyof (typeof results)[number]): number =>
+      results.reduce((total, counts) => total + counts[key], 0);
     context.diagnostic(
-      `${found.length} kinds, ${sum("injected")} injected, ${sum("rejected")} rejected; of these run unverified ` +
-        `${sum("otherGradients")} gave other gradients and ${sum("cameToNothing")} came to nothing`,
+      `${results.length} kinds, ${sum("injected")} injected, ${sum("rejected")} rejected; of these run unverified ` +
+        `${sum("otherGradients")} gave other gradients and ${sum("failures")} failed`,
     );
     assert.ok(harmful >= 15, `${harmful} do`);
     for (const name of Object.keys(trainingFaults)) assert.ok(name in planFaults, name);
+    for (const name of harmless) assert.ok(name in trainingFaults, name);
   });
 });

@@ -1,4 +1,4 @@
-/** Who takes part in `npm run bench:cpu`: how each is started, and what to do where it is not there. */
+/** The programs that `npm run bench:cpu` compares: how each is started, and what to do if it is not installed. */
 
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ export interface Entry {
   readonly name: string;
   readonly command: readonly [string, ...string[]];
   readonly environment?: Readonly<Record<string, string>>;
-  /** Told where the contender's process does not find what it needs. */
+  /** The exit code of a contender's process that lacks a library. */
   readonly whereToGetIt: string;
 }
 
@@ -23,7 +23,7 @@ const compiled = (file: string): string => join(repositoryRoot, "dist/bench/cpu"
 const peer = (file: string): string => join(repositoryRoot, "bench/cpu/peers", file);
 
 const openBlas = "libopenblas.so.0";
-const aptInstall = (name: string): string => `not installed; Debian's package ${name} brings it`;
+const aptInstall = (name: string): string => `not installed; install Debian's package ${name}`;
 const npmInstall = "not installed; run npm run bench:cpu -- --install";
 
 export const entries: readonly Entry[] = [
@@ -56,7 +56,7 @@ export const entries: readonly Entry[] = [
   },
   {
     name: "torch",
-    // Debian's own, because another Python on the path would not see Debian's packages.
+    // Debian's Python, because another Python on the path would not see Debian's packages.
     command: [process.env["PYTHON"] ?? "/usr/bin/python3", peer("torch_step.py")],
     environment: { PYTHONDONTWRITEBYTECODE: "1" },
     whereToGetIt: aptInstall("python3-torch"),
@@ -67,7 +67,7 @@ export const entries: readonly Entry[] = [
 
 const missing = /ENOENT|ERR_MODULE_NOT_FOUND|No module named|HOLDFAST_BLAS is .* does not load/;
 
-/** Runs one in a process of its own and reads its report. */
+/** Runs a contender in its own process and reads its report. */
 export function runEntry({ name, command, environment = {}, whereToGetIt }: Entry): Outcome {
   const [program, ...args] = command;
   const { HOLDFAST_BLAS: _, ...inherited } = process.env;
@@ -84,7 +84,7 @@ export function runEntry({ name, command, environment = {}, whereToGetIt }: Entr
   return { name, report: JSON.parse(line) as Report };
 }
 
-/** Puts the npm peers beside their manifest; without a lock file, which would name where they came from. */
+/** Installs the npm peers next to their manifest, without a lock file, which would contain registry addresses. */
 export function installPeers(): void {
   const args = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"];
   const { status } = spawnSync("npm", args, { cwd: peer("."), stdio: "inherit" });

@@ -1,4 +1,4 @@
-/** Holdfast's CrossAsset training step and product. HOLDFAST_BLAS, where it is set, names the library that multiplies. */
+/** Holdfast's CrossAsset training step and GEMM. HOLDFAST_BLAS, if set, names the BLAS library. */
 
 import "../source-modules.js";
 import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
@@ -10,7 +10,7 @@ import { B, batch, batchCount, C, D, F, gemmSize, S, threads, values, weights } 
 const cpu = new Device("cpu", { threads, stallAfter: "off", print: () => {} });
 const { runtime } = cpu;
 
-/** The workload's names of a layer's weights, by ours. */
+/** Holdfast's names of a layer's weights, mapped to the workload's. */
 const layerNames: Readonly<Record<string, string>> = {
   q: "wq",
   k: "wk",
@@ -26,26 +26,29 @@ const layerNames: Readonly<Record<string, string>> = {
   "norm2.bias": "s2",
 };
 
-/** The workload's values for one of the model's parameters; each source's own lie in the stacked ones. */
-function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float32Array {
-  const find = (name: string): Float32Array => drawn.get(name)!;
-  const [part, index, ...rest] = path.split(".");
-  if (part === "head") return find(index === "weight" ? "wout" : "bout");
-  if (part === "layers") return find(`${index}.${layerNames[rest.join(".")]}`);
+/**
+ * The workload's values for a parameter of the model. The weights of single sources are slices of the stacked
+ * ones.
+ */
+function valuesFor(path: string, values: ReadonlyMap<string, Float32Array>): Float32Array {
+  const find = (name: string): Float32Array => values.get(name)!;
+  const [section, index, ...rest] = path.split(".");
+  if (section === "head") return find(index === "weight" ? "wout" : "bout");
+  if (section === "layers") return find(`${index}.${layerNames[rest.join(".")]}`);
   const [name, size] = rest[0] === "weight" ? (["win", F * D] as const) : (["bin", D] as const);
   return find(name).subarray(Number(index) * size, (Number(index) + 1) * size);
 }
 
-/** What the batches take of the arena; it is no step's. */
+/** Arena bytes of the batches, which are not part of a step. */
 let keptBytes = 0;
 
-/** Is the step compiled, or eager? */
+/** True if the step is compiled, not eager. */
 const isCompiled = process.argv.includes("--compiled");
 
 function prepareStep(): (batchIndex: number) => number {
-  const drawn = new Map(weights().map(({ name, data }) => [name, data]));
+  const values = new Map(weights().map(({ name, data }) => [name, data]));
   const model = new crossasset.CrossAsset().to(cpu);
-  for (const [path, parameter] of model.namedParameters()) cpu.write(parameter, drawnFor(path, drawn));
+  for (const [path, parameter] of model.namedParameters()) cpu.write(parameter, valuesFor(path, values));
   const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
   const batches = Array.from({ length: batchCount }, (_, index): [x: Tensor, y: Tensor] => {
     const { x, labels } = batch(index);
@@ -71,7 +74,7 @@ function prepareGemm(): () => void {
   const { m, n, k } = gemmSize;
   const entries = Object.entries({ a: m * k, b: k * n, c: m * n });
   const placements = entries.map(([name, elements]) => ({ name, size: elements * 4 }));
-  const [a, b, c] = runtime.persistent.place("data set", "product", placements).storages;
+  const [a, b, c] = runtime.persistent.place("data set", "gemm", placements).storages;
   runtime.upload([
     { source: values(1, [m, k]), target: a! },
     { source: values(2, [k, n]), target: b! },

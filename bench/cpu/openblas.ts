@@ -1,4 +1,7 @@
-/** OpenBLAS's product, called from Node.js on arrays of its own: what the machine can do. It has no training step. */
+/**
+ * OpenBLAS's GEMM, called from Node.js on its own arrays: the limit of the machine. OpenBLAS has no training
+ * step.
+ */
 
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { blasNoTranspose, blasRowMajor, openBlas } from "../../src/driver/index.js";

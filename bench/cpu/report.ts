@@ -1,8 +1,8 @@
-/** Times a contender's step and product in its own process, and prints the one line of JSON that the runner reads. */
+/** Times a contender's step and GEMM in its own process, and prints the line of JSON that the runner reads. */
 
 import { batchCount, gemmSize } from "./workload.js";
 
-/** What a contender's process prints. Those without a step take part with the product alone. */
+/** The report that a contender's process prints. A contender without a training step reports only the GEMM. */
 export interface Report {
   readonly peer: string;
   readonly version: string;
@@ -13,28 +13,28 @@ export interface Report {
 }
 
 export interface StepReport {
-  /** The median of `count`. */
+  /** The median of `count` runs. */
   readonly stepMs: number;
   readonly bestStepMs: number;
   readonly count: number;
-  /** After the steps and before the product, whose operands are no part of a step. */
+  /** After the steps and before the GEMM, whose operands are not part of a step. */
   readonly peakRssBytes: number;
-  /** What the steps' own tensors took at once, where the contender can tell. */
+  /** Peak bytes of the step's tensors, if the contender can tell. */
   readonly stepBytes?: number;
-  /** Of the first steps; every contender's should be the same. */
+  /** Losses of the first steps; all contenders should agree. */
   readonly losses: readonly number[];
 }
 
 export interface Contender {
   readonly peer: string;
   readonly version: string;
-  /** Trains on one of the batches and gives the loss. */
+  /** Trains on a batch and returns the loss. */
   readonly step?: (batchIndex: number) => number | Promise<number>;
-  /** What the steps' own tensors took at once. */
+  /** Peak bytes of the step's tensors. */
   readonly stepBytes?: () => number;
-  /** Makes the operands and gives what multiplies them. */
+  /** Creates the operands and returns the function that multiplies them. */
   readonly prepareGemm: () => () => unknown;
-  /** How many steps are timed, and how many run before them; default: 20 and 3. */
+  /** Number of timed steps, and of steps before them; default: 20 and 3. */
   readonly steps?: number;
   readonly warmUp?: number;
 }

@@ -1,10 +1,11 @@
 /**
- * `npm run bench:cpu`: a CrossAsset training step and a 3072×256×1024 product, two threads, beside the peers: each in a
- * process of its own, one after the other, on one machine.
+ * `npm run bench:cpu`: a CrossAsset training step and a 3072×256×1024 GEMM with two threads, compared with
+ * the peers. Each contender runs in its own process, one after the other, on one machine.
  *
- * `--install` fetches the npm peers first; `--only holdfast,torch` runs some; `--rounds 3` runs all of them three times and
- * takes each one's best; `--save` writes what is printed, and every report, to bench/results. OPENBLAS_CORETYPE=SkylakeX
- * (or Haswell) tells OpenBLAS, and with it PyTorch, what an old version does not see in a new CPU.
+ * `--install` fetches the npm peers first; `--only holdfast,torch` selects contenders; `--rounds 3` runs each
+ * three times and takes its best; `--save` writes the output and every report to bench/results.
+ * OPENBLAS_CORETYPE=SkylakeX (or Haswell) selects the kernels of OpenBLAS, also in PyTorch: an old version
+ * does not recognise a new CPU.
  */
 
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -13,7 +14,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { type Entry, entries, installPeers, type Outcome, runEntry } from "./contenders.js";
-import { barsOf, strangersOf, tableOf } from "./table.js";
+import { barsOf, differingOf, tableOf } from "./table.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -25,20 +26,20 @@ const { values: options } = parseArgs({
 });
 
 function chosenEntries(): readonly Entry[] {
-  return options.only.split(",").map((wanted) => {
-    const found = entries.find(({ name }) => name === wanted);
-    if (found) return found;
+  return options.only.split(",").map((wantedName) => {
+    const entry = entries.find(({ name }) => name === wantedName);
+    if (entry) return entry;
     throw new Error(
-      `There is no contender ${wanted}; there are ${entries.map(({ name }) => name).join(", ")}.`,
+      `Unknown contender ${wantedName}; known are ${entries.map(({ name }) => name).join(", ")}.`,
     );
   });
 }
 
-/** Of two runs of one contender, the faster: other work on the machine only ever slows one down. */
-function better(known: Outcome | undefined, next: Outcome): Outcome {
-  if (!known || "absence" in known || "absence" in next) return next;
-  const timeOf = ({ report: { step, gemmMs } }: typeof known): number => step?.stepMs ?? gemmMs;
-  return timeOf(known) <= timeOf(next) ? known : next;
+/** The faster of two runs of a contender, because other load on the machine only ever adds time. */
+function better(best: Outcome | undefined, next: Outcome): Outcome {
+  if (!best || "absence" in best || "absence" in next) return next;
+  const timeOf = ({ report: { step, gemmMs } }: typeof best): number => step?.stepMs ?? gemmMs;
+  return timeOf(best) <= timeOf(next) ? best : next;
 }
 
 function runAll(): Outcome[] {
@@ -54,7 +55,7 @@ function runAll(): Outcome[] {
 
 if (options.install) installPeers();
 const outcomes = runAll();
-const strangers = strangersOf(outcomes);
+const differing = differingOf(outcomes);
 const text = [
   `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
   `OPENBLAS_CORETYPE: ${process.env["OPENBLAS_CORETYPE"] ?? "not set"}; rounds: ${options.rounds}`,
@@ -62,8 +63,8 @@ const text = [
   tableOf(outcomes),
   "",
   barsOf(outcomes),
-  ...(strangers.length > 0
-    ? [`\nThese trained something else, by their losses: ${strangers.join(", ")}`]
+  ...(differing.length > 0
+    ? [`\nThe losses of these contenders differ, so they trained another model: ${differing.join(", ")}`]
     : []),
 ].join("\n");
 console.log(text);

@@ -1,4 +1,4 @@
-/** The benchmark's table, what it says of the bars, and whether all contenders trained the same model. */
+/** The benchmark's table, its targets, and a check that all contenders trained the same model. */
 
 import type { Outcome } from "./contenders.js";
 import type { Report } from "./report.js";
@@ -12,7 +12,7 @@ const columns = [
   "best",
   "× ours",
   "peak MiB",
-  "product ms",
+  "GEMM ms",
   "GFLOP/s",
   "first losses",
 ];
@@ -22,7 +22,7 @@ export function tableOf(outcomes: readonly Outcome[]): string {
   const rows = outcomes.map((outcome) =>
     "report" in outcome ? cellsOf(outcome.report, ours) : [outcome.name, outcome.absence],
   );
-  // An absence is a sentence and no cell: it may run over the columns.
+  // The text of an absent contender may run over the columns.
   const widths = columns.map((title, index) => {
     const cells = rows.filter((row) => index === 0 || row.length > 2).map((row) => row[index] ?? "");
     return Math.max(...[title, ...cells].map((cell) => cell.length));
@@ -49,7 +49,7 @@ function cellsOf({ peer, version, step, gemmMs, gflops }: Report, ours: number |
   return [peer, version, ...stepCells, gemmMs.toFixed(1), gflops.toFixed(1), losses.join(" ")];
 }
 
-/** What must hold, with the figures; bars whose contenders did not take part are left out. */
+/** The targets with the measured figures; targets of absent contenders are omitted. */
 export function barsOf(outcomes: readonly Outcome[]): string {
   const reports = reportsOf(outcomes);
   const stepMs = (name: string) => reports.get(name)?.step?.stepMs;
@@ -80,7 +80,7 @@ export function barsOf(outcomes: readonly Outcome[]): string {
       ratio(stepBytes("holdfast"), stepBytes("holdfast-compiled")),
       1 / 0.7,
     ],
-    ["product: Holdfast's rate over OpenBLAS's", ratio(gflops("holdfast"), gflops("openblas")), 0.55],
+    ["GEMM: Holdfast's rate over OpenBLAS's", ratio(gflops("holdfast"), gflops("openblas")), 0.55],
     ["peak memory: PyTorch's over Holdfast's", ratio(peak("torch"), peak("holdfast")), 1],
     [
       "peak memory: PyTorch's over Holdfast's with HOLDFAST_BLAS",
@@ -89,16 +89,19 @@ export function barsOf(outcomes: readonly Outcome[]): string {
     ],
   ];
   return bars
-    .filter(([, found]) => found !== undefined)
-    .map(([what, found = 0, least]) => {
-      const verdict = found >= least ? "met" : "NOT met";
-      return `  ${what.padEnd(66)} ${found.toFixed(2).padStart(6)}, at least ${Number(least.toFixed(2))} asked: ${verdict}`;
+    .filter(([, value]) => value !== undefined)
+    .map(([what, value = 0, target]) => {
+      const result = value >= target ? "met" : "NOT met";
+      return `  ${what.padEnd(66)} ${value.toFixed(2).padStart(6)}, target at least ${Number(target.toFixed(2))}: ${result}`;
     })
     .join("\n");
 }
 
-/** Contenders whose first losses are not those of the first that has any: they trained something else. */
-export function strangersOf(outcomes: readonly Outcome[]): string[] {
+/**
+ * Contenders whose first losses differ from those of the first contender with losses: they trained another
+ * model.
+ */
+export function differingOf(outcomes: readonly Outcome[]): string[] {
   const trained = [...reportsOf(outcomes).values()].flatMap(({ peer, step }) =>
     step ? [{ peer, losses: step.losses.slice(0, 3) }] : [],
   );

@@ -1,10 +1,13 @@
 /**
- * The benchmark's model sizes, weights and batches, for contenders in JavaScript. peers/workload.py says the same for those
- * in Python: both draw every number from one hash of (seed, index), so all train the same weights on the same batches
- * and their first losses agree.
+ * The benchmark's model sizes, weights and batches, for contenders in JavaScript. peers/workload.py is its
+ * twin in Python. Both compute every number from one hash of (seed, index), so all contenders train the same
+ * weights on the same batches and their first losses agree.
  */
 
-/** CrossAsset: batch, sources, features, width, heads, layers, hidden width of the feed-forward part, classes. */
+/**
+ * CrossAsset: batch, sources, features, width, heads, layers, hidden width of the feed-forward layers,
+ * classes.
+ */
 export const [B, S, F, D, H, L, hidden, C] = [256, 12, 193, 256, 4, 2, 1024, 3] as const;
 export const batchCount = 4;
 export const threads = 2;
@@ -23,9 +26,9 @@ function hash(seed: number, index: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-const sizeOf = (shape: readonly number[]): number => shape.reduce((product, extent) => product * extent, 1);
+const sizeOf = (shape: readonly number[]): number => shape.reduce((count, extent) => count * extent, 1);
 
-/** Uniform around 0, with the given standard deviation. */
+/** Uniform around 0, with this standard deviation. */
 export function values(seed: number, shape: readonly number[], deviation = 1): Float32Array<ArrayBuffer> {
   const data = new Float32Array(sizeOf(shape));
   for (let i = 0; i < data.length; i++) {
@@ -42,13 +45,13 @@ export function batch(index: number): { x: Float32Array<ArrayBuffer>; labels: In
 
 /** The weights in order. The twelve input matrices are stacked in one [S, F, D]; "0.wq" is layer 0's Wq. */
 export function weights(): Weight[] {
-  const drawn: Weight[] = [];
+  const list: Weight[] = [];
   const matrix = (name: string, ...shape: number[]): void => {
     const fanIn = shape.at(-2) ?? 1;
-    drawn.push({ name, shape, data: values(drawn.length + 1, shape, Math.sqrt(2 / fanIn)) });
+    list.push({ name, shape, data: values(list.length + 1, shape, Math.sqrt(2 / fanIn)) });
   };
   const constant = (name: string, value: number, ...shape: number[]): void => {
-    drawn.push({ name, shape, data: new Float32Array(sizeOf(shape)).fill(value) });
+    list.push({ name, shape, data: new Float32Array(sizeOf(shape)).fill(value) });
   };
   matrix("win", S, F, D);
   constant("bin", 0, S, 1, D);
@@ -65,5 +68,5 @@ export function weights(): Weight[] {
   }
   matrix("wout", D, C);
   constant("bout", 0, C);
-  return drawn;
+  return list;
 }

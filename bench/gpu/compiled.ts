@@ -1,8 +1,8 @@
 /**
- * `npm run bench:gpu -- --only compiled`: CrossAsset's training step compiled, in float32, TF32 and bf16: rows gathered on
- * the device by index, forward, backward, clip and AdamW as one launch. The step's time, the host's share of it, what it
- * launches and copies, its memory, the time to its first step; then a table of its kernels whose times add up to the step.
- * `--torch FILE` and `--jax FILE` run the peers' scripts in the same run.
+ * `npm run bench:gpu -- --only compiled`: CrossAsset's compiled training step in float32, TF32 and bf16: rows
+ * gathered on the device by index, forward, backward, clip and AdamW as one launch. Prints the step's time,
+ * the host's share, launches, copies, memory and the time to the first step. A table of kernels follows,
+ * whose times add up to the step. `--torch FILE` and `--jax FILE` run the peers' scripts in the same run.
  */
 
 import { spawnSync } from "node:child_process";
@@ -32,16 +32,16 @@ const { values: options } = parseArgs({
     torch: { type: "string", default: "" },
     "torch-modes": { type: "string", default: "compilegraph" },
     jax: { type: "string", default: "" },
-    // Only measures the one precision, and writes its figures there.
+    // Measures only this precision, and writes its figures to this file.
     figures: { type: "string", default: "" },
   },
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
 const warmUp = options["emulator"] ? 1 : 200;
-/** Steps that the host sends in a row while it is timed. */
+/** Steps that the host submits in a row while its time is measured. */
 const inARow = 8;
-/** What a step is to come to, in ms. */
+/** The target for a step, in ms. */
 const goals: Readonly<Record<string, number>> = { f32: 0.9, tf32: 0.3, bf16: 0.2 };
 
 interface Measured {
@@ -63,7 +63,7 @@ interface KernelTime {
   readonly us: number;
 }
 
-/** The step and what it is called with: every call has other rows, whose numbers are on the device already. */
+/** The step and its arguments: every call has other rows, whose indices are on the device already. */
 function prepare({ device }: Gpu, { count: all, x, labels }: Rows) {
   manualSeed(42);
   const model = new crossasset.CrossAsset().to(device);
@@ -93,12 +93,12 @@ function prepare({ device }: Gpu, { count: all, x, labels }: Rows) {
   };
 }
 
-/** The losses of so many steps in float32, eager or compiled, from the same start. */
-function lossesOf(common: CommonOptions, rows: Rows, steps: number, way: "eager" | "compiled"): number[] {
+/** The losses of `steps` steps in float32, eager or compiled, from the same start. */
+function lossesOf(common: CommonOptions, rows: Rows, steps: number, mode: "eager" | "compiled"): number[] {
   const gpu = openGpu(common, { device: { precision: "f32" } });
   try {
     const { run, runEager, step } = prepare(gpu, rows);
-    if (way === "eager") return Array.from({ length: steps }, runEager);
+    if (mode === "eager") return Array.from({ length: steps }, runEager);
     for (let index = 0; index < steps; index++) run();
     step.flush();
     return [...(step.history["loss"] ?? [])];
@@ -107,14 +107,14 @@ function lossesOf(common: CommonOptions, rows: Rows, steps: number, way: "eager"
   }
 }
 
-/** Do eager and compiled steps learn the same, and two compiled runs the same to the bit? */
+/** Checks that eager and compiled steps learn the same, and that two compiled runs agree to the bit. */
 function compareCurves(results: Results, common: CommonOptions, rows: Rows): void {
   const steps = count("curves", options.curves);
-  const [eager, compiled, again] = (["eager", "compiled", "compiled"] as const).map((way) =>
-    lossesOf(common, rows, steps, way),
+  const [eager, compiled, again] = (["eager", "compiled", "compiled"] as const).map((mode) =>
+    lossesOf(common, rows, steps, mode),
   );
-  const apart = eager!.map((loss, index) => Math.abs(loss - compiled![index]!) / loss);
-  const worst = Math.max(...apart);
+  const differences = eager!.map((loss, index) => Math.abs(loss - compiled![index]!) / loss);
+  const worst = Math.max(...differences);
   results.line(
     `losses of ${steps} steps in f32, eager and compiled: ${[0, 9, 99, steps - 1]
       .map((index) => `step ${index + 1}: ${eager![index]?.toFixed(6)} ${compiled![index]?.toFixed(6)}`)
@@ -122,14 +122,14 @@ function compareCurves(results: Results, common: CommonOptions, rows: Rows): voi
   );
   results.aim(
     worst <= 1e-4,
-    `curves: eager and compiled are ${worst.toExponential(1)} apart at most over ${steps} steps; 1e-4 allowed`,
+    `curves: eager and compiled differ by at most ${worst.toExponential(1)} over ${steps} steps; 1e-4 allowed`,
   );
   const differing = compiled!.filter((loss, index) => loss !== again![index]).length;
   results.aim(differing === 0, `curves: ${differing} of ${steps} losses differ between two compiled runs`);
 }
 
 function measure(common: CommonOptions, rows: Rows, precision: GemmPrecision): Measured {
-  // Nothing stands between: what counts calls would be timed with them.
+  // No wrapper around the driver: counting calls would add to their time.
   const gpu = openGpu(common, { device: { precision } });
   try {
     const { runtime } = gpu.device;
@@ -151,7 +151,8 @@ function measure(common: CommonOptions, rows: Rows, precision: GemmPrecision): M
       hosts!.push((issued - from) / stepsOfGroup);
     }
     const copied = bytesCopied(gpu) - copiedBefore;
-    // As in training, one step after the other, but not so many that the host would wait for room in the device's queue.
+    // As in training, one step after the other, but few enough that the host never waits for the device's
+    // queue.
     const host: number[] = [];
     for (let index = 0; index < (options["emulator"] ? 2 : 300); index++) {
       runtime.synchronize();
@@ -191,7 +192,7 @@ function nodesOf(
   return nodes ? nodes.kernel + nodes.copy + nodes.fill : 0;
 }
 
-/** Of the only plan: what each call adds to the step. */
+/** Of the only plan: the time that each call adds to the step. */
 function kernelsOf([plan]: readonly StepPlanReport[]): KernelTime[] {
   return (plan?.calls ?? []).map(({ op, kernel, us = 0 }) => ({ op, kernel, us }));
 }
@@ -202,11 +203,11 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
   results.line(`a compiled step of ${batch} rows, ${groups} groups of ${stepsOfGroup} steps after ${warmUp}`);
   results.table([
     ["", "median ms", "best", "samples/s", "goal", "peer / ours"],
-    ...[...measured].map(([precision, one]) => [
+    ...[...measured].map(([precision, figures]) => [
       `Holdfast compiled ${precision}`,
-      number(one.stepMs, 4),
-      number(one.bestMs, 4),
-      number((batch / one.stepMs) * 1000),
+      number(figures.stepMs, 4),
+      number(figures.bestMs, 4),
+      number((batch / figures.stepMs) * 1000),
       number(goals[precision] ?? 0, 2),
       "",
     ]),
@@ -216,25 +217,25 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
       return [`${name} ${precision}`, number(stepMs, 4), "", number((batch / stepMs) * 1000), "", ratio];
     }),
   ]);
-  const rowOf = (title: string, cell: (one: Measured) => string): string[] => [
+  const rowOf = (title: string, cell: (figures: Measured) => string): string[] => [
     title,
     ...[...measured.values()].map(cell),
   ];
   results.table([
     ["", ...measured.keys()],
-    rowOf("nodes of the graph", (one) => number(one.nodes)),
-    rowOf("host's time for a step, µs", (one) => number(1000 * one.hostMs, 1)),
-    rowOf("bytes to and from the host, a step", (one) => number(one.copiedBytes, 1)),
-    rowOf("memory of the plan", (one) => formatBytes(one.planBytes)),
-    rowOf("budget in use, data set and all", (one) => formatBytes(one.budgetBytes)),
-    rowOf("first call (trace to replay), ms", (one) => number(one.firstMs)),
-    rowOf("loss at the end", (one) => number(one.loss, 4)),
+    rowOf("nodes of the graph", (figures) => number(figures.nodes)),
+    rowOf("host's time for a step, µs", (figures) => number(1000 * figures.hostMs, 1)),
+    rowOf("bytes to and from the host, a step", (figures) => number(figures.copiedBytes, 1)),
+    rowOf("memory of the plan", (figures) => formatBytes(figures.planBytes)),
+    rowOf("budget in use, with the data set", (figures) => formatBytes(figures.budgetBytes)),
+    rowOf("first call (trace to replay), ms", (figures) => number(figures.firstMs)),
+    rowOf("loss at the end", (figures) => number(figures.loss, 4)),
   ]);
   for (const [precision, { kernels, stepMs }] of measured) {
     if (kernels.length === 0) continue;
     const total = kernels.reduce((sum, { us }) => sum + us, 0);
     results.line(
-      `kernels of the ${precision} step, each by what it adds to a graph; together ${number(total, 1)} µs of ${number(1000 * stepMs, 1)}`,
+      `kernels of the ${precision} step, with the time that each adds to a graph; in total ${number(total, 1)} µs of ${number(1000 * stepMs, 1)}`,
     );
     results.table([
       ["", "op", "kernel", "µs"],
@@ -247,8 +248,8 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
     ]);
     const byKernel = new Map<string, { us: number; times: number }>();
     for (const { kernel, us } of kernels) {
-      const known = byKernel.get(kernel) ?? { us: 0, times: 0 };
-      byKernel.set(kernel, { us: known.us + us, times: known.times + 1 });
+      const sum = byKernel.get(kernel) ?? { us: 0, times: 0 };
+      byKernel.set(kernel, { us: sum.us + us, times: sum.times + 1 });
     }
     results.table([
       ["kernel", "times", "µs"],
@@ -259,16 +260,20 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
   }
 }
 
-/** As somebody trains: in a process of its own. A second device of one process runs its kernels a few percent slower. */
+/** In its own process, as a user trains. A second device of one process runs its kernels a few percent slower. */
 function measureAlone(precision: string): Measured {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
   const figures = join(folder, "figures.json");
-  const own = ["--precisions", precision, "--figures", figures, "--torch", "", "--jax", ""];
+  const args = ["--precisions", precision, "--figures", figures, "--torch", "", "--jax", ""];
   try {
-    const { status } = spawnSync(process.execPath, [import.meta.filename, ...process.argv.slice(2), ...own], {
-      stdio: ["ignore", "ignore", "inherit"],
-    });
-    if (status !== 0) throw new Error(`Its process has ended with ${status}.`);
+    const { status } = spawnSync(
+      process.execPath,
+      [import.meta.filename, ...process.argv.slice(2), ...args],
+      {
+        stdio: ["ignore", "ignore", "inherit"],
+      },
+    );
+    if (status !== 0) throw new Error(`The process ended with ${status}.`);
     return JSON.parse(readFileSync(figures, "utf8")) as Measured;
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -279,7 +284,7 @@ async function main(common: CommonOptions): Promise<void> {
   const precisions = options.precisions.split(",") as GemmPrecision[];
   if (options.figures !== "") {
     const [precision = "f32"] = precisions;
-    writeFileSync(options.figures, JSON.stringify(measure(common, makeRows(rowCount, "drawn"), precision)));
+    writeFileSync(options.figures, JSON.stringify(measure(common, makeRows(rowCount, "random"), precision)));
     return;
   }
   const results = new Results("compiled", common);
@@ -289,7 +294,7 @@ async function main(common: CommonOptions): Promise<void> {
       measured.set(precision, measureAlone(precision));
     });
   }
-  const rows = makeRows(rowCount, "drawn");
+  const rows = makeRows(rowCount, "random");
   await results.attempt("the curves", () => compareCurves(results, common, rows));
   const peers = [
     ...(options.torch === "" ? [] : [runPeer(options.torch, options["torch-modes"].split(","), 170_000)]),
@@ -312,11 +317,11 @@ async function main(common: CommonOptions): Promise<void> {
   for (const [precision, { stepMs, hostMs }] of measured) {
     results.aim(
       stepMs <= goals[precision]!,
-      `${precision}: ${number(stepMs, 3)} ms; the goal is ${goals[precision]}`,
+      `${precision}: ${number(stepMs, 3)} ms; target ${goals[precision]}`,
     );
     results.aim(
       hostMs < 0.02,
-      `${precision}: the host takes ${number(1000 * hostMs, 1)} µs a step; 20 wanted`,
+      `${precision}: the host takes ${number(1000 * hostMs, 1)} µs a step; target 20`,
     );
   }
   results.finish();

@@ -1,13 +1,13 @@
-/** A driver that counts what passes through it, and how long the host spends in it. */
+/** A driver that counts its calls and measures how long the host spends in them. */
 
 import type { Driver, DriverCall, Kernel, KernelSource } from "holdfast/internals";
 import { type HostSpan, interceptCalls, type Launch } from "../../src/driver/index.js";
 import type { Span } from "../../src/units/index.js";
 
 export interface Counts {
-  /** Kernels of our own, and products of the library. */
+  /** Launches of native kernels, and of the library's GEMMs. */
   launches: number;
-  products: number;
+  gemms: number;
   copiesUp: number;
   bytesUp: number;
   copiesDown: number;
@@ -16,22 +16,22 @@ export interface Counts {
   fills: number;
   /** Times that the host waited for the device. */
   waits: number;
-  /** Kernels that were loaded: made of code, and chosen by the library. */
+  /** Kernels that were loaded: compiled from code, and selected by the library. */
   loads: number;
-  choices: number;
+  algorithms: number;
   waitMs: number;
   launchMs: number;
   loadMs: number;
   algorithmMs: number;
   copyMs: number;
-  /** Everything else that the driver was asked. */
+  /** All other calls of the driver. */
   otherMs: number;
 }
 
 export function noCounts(): Counts {
   return {
     launches: 0,
-    products: 0,
+    gemms: 0,
     copiesUp: 0,
     bytesUp: 0,
     copiesDown: 0,
@@ -40,7 +40,7 @@ export function noCounts(): Counts {
     fills: 0,
     waits: 0,
     loads: 0,
-    choices: 0,
+    algorithms: 0,
     waitMs: 0,
     launchMs: 0,
     loadMs: 0,
@@ -60,11 +60,11 @@ const waits: ReadonlySet<DriverCall> = new Set(["synchronize", "synchronizeEvent
 
 export function countCalls(inner: Driver): CountedDriver {
   const counts = noCounts();
-  const products = new WeakSet<Kernel>();
+  const gemmKernels = new WeakSet<Kernel>();
 
   function note(call: DriverCall, args: readonly unknown[], ms: number, result: unknown): void {
     if (call === "launch") {
-      if (products.has((args[1] as Launch).kernel)) counts.products++;
+      if (gemmKernels.has((args[1] as Launch).kernel)) counts.gemms++;
       else counts.launches++;
       counts.launchMs += ms;
     } else if (waits.has(call)) {
@@ -80,8 +80,8 @@ export function countCalls(inner: Driver): CountedDriver {
       counts.copyMs += ms;
     } else if (call === "loadKernel") {
       if ((args[0] as KernelSource).gemm) {
-        products.add(result as Kernel);
-        counts.choices++;
+        gemmKernels.add(result as Kernel);
+        counts.algorithms++;
         counts.algorithmMs += ms;
       } else {
         counts.loads++;

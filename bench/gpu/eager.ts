@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gpu -- --only eager`: CrossAsset's training step, eager, in float32, TF32 and bf16. First the time of a
- * step alone; then, in runs of their own, what a step launches, copies and waits for, where the host's time goes, and how
- * busy the GPU is. `--peer FILE` runs PyTorch's script beside it (`--peer-modes eager,graph`).
+ * `npm run bench:gpu -- --only eager`: CrossAsset's training step, eager, in float32, TF32 and bf16. First
+ * the time of a step alone. Separate runs then count launches, copies and waits, and measure where the host's
+ * time goes and how busy the GPU is. `--peer FILE` also runs PyTorch's script (`--peer-modes eager,graph`).
  */
 
 import { spawn } from "node:child_process";
@@ -30,16 +30,16 @@ const { values: options } = parseArgs({
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
-/** The engine compiles what runs often, and has settled after some hundreds of steps. */
+/** V8 optimises hot code, and has settled after some hundreds of steps. */
 const warmUp = options["emulator"] ? 1 : 500;
-/** What the TF32 step is to stay under. */
-const wantedMs = 2;
+/** The target for the TF32 step. */
+const targetMs = 2;
 
 interface Timing {
   readonly stepMs: number;
   readonly bestMs: number;
   readonly worstMs: number;
-  /** How much of the time something ran on the GPU, as the driver has it; undefined where nobody can say. */
+  /** The share of time in which the GPU was busy, from the driver; undefined if unknown. */
   readonly busyShare: number | undefined;
   readonly budgetBytes: number;
   readonly arenaBytes: number;
@@ -64,15 +64,15 @@ async function time(gpu: Gpu, rows: Rows): Promise<Timing> {
   };
 }
 
-/** The median of what nvidia-smi says while a function runs that keeps this thread to itself. */
+/** The median utilisation that nvidia-smi samples while a function blocks this thread. */
 async function sampleBusy(run: () => void): Promise<number | undefined> {
   if (options["emulator"]) return undefined;
   const query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"];
   const sampler = spawn("nvidia-smi", query, { stdio: ["ignore", "pipe", "ignore"] });
   const isGone = once(sampler, "close").catch(() => undefined);
   let text = "";
-  sampler.stdout.setEncoding("utf8").on("data", (part: string) => {
-    text += part;
+  sampler.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
   });
   await pause(300);
   text = "";
@@ -80,13 +80,13 @@ async function sampleBusy(run: () => void): Promise<number | undefined> {
   sampler.kill();
   await isGone;
   const samples = text.trim().split("\n").map(Number).filter(Number.isFinite);
-  // The figure of a sample is about the time before it.
+  // A sample's figure covers the time before it.
   const settled = samples.slice(Math.floor(samples.length / 2));
   return settled.length === 0 ? undefined : median(settled) / 100;
 }
 
 interface Split extends Counts {
-  /** Of the same run, with the clock read twice in every call. */
+  /** From the same run, with the clock read twice in every call. */
   readonly stepMs: number;
 }
 
@@ -100,8 +100,8 @@ function countOneStep(precision: GemmPrecision): Split {
     },
   });
   try {
-    // A whole number of epochs, or the upload of an order would count in some steps and not in others.
-    const training = new Training(gpu.device, makeRows(10 * batch, "drawn"), { batch });
+    // A whole number of epochs; otherwise the upload of an order would count in some steps and not in others.
+    const training = new Training(gpu.device, makeRows(10 * batch, "random"), { batch });
     training.steps(10);
     counted.calls?.reset();
     const startedAt = performance.now();
@@ -117,19 +117,19 @@ function countOneStep(precision: GemmPrecision): Split {
 
 const number = (value: number, digits = 0): string => value.toFixed(digits);
 
-function tellTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers: readonly PeerRun[]): void {
+function printTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers: readonly PeerRun[]): void {
   results.line(`a step of ${batch} rows, ${groups} groups of ${stepsOfGroup} steps after ${warmUp}; ms`);
   results.table([
     ["", "median", "best", "worst", "samples/s", "GPU busy", "budget", "arena"],
-    ...[...timings].map(([precision, one]) => [
+    ...[...timings].map(([precision, timing]) => [
       `Holdfast eager ${precision}`,
-      number(one.stepMs, 3),
-      number(one.bestMs, 3),
-      number(one.worstMs, 3),
-      number((batch / one.stepMs) * 1000),
-      one.busyShare === undefined ? "–" : `${number(100 * one.busyShare)} %`,
-      formatBytes(one.budgetBytes),
-      formatBytes(one.arenaBytes),
+      number(timing.stepMs, 3),
+      number(timing.bestMs, 3),
+      number(timing.worstMs, 3),
+      number((batch / timing.stepMs) * 1000),
+      timing.busyShare === undefined ? "–" : `${number(100 * timing.busyShare)} %`,
+      formatBytes(timing.budgetBytes),
+      formatBytes(timing.arenaBytes),
     ]),
     ...peers.map(({ name, precision, stepMs }) => {
       const ours = timings.get(precision)?.stepMs;
@@ -139,33 +139,35 @@ function tellTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers
   ]);
 }
 
-function tellCounts(results: Results, splits: ReadonlyMap<string, Split>): void {
+function printCounts(results: Results, splits: ReadonlyMap<string, Split>): void {
   const rowOf = (title: string, cell: (split: Split) => string): string[] => [
     title,
     ...[...splits.values()].map(cell),
   ];
-  results.line("a step in the counted run (the order of the rows goes up once an epoch, here of 10 steps)");
+  results.line(
+    "a step in the counted run (the order of the rows is uploaded once an epoch, here every 10 steps)",
+  );
   results.table([
     ["", ...splits.keys()],
-    rowOf("launches of own kernels", (one) => number(one.launches, 1)),
-    rowOf("products of the library", (one) => number(one.products, 1)),
-    rowOf("fills", (one) => number(one.fills, 1)),
-    rowOf("copies on the device", (one) => number(one.copiesOnDevice, 1)),
-    rowOf("copies up", (one) => `${number(one.copiesUp, 1)} (${number(one.bytesUp)} B)`),
-    rowOf("copies down", (one) => `${number(one.copiesDown, 1)} (${number(one.bytesDown)} B)`),
-    rowOf("waits of the host", (one) => number(one.waits, 1)),
-    rowOf("kernels loaded", (one) => number(one.loads + one.choices, 1)),
-    rowOf("step ms", (one) => number(one.stepMs, 3)),
-    rowOf("  waiting for the device", (one) => number(one.waitMs, 3)),
-    rowOf("  launching", (one) => number(one.launchMs, 3)),
-    rowOf("  other driver calls", (one) =>
-      number(one.copyMs + one.loadMs + one.algorithmMs + one.otherMs, 3),
+    rowOf("launches of native kernels", (split) => number(split.launches, 1)),
+    rowOf("GEMMs of the library", (split) => number(split.gemms, 1)),
+    rowOf("fills", (split) => number(split.fills, 1)),
+    rowOf("copies on the device", (split) => number(split.copiesOnDevice, 1)),
+    rowOf("copies up", (split) => `${number(split.copiesUp, 1)} (${number(split.bytesUp)} B)`),
+    rowOf("copies down", (split) => `${number(split.copiesDown, 1)} (${number(split.bytesDown)} B)`),
+    rowOf("waits of the host", (split) => number(split.waits, 1)),
+    rowOf("kernels loaded", (split) => number(split.loads + split.algorithms, 1)),
+    rowOf("step ms", (split) => number(split.stepMs, 3)),
+    rowOf("  waiting for the device", (split) => number(split.waitMs, 3)),
+    rowOf("  launching", (split) => number(split.launchMs, 3)),
+    rowOf("  other driver calls", (split) =>
+      number(split.copyMs + split.loadMs + split.algorithmMs + split.otherMs, 3),
     ),
-    rowOf("  JavaScript", (one) => number(ownMsOf(one), 3)),
+    rowOf("  JavaScript", (split) => number(jsMsOf(split), 3)),
   ]);
 }
 
-function ownMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, algorithmMs, otherMs }: Split): number {
+function jsMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, algorithmMs, otherMs }: Split): number {
   return stepMs - waitMs - launchMs - copyMs - loadMs - algorithmMs - otherMs;
 }
 
@@ -173,7 +175,7 @@ async function main(common: CommonOptions): Promise<void> {
   const results = new Results("eager", common);
   const timings = new Map<string, Timing>();
   const splits = new Map<string, Split>();
-  const rows = makeRows(rowCount, "drawn");
+  const rows = makeRows(rowCount, "random");
   for (const precision of options.precisions.split(",") as GemmPrecision[]) {
     await results.attempt(`timing in ${precision}`, async () => {
       const gpu = openGpu(common, { device: { precision } });
@@ -192,15 +194,15 @@ async function main(common: CommonOptions): Promise<void> {
   const modes = options["peer-modes"].split(",");
   const peer = options.peer === "" ? undefined : runPeer(options.peer, modes, 120_000);
   results.line();
-  tellTimes(results, timings, peer?.runs ?? []);
-  tellCounts(results, splits);
+  printTimes(results, timings, peer?.runs ?? []);
+  printCounts(results, splits);
   if (peer) {
     results.line(peer.text);
     if (peer.failure) results.aim(false, peer.failure);
   }
   const tf32 = timings.get("tf32")?.stepMs;
   if (tf32 !== undefined)
-    results.aim(tf32 < wantedMs, `eager step in TF32: ${number(tf32, 2)} ms; ${wantedMs} wanted`);
+    results.aim(tf32 < targetMs, `eager step in TF32: ${number(tf32, 2)} ms; target ${targetMs}`);
   for (const { name, precision, stepMs } of peer?.runs ?? []) {
     const ours = timings.get(precision)?.stepMs;
     if (ours !== undefined)

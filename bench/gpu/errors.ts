@@ -1,7 +1,8 @@
 /**
- * `npm run bench:gpu -- --only errors`: every op of the table, values and gradients, in every dtype on the GPU against f64
- * on the CPU; the oracle's cases and CrossAsset's trajectories against PyTorch; and the bits of dropout's masks against
- * the CPU's. Figures are parts of what test/tolerances.ts allows: 1 is just near enough.
+ * `npm run bench:gpu -- --only errors`: every op of the table, values and gradients, in every dtype on the
+ * GPU against f64 on the CPU; the oracle's cases and CrossAsset's trajectories against PyTorch; and the bits
+ * of dropout's masks against the CPU's. Figures are in units of the tolerances in test/tolerances.ts: 1 is
+ * exactly at the tolerance.
  */
 
 import { spawn } from "node:child_process";
@@ -12,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Device } from "holdfast";
 import { dropout } from "../../src/ops/index.js";
-import { type Deviation, errorColumns, noDeviation, type OpErrorLine, worseOf } from "./error-of.js";
+import { type Deviation, errorColumns, noDeviation, type OpErrorLine, worseOf } from "./deviation.js";
 import { commonArguments, commonOptions, openGpu } from "./options.js";
 import { convolutionOracleError, opOracleError, readTrajectories, trajectoryError } from "./oracle-errors.js";
 import { Results } from "./results.js";
@@ -26,11 +27,11 @@ const { values: options } = parseArgs({
     elements: { type: "string", default: "120" },
     seconds: { type: "string", default: "180" },
     only: { type: "string", default: "" },
-    /** "ops", "oracle", "dropout": what to run. */
+    /** "ops", "oracle", "dropout": the checks to run. */
     parts: { type: "string", default: "ops,oracle,dropout" },
   },
 });
-const parts = options.parts.split(",");
+const checks = options.parts.split(",");
 
 /** By the op case's name, then by column. */
 type Table = Map<string, Map<string, Deviation & { readonly calls: number }>>;
@@ -43,11 +44,11 @@ async function runShare(share: string, table: Table): Promise<void> {
     stdio: ["ignore", "pipe", "inherit"],
   });
   for await (const text of createInterface({ input: child.stdout })) {
-    const { name, column, share: told, error, what } = JSON.parse(text) as OpErrorLine;
+    const { name, column, share: shareText, error, what } = JSON.parse(text) as OpErrorLine;
     const row = table.get(name) ?? new Map();
-    const known = row.get(column) ?? { ...noDeviation, calls: 0 };
-    const found = { share: Number(told), error: error ?? Infinity, what };
-    row.set(column, { ...worseOf(known, found), calls: known.calls + 1 });
+    const sum = row.get(column) ?? { ...noDeviation, calls: 0 };
+    const deviation = { share: Number(shareText), error: error ?? Infinity, what };
+    row.set(column, { ...worseOf(sum, deviation), calls: sum.calls + 1 });
     table.set(name, row);
   }
   const [code] = child.exitCode === null ? await once(child, "close") : [child.exitCode];
@@ -60,36 +61,36 @@ const shown = (share: number): string =>
 async function checkOps(results: Results): Promise<void> {
   const table: Table = new Map();
   const processes = Number(options.processes);
-  const shares = Array.from({ length: processes }, (_, own) => `${own}/${processes}`);
+  const shares = Array.from({ length: processes }, (_, share) => `${share}/${processes}`);
   await Promise.all(
     shares.map((share) => results.attempt(`op cases, share ${share}`, () => runShare(share, table))),
   );
   const names = [...table.keys()].sort();
   const cell = (name: string, column: string): string => {
-    const found = table.get(name)?.get(column);
-    return found ? shown(found.share) : "–";
+    const deviation = table.get(name)?.get(column);
+    return deviation ? shown(deviation.share) : "–";
   };
-  results.line(`${names.length} op cases: the worst of values and gradients, as a part of what is allowed`);
+  results.line(`${names.length} op cases: the worst of values and gradients, in units of the tolerance`);
   results.table([
     ["op", ...errorColumns],
-    ...names.map((name) => [name, ...errorColumns.map((one) => cell(name, one))]),
+    ...names.map((name) => [name, ...errorColumns.map((column) => cell(name, column))]),
   ]);
   const all = [...table].flatMap(([name, row]) =>
-    [...row].map(([column, one]) => ({ name, column, ...one })),
+    [...row].map(([column, entry]) => ({ name, column, ...entry })),
   );
-  for (const one of all.filter(({ share }) => share > 1))
-    results.line(`${one.name} in ${one.column}: ${one.what}`);
+  for (const entry of all.filter(({ share }) => share > 1))
+    results.line(`${entry.name} in ${entry.column}: ${entry.what}`);
   for (const column of errorColumns) {
-    const own = all.filter((one) => one.column === column);
-    const worst = own.reduce((a, b) => (b.share > a.share ? b : a), {
+    const entries = all.filter((entry) => entry.column === column);
+    const worst = entries.reduce((a, b) => (b.share > a.share ? b : a), {
       ...noDeviation,
       name: "none",
       calls: 0,
     });
-    const wrong = own.filter(({ share }) => share > 1).length;
-    const calls = own.reduce((sum, one) => sum + one.calls, 0);
-    const told = `${own.length} op cases in ${column}, ${calls} calls: worst ${shown(worst.share)} of what is allowed (${worst.name})`;
-    results.require(wrong === 0 && own.length > 0, `${told}, ${wrong} over it`);
+    const wrong = entries.filter(({ share }) => share > 1).length;
+    const calls = entries.reduce((sum, entry) => sum + entry.calls, 0);
+    const text = `${entries.length} op cases in ${column}, ${calls} calls: worst ${shown(worst.share)} of the tolerance (${worst.name})`;
+    results.require(wrong === 0 && entries.length > 0, `${text}, ${wrong} above it`);
   }
 }
 
@@ -99,10 +100,10 @@ const oracleChecks: readonly (readonly [string, (device: Device, float: Float) =
   ["152 op cases", opOracleError],
   ["14 convolutions and pools", convolutionOracleError],
   ...readTrajectories().map(
-    (one) =>
+    (entry) =>
       [
-        `CrossAsset ${one.name}`,
-        (device: Device, float: Float) => trajectoryError(device, one, float),
+        `CrossAsset ${entry.name}`,
+        (device: Device, float: Float) => trajectoryError(device, entry, float),
       ] as const,
   ),
 ];
@@ -117,7 +118,7 @@ async function checkOracle(results: Results): Promise<void> {
           const { share, what } = check(gpu.device, float);
           rows.get(name)?.push(shown(share));
           if (share > 1) results.line(`${name} in ${float}: ${what}`);
-          results.require(share <= 1, `oracle, ${name} in ${float}: ${shown(share)} of what is allowed`);
+          results.require(share <= 1, `oracle, ${name} in ${float}: ${shown(share)} of the tolerance`);
         });
       }
       gpu.close();
@@ -126,12 +127,12 @@ async function checkOracle(results: Results): Promise<void> {
   results.table([["oracle", "f32", "f64"], ...rows.values()]);
 }
 
-/** Masks for probabilities of all sizes, on arrays of odd lengths: an element is kept here where it is kept there. */
+/** Masks for probabilities of all sizes, on arrays of odd lengths: both devices keep the same elements. */
 async function checkDropout(results: Results): Promise<void> {
   await results.attempt("dropout", () => {
     const cpu = new Device("cpu", { threads: 1, stallAfter: "off", print: () => {} });
     const gpu = openGpu(options, { device: { memory: "2GiB" } });
-    const drawOn = (device: Device, length: number, p: number): ArrayLike<number> =>
+    const maskOn = (device: Device, length: number, p: number): ArrayLike<number> =>
       device.step(() => {
         device.reseed(0x0123456789abcdefn);
         const x = device.fromHost(new Float32Array(length).fill(1), [length], "f32");
@@ -141,21 +142,21 @@ async function checkDropout(results: Results): Promise<void> {
     try {
       for (const length of [1, 7, 5003, 1 << 20]) {
         for (const p of [2 ** -31, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.999, 1 - 2 ** -32]) {
-          const [one, same] = [drawOn(gpu.device, length, p), drawOn(cpu, length, p)];
+          const [mask, same] = [maskOn(gpu.device, length, p), maskOn(cpu, length, p)];
           elements += length;
-          for (let at = 0; at < length; at++) if (one[at] !== same[at]) other++;
+          for (let at = 0; at < length; at++) if (mask[at] !== same[at]) other++;
         }
       }
     } finally {
       gpu.close();
       cpu.close();
     }
-    results.require(other === 0, `dropout: ${other} of ${elements} elements are kept on one device alone`);
+    results.require(other === 0, `dropout: ${other} of ${elements} elements are kept on only one device`);
   });
 }
 
 const results = new Results("errors", options);
-if (parts.includes("ops")) await checkOps(results);
-if (parts.includes("oracle")) await checkOracle(results);
-if (parts.includes("dropout")) await checkDropout(results);
+if (checks.includes("ops")) await checkOps(results);
+if (checks.includes("oracle")) await checkOracle(results);
+if (checks.includes("dropout")) await checkDropout(results);
 results.finish();

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gpu -- --only gradients`: regression C1 on a GPU. Four batches of CrossAsset, a reset before each
- * and dead memory full of NaN: every gradient has the bits of the run without resets, and is the CPU's to 1e-5. Beside it
- * stands what an engine without these rules had.
+ * `npm run bench:gpu -- --only gradients`: regression C1 on a GPU. Four batches of CrossAsset, with a reset
+ * before each and dead memory full of NaN. Every gradient has the bits of the run without resets, and is
+ * within 1e-5 of the CPU's. The table also has the figures of an engine without these rules.
  */
 
 import { parseArgs } from "node:util";
@@ -30,7 +30,7 @@ type Gradients = readonly ReadonlyMap<string, Float32Array>[];
 
 const rows = makeRows(batches * batch, "taught");
 
-/** Trains four batches, each in a step after a reset, or all of them with nothing ever given back. */
+/** Trains four batches, each in its own step after a reset, or all of them without freeing anything. */
 function train(device: Device, life: "resets" | "no resets"): Gradients {
   manualSeed(42);
   const model = new crossasset.CrossAsset().to(device);
@@ -44,12 +44,12 @@ function train(device: Device, life: "resets" | "no resets"): Gradients {
       const labels = device.fromHost(y, [batch * S], "i32", "labels");
       const logits = model.forward(input).reshape([-1, C]);
       nn.functional.crossEntropy(logits, labels).backward();
-      const found = new Map(
+      const gradients = new Map(
         [...model.namedParameters()].map(([path, { grad }]) => [path, grad!.dataSync() as Float32Array]),
       );
       optimizer.step();
       optimizer.zeroGrad();
-      return found;
+      return gradients;
     };
     if (life === "no resets") return trainOne();
     device.runtime.arena.reset();
@@ -81,15 +81,15 @@ function normOf(values: ArrayLike<number>): number {
   return Math.sqrt(sum);
 }
 
-/** How far two arrays are apart, as a part of the second. */
-function distance(one: Float32Array, other: Float32Array): number {
-  const apart = normOf(Float64Array.from(one, (value, at) => value - other[at]!));
+/** The distance of two arrays, relative to the second. */
+function distance(a: Float32Array, other: Float32Array): number {
+  const difference = normOf(Float64Array.from(a, (value, at) => value - other[at]!));
   const size = normOf(other);
-  return size === 0 ? apart : apart / size;
+  return size === 0 ? difference : difference / size;
 }
 
-function countOtherBits(one: Float32Array, other: Float32Array): number {
-  const [a, b] = [new Uint32Array(one.slice().buffer), new Uint32Array(other.slice().buffer)];
+function countOtherBits(first: Float32Array, other: Float32Array): number {
+  const [a, b] = [new Uint32Array(first.slice().buffer), new Uint32Array(other.slice().buffer)];
   return a.reduce((sum, word, at) => sum + (word === b[at] ? 0 : 1), Math.abs(a.length - b.length));
 }
 
@@ -107,22 +107,22 @@ await results.attempt("gradients", () => {
       "CPU",
       "GPU, a reset before each",
       "GPU, none",
-      "apart from CPU",
-      "│ known: CPU",
+      "difference from CPU",
+      "│ reported: CPU",
       "its GPU, a reset before each",
     ],
-    ...reset.map((own, number) => [
+    ...reset.map((gradients, number) => [
       String(number + 1),
       normOf(cpu[number]!.get(head)!).toFixed(6),
-      normOf(own.get(head)!).toFixed(6),
+      normOf(gradients.get(head)!).toFixed(6),
       normOf(kept[number]!.get(head)!).toFixed(6),
-      distance(own.get(head)!, cpu[number]!.get(head)!).toExponential(1),
+      distance(gradients.get(head)!, cpu[number]!.get(head)!).toExponential(1),
       `│ ${earlier[number]![0]}`,
       String(earlier[number]![1]),
     ]),
   ]);
-  const all = reset.flatMap((own, number) =>
-    [...own].map(([path, values]) => ({
+  const all = reset.flatMap((gradients, number) =>
+    [...gradients].map(([path, values]) => ({
       path,
       number,
       otherBits: countOtherBits(values, kept[number]!.get(path)!),
@@ -131,25 +131,25 @@ await results.attempt("gradients", () => {
     })),
   );
   const worst = all.toSorted((a, b) => b.apart - a.apart);
-  results.line("the five that are farthest from the CPU's, as a part of their norm");
+  results.line("the five gradients that are farthest from the CPU's, relative to their norm");
   results.table([
     ["gradient", "batch", "apart"],
-    ...worst.slice(0, 5).map((one) => [one.path, String(one.number + 1), one.apart.toExponential(2)]),
+    ...worst.slice(0, 5).map((entry) => [entry.path, String(entry.number + 1), entry.apart.toExponential(2)]),
   ]);
-  const otherBits = all.reduce((sum, one) => sum + one.otherBits, 0);
-  const told = `${all.length} gradients of ${batches} batches`;
+  const otherBits = all.reduce((sum, entry) => sum + entry.otherBits, 0);
+  const text = `${all.length} gradients of ${batches} batches`;
   results.require(
     otherBits === 0,
-    `${told}: ${otherBits} elements differ between resets with poison and none`,
+    `${text}: ${otherBits} elements differ between the runs with and without resets and poison`,
   );
   results.require(
-    all.every((one) => one.isFinite),
-    `${told}: all numbers are finite`,
+    all.every((entry) => entry.isFinite),
+    `${text}: all numbers are finite`,
   );
-  const far = worst[0]!.apart;
+  const maxDifference = worst[0]!.apart;
   results.require(
-    far <= nearEnough,
-    `${told}: at most ${far.toExponential(1)} from the CPU; ${nearEnough} allowed`,
+    maxDifference <= nearEnough,
+    `${text}: at most ${maxDifference.toExponential(1)} from the CPU; ${nearEnough} allowed`,
   );
 });
 results.finish();

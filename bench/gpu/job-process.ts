@@ -1,4 +1,7 @@
-/** `holdfast train crossasset` in a process of its own, as a user has it: every line that it tells, with the time it came. */
+/**
+ * `holdfast train crossasset` in its own process, as a user runs it: every line that it prints, with the time
+ * of its arrival.
+ */
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -23,13 +26,13 @@ export interface JobProcess {
   readonly wallMs: number;
   readonly code: number | null;
   readonly signal: string | null;
-  /** The last of what it said of errors. */
+  /** The end of its stderr. */
   readonly errors: string;
-  /** The most memory of the process on the host, as far as it was seen. */
+  /** The peak memory of the process on the host, by sampling. */
   readonly hostBytes: number;
 }
 
-/** A signal that comes so long after an event. */
+/** A signal to send this long after an event. */
 export interface Cut {
   readonly signal: "SIGTERM" | "SIGKILL";
   readonly afterMs: number;
@@ -40,7 +43,7 @@ export interface JobProcessOptions {
   readonly common: CommonOptions;
   readonly device: string;
   readonly args: readonly string[];
-  /** It is ended where it takes longer. */
+  /** The process is ended after this time. */
   readonly limitMs: number;
   readonly cut?: Cut;
 }
@@ -80,7 +83,7 @@ export async function runJobProcess(options: JobProcessOptions): Promise<JobProc
   return { heard, wallMs: performance.now() - startedAt, code, signal, errors: errors.trim(), hostBytes };
 }
 
-/** A line that a kill has cut off is none. */
+/** A line that a kill has cut off does not count. */
 function parse(line: string): JobEvent | undefined {
   try {
     return JSON.parse(line) as JobEvent;
@@ -98,8 +101,8 @@ function peakOf(pid: number | undefined): number {
   }
 }
 
-/** What was told of one kind. */
-export function told<Kind extends JobEvent["kind"]>(
+/** The events of one kind. */
+export function eventsOf<Kind extends JobEvent["kind"]>(
   { heard }: Pick<JobProcess, "heard">,
   kind: Kind,
 ): readonly Extract<JobEvent, { kind: Kind }>[] {
@@ -108,7 +111,7 @@ export function told<Kind extends JobEvent["kind"]>(
   );
 }
 
-/** Milliseconds from events of one kind to the next of another that follows. */
+/** Milliseconds from each event of one kind to the next event of another kind. */
 export function timeBetween(
   { heard }: Pick<JobProcess, "heard">,
   from: JobEvent["kind"],
@@ -127,7 +130,10 @@ export interface KeptCheckpoints {
   readonly count: number;
   readonly bytes: number;
   readonly last: string;
-  /** Of the last one's tensors: weights, moments, random numbers, normaliser; what stands in its head has times in it. */
+  /**
+   * The hash of the last checkpoint's tensors: weights, moments, random state, normaliser. Its header
+   * contains times.
+   */
   readonly sha256: string;
 }
 

@@ -1,8 +1,5 @@
 /**
- * `npm run bench:gpu -- --only job-soak`: 10,000 compiled steps of the CrossAsset job by its trainer, with eager training steps and
- * eager evaluations between them, each in a step of its own whose end resets the arena, and resets by call besides. Dead
- * memory is full of NaN and the watchdog is armed. Memory stays where it was at the first sample, nothing is reported, every
- * number is finite, and the loss falls.
+ * `npm run bench:gpu -- --only job-soak`: 10,000 compiled steps of the CrossAsset job by its trainer, with eager training steps and eager evaluations between them. Each runs in its own step, whose end resets the arena; there are also explicit resets. Dead memory is full of NaN and the watchdog is armed. Memory must not grow after the first sample, nothing may be reported, every number must be finite, and the loss must fall.
  *
  *   node --conditions=holdfast-source dist/bench/gpu/job-soak.js --device cpu --samples 300 --batch 16 --steps 60 --every 20    a trial without a GPU
  */
@@ -40,7 +37,7 @@ const { values: options } = parseArgs({
     every: { type: "string", default: "1000" },
     precision: { type: "string", default: "f32" },
     "stall-after": { type: "string", default: "30s" },
-    /** What was measured is told where it takes longer. */
+    /** The soak ends after this time and reports the steps so far. */
     seconds: { type: "string", default: "150" },
   },
 });
@@ -49,7 +46,7 @@ const [steps, every, batch] = [
   count("every", options.every),
   count("batch", options.batch),
 ];
-/** Behind how many compiled steps there is an eager evaluation, an eager training step, and a reset by call. */
+/** The number of compiled steps between two eager evaluations, eager training steps and explicit resets. */
 const between = { evaluation: 5, training: 10, reset: 100 } as const;
 /** Over how many steps, first and last, the loss is averaged. */
 const ends = Math.max(1, Math.min(100, Math.floor(steps / 4)));
@@ -88,7 +85,7 @@ const columns: readonly (readonly [title: string, cell: (sample: Sample) => stri
 
 const widths = columns.map(([title]) => (title.endsWith(" B") ? 12 : Math.max(7, title.length)));
 
-/** Figures that may not move at all. */
+/** Figures that must not change at all. */
 const flat = [
   ["committed", "committed bytes"],
   ["live", "live bytes"],
@@ -100,7 +97,7 @@ const flat = [
 
 interface Soak {
   readonly samples: readonly Sample[];
-  /** Of the compiled steps, in their order. */
+  /** Of the compiled steps, in order. */
   readonly losses: readonly number[];
   /** Of eager steps. */
   readonly trained: readonly number[];
@@ -110,12 +107,12 @@ interface Soak {
 }
 
 async function soak(
-  asked: AskedDevice,
+  opened: AskedDevice,
   train: Rows,
   test: Rows,
-  onSample: (one: Sample) => void,
+  onSample: (sample: Sample) => void,
 ): Promise<Soak> {
-  const { device } = asked;
+  const { device } = opened;
   const { runtime } = device;
   manualSeed(seed);
   const model = new crossasset.CrossAsset().to(device);
@@ -125,10 +122,10 @@ async function soak(
     nn.functional.crossEntropy(model.forward(x).reshape([-1, C]), labels.reshape([-1]));
   const [trained, evaluated, samples]: [number[], number[], Sample[]] = [[], [], []];
 
-  /** Rows that go up inside of a step, and die with it. */
-  const draw = ({ count: all, x, labels }: Rows, turn: number): [Tensor, Tensor] => {
+  /** Rows that are uploaded inside a step, and die with it. */
+  const draw = ({ count: all, x, labels }: Rows, round: number): [Tensor, Tensor] => {
     const size = Math.min(batch, all);
-    const from = (turn * size) % (all - size + 1);
+    const from = (round * size) % (all - size + 1);
     return [
       device.fromHost(x.subarray(from * S * F, (from + size) * S * F), [size, S, F], "f32", "rows"),
       device.fromHost(labels.subarray(from * S, (from + size) * S), [size, S], "i32", "labels"),
@@ -149,20 +146,20 @@ async function soak(
   const halt = new AbortController();
   const startedAt = performance.now();
   let [sinceMs, isOverdue] = [startedAt, false];
-  const take = (step: number): void => {
+  const sampleAt = (step: number): void => {
     runtime.synchronize();
     trainer.compiled?.flush();
     const { committed, live, pins } = runtime.arena.figures;
     const recent = (trainer.compiled?.history["loss"] ?? []).slice(-100);
-    const one: Sample = {
+    const sample: Sample = {
       ...{ step, stepMs: (performance.now() - sinceMs) / (step - (samples.at(-1)?.step ?? 0)) },
-      ...{ committed, live, pins, budget: runtime.budget.used, free: asked.free() },
+      ...{ committed, live, pins, budget: runtime.budget.used, free: opened.free() },
       ...{ heap: heapAfterCollection(), resident: process.memoryUsage.rss() },
       ...{ skipped: trainer.compiled?.skipped ?? 0, plans: trainer.compiled?.plans ?? 0 },
       loss: meanOf(recent),
     };
-    samples.push(one);
-    onSample(one);
+    samples.push(sample);
+    onSample(sample);
     sinceMs = performance.now();
   };
   const data = new TensorDataset(
@@ -176,7 +173,7 @@ async function soak(
       if (step % between.evaluation === 0) evaluated.push(evaluateEagerly());
       if (step % between.training === 0) trained.push(trainEagerly());
       if (step % between.reset === 0) runtime.arena.reset();
-      if (step % every === 0 || step === steps) take(step);
+      if (step % every === 0 || step === steps) sampleAt(step);
       isOverdue = performance.now() - startedAt > 1000 * count("seconds", options.seconds);
       if (step === steps || isOverdue) halt.abort();
     },
@@ -196,14 +193,14 @@ function meanOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function requireBounds(results: Results, found: Soak, stalls: readonly string[]): void {
-  const { samples, losses, trained, evaluated, isOverdue } = found;
-  results.aim(!isOverdue && losses.length === steps, `${losses.length} of ${steps} compiled steps were made`);
+function requireBounds(results: Results, outcome: Soak, stalls: readonly string[]): void {
+  const { samples, losses, trained, evaluated, isOverdue } = outcome;
+  results.aim(!isOverdue && losses.length === steps, `${losses.length} of ${steps} compiled steps ran`);
   for (const [figure, name] of flat) {
-    const values = samples.map((one) => one[figure]).filter((value) => !Number.isNaN(value));
+    const values = samples.map((sample) => sample[figure]).filter((value) => !Number.isNaN(value));
     const moved = Math.max(...values) - Math.min(...values);
     if (values.length > 0)
-      results.aim(moved === 0, `${name}: moved by ${moved} over ${values.length} samples`);
+      results.aim(moved === 0, `${name}: changed by ${moved} over ${values.length} samples`);
   }
   const grownBy = (figure: "heap" | "resident"): number =>
     (samples.at(-1)?.[figure] ?? Number.NaN) - (samples[0]?.[figure] ?? Number.NaN);
@@ -241,29 +238,31 @@ async function main(): Promise<void> {
       );
       const fold = folds.at(-1)!;
       const [train, test] = [rowsOf(samples, fold, fold.train), rowsOf(samples, fold, fold.test)];
-      const asked = openAsked(options, options.device, {
+      const opened = openAsked(options, options.device, {
         ...{ precision: options.precision as GemmPrecision, poison: true },
         ...{ stallAfter: options["stall-after"], onStall: "report", reports },
       });
       try {
-        const { poison, stallAfter } = asked.device.runtime.settings;
+        const { poison, stallAfter } = opened.device.runtime.settings;
         results.line(
           `${steps} compiled steps of ${batch} rows out of ${train.count}, ${options.precision}; poison ${poison ? "on" : "off"}, a stall is reported after ${stallAfter} ms; ` +
-            `after every ${between.evaluation}th an eager evaluation, every ${between.training}th an eager training step, every ${between.reset}th a reset by call`,
+            `after every ${between.evaluation}th an eager evaluation, every ${between.training}th an eager training step, every ${between.reset}th an explicit reset`,
         );
-        // Row by row as they come, so that a run that is ended has told of all before.
+        // Row by row, so that an interrupted run has printed all of its samples.
         const row = (cells: readonly string[]): void =>
           results.line(`  ${cells.map((cell, index) => cell.padStart(widths[index]!)).join("  ")}`);
         row(columns.map(([title]) => title));
-        const found = await soak(asked, train, test, (one) => row(columns.map(([, cell]) => cell(one))));
-        results.line();
-        const { trained, evaluated, resets } = found;
-        results.line(
-          `${trained.length} eager training steps, their loss at last ${trained.at(-1)?.toFixed(4)}; ${evaluated.length} eager evaluations of the test part; the arena was reset by ${resets.bySteps} steps and ${resets.byCall} calls`,
+        const outcome = await soak(opened, train, test, (sample) =>
+          row(columns.map(([, cell]) => cell(sample))),
         );
-        requireBounds(results, found, stalls());
+        results.line();
+        const { trained, evaluated, resets } = outcome;
+        results.line(
+          `${trained.length} eager training steps, last loss ${trained.at(-1)?.toFixed(4)}; ${evaluated.length} eager evaluations of the test split; the arena was reset by ${resets.bySteps} steps and ${resets.byCall} explicit calls`,
+        );
+        requireBounds(results, outcome, stalls());
       } finally {
-        asked.close();
+        opened.close();
       }
     });
   } finally {

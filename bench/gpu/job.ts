@@ -1,7 +1,5 @@
 /**
- * `npm run bench:gpu -- --only job`: the whole CrossAsset job by its command, in float32, TF32 and bf16: how fast it trains, where
- * its time goes, what it holds, and how often it is right, beside the commonest class and an oracle that knows the market's
- * regimes. Then a run that is ended by SIGTERM and by kill -9 and goes on: its last checkpoint has the bits of a run that was not.
+ * `npm run bench:gpu -- --only job`: the whole CrossAsset job by its command, in float32, TF32 and bf16: speed, time by stage, memory and accuracy, compared with the majority class and an oracle that knows the market's regimes. Then a run that is ended by SIGTERM and by kill -9 and resumed: its last checkpoint has the bits of an uninterrupted run.
  *
  *   node --conditions=holdfast-source dist/bench/gpu/job.js --device cpu --samples 600 --batch 32 --epochs 2 --cut-epochs 3    a trial without a GPU
  */
@@ -12,7 +10,14 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { crossasset, formatBytes } from "holdfast";
 import { barsFor, deviceOption, oracleOfFolds } from "./job-data.js";
-import { type Cut, checkpointsOf, type JobProcess, runJobProcess, timeBetween, told } from "./job-process.js";
+import {
+  type Cut,
+  checkpointsOf,
+  eventsOf,
+  type JobProcess,
+  runJobProcess,
+  timeBetween,
+} from "./job-process.js";
 import { commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
 import { median } from "./training.js";
@@ -26,21 +31,24 @@ const { values: options } = parseArgs({
     epochs: { type: "string", default: "40" },
     batch: { type: "string", default: "256" },
     precisions: { type: "string", default: "f32,tf32,bf16" },
-    /** More seeds, to tell what a precision does to accuracies from what chance does; with "42" each has bars of its own. */
+    /**
+     * More seeds, to separate the effect of a precision on accuracies from chance; each seed has its own
+     * bars.
+     */
     seeds: { type: "string", default: "43,44,45,46" },
-    /** Precisions of the runs that are ended and go on; "none" leaves them out. */
+    /** Precisions of the runs that are ended and resumed; "none" skips them. */
     cut: { type: "string", default: "f32" },
     "cut-epochs": { type: "string", default: "4" },
     /** A process that takes longer is ended. */
     seconds: { type: "string", default: "180" },
-    /** Where results.json and metrics.jsonl of each precision are kept besides. */
+    /** A folder that keeps a copy of results.json and metrics.jsonl of each precision. */
     raw: { type: "string", default: "" },
   },
 });
 const [samples, folds] = [count("samples", options.samples), count("folds", options.folds)];
 const [epochs, batch] = [count("epochs", options.epochs), count("batch", options.batch)];
 const limitMs = 1000 * count("seconds", options.seconds);
-/** What the system that this one answers reports, batched and captured, on its own machine. */
+/** The figure that the reference system reports on its own machine, batched and captured. */
 const theirSamplesPerSecond = 12_500;
 const allowedPoints = 1;
 
@@ -60,14 +68,14 @@ interface Measured {
 async function measure(folder: string, precision: string, seed?: string): Promise<Measured> {
   const name = seed === undefined ? precision : `${precision}-seed-${seed}`;
   const out = join(folder, name);
-  // Features are measured once: the precisions of one more seed share them.
+  // Features are computed once: the precisions of a further seed share them.
   const cache = seed === undefined ? [] : ["--cache", join(folder, "features")];
   const process = await runJobProcess({
     ...{ common: options, device: options.device, limitMs },
     args: [...argumentsOf(precision, epochs, seed), ...cache, "--out", out],
   });
   keepRaw(out, name);
-  const [end] = told(process, "end");
+  const [end] = eventsOf(process, "end");
   if (process.code !== 0 || !end) throw new Error(endingOf(process));
   return { precision, process, results: end.results, checkpoints: checkpointsOf(out) };
 }
@@ -82,7 +90,7 @@ function keepRaw(run: string, name: string): void {
 }
 
 function endingOf({ code, signal, errors, wallMs }: JobProcess): string {
-  return `The process ended with ${code ?? signal} after ${(wallMs / 1000).toFixed(1)} s: ${errors || "no word"}`;
+  return `The process ended with ${code ?? signal} after ${(wallMs / 1000).toFixed(1)} s: ${errors || "no message"}`;
 }
 
 const seconds = (ms: number): string => (ms / 1000).toFixed(2);
@@ -90,7 +98,7 @@ const percent = (share: number): string => (100 * share).toFixed(2);
 const whole = (value: number): string => Math.round(value).toLocaleString("en");
 
 interface Figures {
-  /** Of each fold, the median of its epochs. */
+  /** For each fold, the median of its epochs. */
   readonly ofFolds: readonly number[];
   readonly trainingMs: number;
   readonly trainedSamples: number;
@@ -100,65 +108,65 @@ function figuresOf({ results }: Measured): Figures {
   const records = results.folds.map((fold) => fold.epochs);
   return {
     ofFolds: records.map((ones) => median(ones.flatMap(({ samplesPerSecond }) => samplesPerSecond ?? []))),
-    trainingMs: 1000 * records.flat().reduce((sum, one) => sum + one.seconds, 0),
+    trainingMs: 1000 * records.flat().reduce((sum, record) => sum + record.seconds, 0),
     trainedSamples: results.folds.reduce((sum, fold) => sum + fold.trainSamples * fold.epochs.length, 0),
   };
 }
 
-function tellSpeed(results: Results, all: readonly Measured[]): void {
-  const rowOf = (title: string, cell: (one: Measured) => string): string[] => [title, ...all.map(cell)];
-  const first = (one: Measured, kind: "device" | "data"): number =>
-    one.process.heard.find(({ event }) => event.kind === kind)?.atMs ?? Number.NaN;
+function printSpeed(results: Results, all: readonly Measured[]): void {
+  const rowOf = (title: string, cell: (job: Measured) => string): string[] => [title, ...all.map(cell)];
+  const first = (job: Measured, kind: "device" | "data"): number =>
+    job.process.heard.find(({ event }) => event.kind === kind)?.atMs ?? Number.NaN;
   const checkpointMs = ({ process }: Measured): number => timeBetween(process, "epoch", "checkpoint");
   const testMs = ({ process }: Measured): number => timeBetween(process, "checkpoint", "fold end");
   const featuresMs = ({ process }: Measured): number =>
-    1000 * (told(process, "data")[0]?.seconds ?? Number.NaN);
+    1000 * (eventsOf(process, "data")[0]?.seconds ?? Number.NaN);
   results.line(
-    "samples/s: the median over epochs; rows gathered on the device, forward, backward, clip, AdamW, the new order and the smaller last batch; plans, checkpoints and tests are not in it",
+    "samples/s: the median over epochs; with gathering rows, forward, backward, clip, AdamW, the new order and the smaller last batch; without plans, checkpoints and tests",
   );
   results.table([
     ["", ...all.map(({ precision }) => precision)],
     ...Array.from({ length: folds }, (_, fold) =>
-      rowOf(`samples/s in fold ${fold + 1}`, (one) => whole(figuresOf(one).ofFolds[fold] ?? Number.NaN)),
+      rowOf(`samples/s in fold ${fold + 1}`, (job) => whole(figuresOf(job).ofFolds[fold] ?? Number.NaN)),
     ),
-    rowOf("samples/s of all epochs, plans and all", (one) => {
-      const { trainedSamples, trainingMs } = figuresOf(one);
+    rowOf("samples/s of all epochs, with plans", (job) => {
+      const { trainedSamples, trainingMs } = figuresOf(job);
       return whole((1000 * trainedSamples) / trainingMs);
     }),
-    rowOf("samples/s of the whole job", (one) =>
-      whole((1000 * figuresOf(one).trainedSamples) / one.process.wallMs),
+    rowOf("samples/s of the whole job", (job) =>
+      whole((1000 * figuresOf(job).trainedSamples) / job.process.wallMs),
     ),
     rowOf("the whole job, s", ({ process }) => seconds(process.wallMs)),
-    rowOf("· until the device is open, bars made, s", (one) => seconds(first(one, "device"))),
-    rowOf("· features, s", (one) => seconds(featuresMs(one))),
-    rowOf("· epochs, s", (one) => seconds(figuresOf(one).trainingMs)),
-    rowOf("· checkpoints, s", (one) => seconds(checkpointMs(one))),
-    rowOf("· tests, s", (one) => seconds(testMs(one))),
-    rowOf("· the rest, s", (one) => {
-      const known =
-        first(one, "device") + featuresMs(one) + figuresOf(one).trainingMs + checkpointMs(one) + testMs(one);
-      return seconds(one.process.wallMs - known);
+    rowOf("· until the device is open and bars are generated, s", (job) => seconds(first(job, "device"))),
+    rowOf("· features, s", (job) => seconds(featuresMs(job))),
+    rowOf("· epochs, s", (job) => seconds(figuresOf(job).trainingMs)),
+    rowOf("· checkpoints, s", (job) => seconds(checkpointMs(job))),
+    rowOf("· tests, s", (job) => seconds(testMs(job))),
+    rowOf("· the rest, s", (job) => {
+      const accounted =
+        first(job, "device") + featuresMs(job) + figuresOf(job).trainingMs + checkpointMs(job) + testMs(job);
+      return seconds(job.process.wallMs - accounted);
     }),
-    rowOf("budget in use, the most that a step told", ({ process }) =>
-      formatBytes(Math.max(...told(process, "step").map(({ usedBytes }) => usedBytes))),
+    rowOf("budget in use, maximum over steps", ({ process }) =>
+      formatBytes(Math.max(...eventsOf(process, "step").map(({ usedBytes }) => usedBytes))),
     ),
-    rowOf("the process on the host, at most", ({ process }) => formatBytes(process.hostBytes)),
+    rowOf("the process on the host, peak", ({ process }) => formatBytes(process.hostBytes)),
     rowOf(
       "checkpoints at the end",
       ({ checkpoints }) => `${checkpoints.count}, ${formatBytes(checkpoints.bytes)}`,
     ),
     rowOf("steps skipped: not finite", ({ process }) =>
-      String(told(process, "epoch").reduce((most, { record }) => Math.max(most, record.skipped), 0)),
+      String(eventsOf(process, "epoch").reduce((max, { record }) => Math.max(max, record.skipped), 0)),
     ),
   ]);
 }
 
-function tellLearning(results: Results, all: readonly Measured[], oracle: readonly number[]): void {
-  results.line("accuracy in per cent, of each fold's test part");
+function printLearning(results: Results, all: readonly Measured[], oracle: readonly number[]): void {
+  results.line("accuracy in per cent, on each fold's test split");
   results.table([
     ["", "fold", "train", "test", "train loss", "test loss", "accuracy", "majority", "oracle", "from f32"],
-    ...all.flatMap(({ precision, results: { folds: found } }) =>
-      found.map(({ fold, trainSamples, testSamples, epochs: records, test }) => [
+    ...all.flatMap(({ precision, results: { folds } }) =>
+      folds.map(({ fold, trainSamples, testSamples, epochs: records, test }) => [
         ...[precision, String(fold + 1), whole(trainSamples), whole(testSamples)],
         ...[records.at(-1)?.loss.toFixed(4) ?? "", test.loss.toFixed(4)],
         ...[
@@ -174,8 +182,8 @@ function tellLearning(results: Results, all: readonly Measured[], oracle: readon
   results.line("training loss after epochs");
   results.table([
     ["", "fold", ...shown.map(String)],
-    ...all.flatMap(({ precision, results: { folds: found } }) =>
-      found.map(({ fold, epochs: records }) => [
+    ...all.flatMap(({ precision, results: { folds } }) =>
+      folds.map(({ fold, epochs: records }) => [
         ...[precision, String(fold + 1)],
         ...shown.map((epoch) => records[epoch - 1]?.loss.toFixed(4) ?? ""),
       ]),
@@ -184,21 +192,24 @@ function tellLearning(results: Results, all: readonly Measured[], oracle: readon
 }
 
 function accuracyOf(all: readonly Measured[], precision: string, fold: number): number | undefined {
-  return all.find((one) => one.precision === precision)?.results.folds[fold]?.test.accuracy;
+  return all.find((job) => job.precision === precision)?.results.folds[fold]?.test.accuracy;
 }
 
-/** How far a fold's accuracy is from float32's, in points. */
+/** The difference of a fold's accuracy from float32's, in points. */
 function pointsFromFirst(all: readonly Measured[], precision: string, fold: number): number | undefined {
-  const [own, reference] = [accuracyOf(all, precision, fold), accuracyOf(all, "f32", fold)];
-  return own === undefined || reference === undefined ? undefined : 100 * (own - reference);
+  const [accuracy, reference] = [accuracyOf(all, precision, fold), accuracyOf(all, "f32", fold)];
+  return accuracy === undefined || reference === undefined ? undefined : 100 * (accuracy - reference);
 }
 
-/** Every fold of every seed: float32's accuracy, and how far the others are from it, in points; then their means. */
-function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measured[]>): void {
+/**
+ * Every fold of every seed: float32's accuracy, and the differences of the others, in points; then their
+ * means.
+ */
+function printSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measured[]>): void {
   const precisions = options.precisions.split(",");
   const others = precisions.filter((precision) => precision !== "f32");
-  const found = [...seeds].filter(([, all]) => all.length === precisions.length);
-  const rows = found.flatMap(([seed, all]) =>
+  const complete = [...seeds].filter(([, all]) => all.length === precisions.length);
+  const rows = complete.flatMap(([seed, all]) =>
     Array.from({ length: folds }, (_, fold) => ({
       ...{ seed, fold, accuracy: accuracyOf(all, "f32", fold) ?? Number.NaN },
       points: others.map((precision) => pointsFromFirst(all, precision, fold) ?? Number.NaN),
@@ -211,7 +222,7 @@ function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measure
     Math.sqrt(meanOf(values.map((value) => (value - meanOf(values)) ** 2)));
   const pointsOf = (index: number): number[] => rows.map(({ points }) => points[index] ?? Number.NaN);
   const signed = (points: number): string => `${points >= 0 ? "+" : ""}${points.toFixed(2)}`;
-  results.line(`accuracies of ${found.length} seeds, each with its own bars, weights and order of rows`);
+  results.line(`accuracies of ${complete.length} seeds, each with its own bars, weights and order of rows`);
   results.table([
     ["seed", "fold", "f32, %", ...others.map((precision) => `${precision}, points from f32`)],
     ...rows.map(({ seed, fold, accuracy, points }) => [
@@ -232,27 +243,27 @@ function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measure
   ]);
   for (const [index, precision] of others.entries()) {
     const mean = meanOf(pointsOf(index));
-    const most = pointsOf(index).reduce((one, other) => (Math.abs(other) > Math.abs(one) ? other : one), 0);
+    const largest = pointsOf(index).reduce((a, other) => (Math.abs(other) > Math.abs(a) ? other : a), 0);
     results.aim(
       Math.abs(mean) <= allowedPoints,
-      `${precision}: ${signed(mean)} points from f32 in the mean of ${rows.length} folds of ${found.length} seeds, ${signed(most)} at most; ${allowedPoints} allowed`,
+      `${precision}: ${signed(mean)} points from f32 in the mean of ${rows.length} folds of ${complete.length} seeds, ${signed(largest)} at most; ${allowedPoints} allowed`,
     );
   }
 }
 
 function requireBounds(results: Results, all: readonly Measured[]): void {
-  for (const one of all) {
-    const { precision } = one;
-    const slowest = Math.min(...figuresOf(one).ofFolds);
+  for (const job of all) {
+    const { precision } = job;
+    const slowest = Math.min(...figuresOf(job).ofFolds);
     results.aim(
       slowest > theirSamplesPerSecond,
-      `${precision}: ${whole(slowest)} samples/s in the slower fold; ${whole(theirSamplesPerSecond)} is to be beaten`,
+      `${precision}: ${whole(slowest)} samples/s in the slower fold; target ${whole(theirSamplesPerSecond)}`,
     );
-    for (const { fold, test } of one.results.folds) {
+    for (const { fold, test } of job.results.folds) {
       const { accuracy, majority } = test;
       results.aim(
         accuracy > majority,
-        `${precision} fold ${fold + 1}: ${percent(accuracy)} % right, the commonest class ${percent(majority)} %`,
+        `${precision} fold ${fold + 1}: accuracy ${percent(accuracy)} %, majority class ${percent(majority)} %`,
       );
       const points = pointsFromFirst(all, precision, fold);
       if (precision !== "f32" && points !== undefined)
@@ -264,7 +275,10 @@ function requireBounds(results: Results, all: readonly Measured[]): void {
   }
 }
 
-/** Where a run is ended: in the first fold by a signal that it hears, in the last one by two that it does not. */
+/**
+ * Where a run is ended: in the first fold by a signal that it handles, in the last one by two that it cannot
+ * handle.
+ */
 const cuts: readonly Cut[] = [
   { signal: "SIGTERM", afterMs: 10, isAt: (event) => event.kind === "epoch" && event.fold === 0 },
   { signal: "SIGKILL", afterMs: 20, isAt: (event) => event.kind === "epoch" && event.fold === folds - 1 },
@@ -273,7 +287,7 @@ const cuts: readonly Cut[] = [
 
 async function cutAndGoOn(results: Results, folder: string, precision: string): Promise<void> {
   const epochCount = count("cut-epochs", options["cut-epochs"]);
-  // Features are not what is measured here: the runs share them.
+  // Features are not measured here, so the runs share them.
   const args = [...argumentsOf(precision, epochCount), "--cache", join(folder, "features")];
   const run = (out: string, cut?: Cut, more: readonly string[] = []): Promise<JobProcess> =>
     runJobProcess({
@@ -294,26 +308,28 @@ async function cutAndGoOn(results: Results, folder: string, precision: string): 
     if (isCut) landed++;
     else if (process.code !== 0) throw new Error(endingOf(process));
     rows.push([
-      isFirst ? "begins" : `goes on from step ${told(process, "resumed")[0]?.step ?? "?"}`,
+      isFirst ? "begins" : `resumes from step ${eventsOf(process, "resumed")[0]?.step ?? "?"}`,
       cut?.signal ?? "",
       String(process.code ?? process.signal),
-      String(told(process, "epoch").length),
+      String(eventsOf(process, "epoch").length),
       existsSync(join(parted, "checkpoints")) ? checkpointsOf(parted).last : "",
       seconds(process.wallMs),
     ]);
     console.log(rows.at(-1)?.join("  "));
   }
   results.table([["", "signal", "ended with", "epochs", "last checkpoint", "s"], ...rows]);
-  const [own, other] = [checkpointsOf(parted), checkpointsOf(whole)];
-  results.line(`sha256 of the last checkpoint's tensors: cut ${own.sha256}, whole ${other.sha256}`);
+  const [resumed, other] = [checkpointsOf(parted), checkpointsOf(whole)];
+  results.line(
+    `sha256 of the last checkpoint's tensors: interrupted ${resumed.sha256}, uninterrupted ${other.sha256}`,
+  );
   results.line();
   results.aim(
     landed === cuts.length,
-    `${precision}: ${landed} of ${cuts.length} signals ended the run before its end`,
+    `${precision}: ${landed} of ${cuts.length} signals interrupted the run`,
   );
   results.aim(
-    own.sha256 === other.sha256 && own.last === other.last,
-    `${precision}: weights, moments and random numbers of the run that went on are ${own.sha256 === other.sha256 ? "" : "not "}those of the whole one, byte for byte (${own.last}, ${other.last})`,
+    resumed.sha256 === other.sha256 && resumed.last === other.last,
+    `${precision}: weights, moments and random state of the resumed run are ${resumed.sha256 === other.sha256 ? "" : "not "}those of the uninterrupted run, byte for byte (${resumed.last}, ${other.last})`,
   );
   const isEqual = measuredIn(parted) === measuredIn(whole);
   results.aim(
@@ -322,13 +338,11 @@ async function cutAndGoOn(results: Results, folder: string, precision: string): 
   );
 }
 
-/** All figures that follow from the weights; times are not the same twice. */
+/** All figures that follow from the weights; times differ from run to run. */
 function measuredIn(run: string): string {
-  const { folds: found } = JSON.parse(
-    readFileSync(join(run, "results.json"), "utf8"),
-  ) as crossasset.JobResults;
+  const { folds } = JSON.parse(readFileSync(join(run, "results.json"), "utf8")) as crossasset.JobResults;
   return JSON.stringify(
-    found.map(({ test, perScale, epochs: records }) => [test, perScale, records.map(({ loss }) => loss)]),
+    folds.map(({ test, perScale, epochs: records }) => [test, perScale, records.map(({ loss }) => loss)]),
   );
 }
 
@@ -343,12 +357,12 @@ async function main(): Promise<void> {
     results.line();
     for (const precision of options.precisions.split(",")) {
       await results.attempt(precision, async () => {
-        const one = await measure(folder, precision);
-        measured.push(one);
-        const { ofFolds, trainingMs } = figuresOf(one);
-        const accuracies = one.results.folds.map(({ test }) => `${percent(test.accuracy)} %`);
+        const job = await measure(folder, precision);
+        measured.push(job);
+        const { ofFolds, trainingMs } = figuresOf(job);
+        const accuracies = job.results.folds.map(({ test }) => `${percent(test.accuracy)} %`);
         results.line(
-          `${precision}: ${seconds(one.process.wallMs)} s, of them ${seconds(trainingMs)} in epochs; ${ofFolds.map(whole).join(" and ")} samples/s; ${accuracies.join(" and ")} right`,
+          `${precision}: ${seconds(job.process.wallMs)} s, of them ${seconds(trainingMs)} in epochs; ${ofFolds.map(whole).join(" and ")} samples/s; accuracy ${accuracies.join(" and ")}`,
         );
       });
     }
@@ -356,23 +370,23 @@ async function main(): Promise<void> {
     const oracle: number[] = [];
     await results.attempt("the oracle", () => void oracle.push(...oracleOfFolds(samples, folds)));
     if (measured.length > 0) {
-      await results.attempt("the table of times", () => tellSpeed(results, measured));
-      await results.attempt("the table of accuracies", () => tellLearning(results, measured, oracle));
+      await results.attempt("the table of times", () => printSpeed(results, measured));
+      await results.attempt("the table of accuracies", () => printLearning(results, measured, oracle));
       requireBounds(results, measured);
     }
     const seeds = new Map<string, readonly Measured[]>([[String(crossasset.defaultSettings.seed), measured]]);
     for (const seed of options.seeds === "none" ? [] : options.seeds.split(",")) {
-      const own: Measured[] = [];
-      seeds.set(seed, own);
+      const jobs: Measured[] = [];
+      seeds.set(seed, jobs);
       for (const precision of options.precisions.split(","))
         await results.attempt(
           `${precision} of seed ${seed}`,
-          async () => void own.push(await measure(folder, precision, seed)),
+          async () => void jobs.push(await measure(folder, precision, seed)),
         );
     }
-    await results.attempt("the table of seeds", () => tellSeeds(results, seeds));
+    await results.attempt("the table of seeds", () => printSeeds(results, seeds));
     for (const precision of options.cut === "none" ? [] : options.cut.split(",")) {
-      await results.attempt(`${precision}, ended and gone on`, () => cutAndGoOn(results, folder, precision));
+      await results.attempt(`${precision}, ended and resumed`, () => cutAndGoOn(results, folder, precision));
     }
   } finally {
     results.finish();

@@ -1,7 +1,7 @@
 /**
- * A share of the op cases on the GPU, in a process of its own: most of the time goes into compiling kernels, and that has
- * many cores. Each case runs in every dtype, against the same op on the same numbers in f64 on the CPU. Prints a line of
- * JSON for each.
+ * A share of the op cases on the GPU, in its own process: most of the time is compilation, which uses many
+ * cores. Each case runs in every dtype and is compared with the same op on the same numbers in f64 on the
+ * CPU. Prints a line of JSON for each case.
  */
 
 import { parseArgs } from "node:util";
@@ -9,7 +9,7 @@ import fc from "fast-check";
 import { Device } from "holdfast";
 import { opCases } from "../../test/support/op-cases/index.js";
 import { type CaseCall, type CaseOperand, nameOf, type OpCase } from "../../test/support/op-cases/op-case.js";
-import { type CaseRun, describeCall, placeOperand, runCase } from "../../test/support/op-runs.js";
+import { type CaseRun, describeCall, runCase, uploadOperand } from "../../test/support/op-runs.js";
 import { type FloatDtype, tolerances } from "../../test/tolerances.js";
 import { type CountedDriver, countCalls } from "./counted-driver.js";
 import {
@@ -21,7 +21,7 @@ import {
   type OpErrorLine,
   scaleOf,
   worseOf,
-} from "./error-of.js";
+} from "./deviation.js";
 import { commonOptions, count, type Gpu, openGpu } from "./options.js";
 
 /** TF32 has as many digits as f16. */
@@ -40,29 +40,31 @@ const { values: options } = parseArgs({
 });
 const seed = 20_240_611;
 
-/** The cases whose names have one of these words in them; all of them for none. */
+/** Only cases whose names contain one of these words; all cases if empty. */
 function chosenCases(only: string): readonly OpCase[] {
   const words = only === "" ? [] : only.split(",");
-  return opCases.filter((one) => words.length === 0 || words.some((word) => nameOf(one).includes(word)));
+  return opCases.filter(
+    (opCase) => words.length === 0 || words.some((word) => nameOf(opCase).includes(word)),
+  );
 }
 
 const quiet = { stallAfter: "off", print: () => {} } as const;
 const cpu = new Device("cpu", { threads: 1, ...quiet });
 
-/** The numbers that the dtype can hold nearest to an operand's. */
+/** An operand's numbers, rounded to the dtype. */
 function round(operand: CaseOperand, float: FloatDtype): CaseOperand {
   if (typeof operand !== "object" || operand.dtype !== "float" || float === "f64") return operand;
-  return { ...operand, values: [...placeOperand(cpu, operand, float).tensor.dataSync()] };
+  return { ...operand, values: [...uploadOperand(cpu, operand, float).tensor.dataSync()] };
 }
 
-function compare(found: CaseRun, exact: CaseRun, column: ErrorColumn, told: string): Deviation {
+function compare(actual: CaseRun, exact: CaseRun, column: ErrorColumn, text: string): Deviation {
   let worst = noDeviation;
   for (const what of ["outputs", "gradients"] as const) {
     for (const [index, expected] of exact[what].entries()) {
       if (!expected) continue;
-      const label = `${told}: ${what === "outputs" ? "output" : "gradient"} ${index}`;
-      const own = found[what][index] ?? [];
-      worst = worseOf(worst, deviationOf(own, expected, allowedFor(column), scaleOf(expected), label));
+      const label = `${text}: ${what === "outputs" ? "output" : "gradient"} ${index}`;
+      const values = actual[what][index] ?? [];
+      worst = worseOf(worst, deviationOf(values, expected, allowedFor(column), scaleOf(expected), label));
     }
   }
   return worst;
@@ -85,50 +87,50 @@ function openBench(precision: "f32" | "tf32"): Bench {
   return { gpu, calls: counted.calls! };
 }
 
-function check(bench: Bench, one: OpCase, call: CaseCall, column: ErrorColumn): Deviation {
+function check(bench: Bench, opCase: OpCase, call: CaseCall, column: ErrorColumn): Deviation {
   const float = column === "tf32" ? "f32" : column;
-  const wanted = one.gradients === "none" ? [] : one.gradients;
+  const operands = opCase.gradients === "none" ? [] : opCase.gradients;
   const { rounded, exact } = cpu.step(() => {
-    const given = { ...call, operands: call.operands.map((operand) => round(operand, float)) };
-    return { rounded: given, exact: runCase(cpu, one.op, given, { float: "f64", wanted }) };
+    const inputs = { ...call, operands: call.operands.map((operand) => round(operand, float)) };
+    return { rounded: inputs, exact: runCase(cpu, opCase.op, inputs, { float: "f64", wanted: operands }) };
   });
   const { device } = bench.gpu;
-  const found = device.step(() => runCase(device, one.op, rounded, { float, wanted }));
-  return compare(found, exact, column, describeCall(one.op, call));
+  const actual = device.step(() => runCase(device, opCase.op, rounded, { float, wanted: operands }));
+  return compare(actual, exact, column, describeCall(opCase.op, call));
 }
 
-/** What it throws is infinitely far off. */
-function tryCheck(bench: Bench, one: OpCase, call: CaseCall, column: ErrorColumn): Deviation {
+/** An exception counts as infinitely far off. */
+function tryCheck(bench: Bench, opCase: OpCase, call: CaseCall, column: ErrorColumn): Deviation {
   try {
-    return check(bench, one, call, column);
+    return check(bench, opCase, call, column);
   } catch (error) {
     const [message] = (error as Error).message.split("\n");
-    const what = `${describeCall(one.op, call)} in ${column}: ${message}`;
+    const what = `${describeCall(opCase.op, call)} in ${column}: ${message}`;
     return { share: Infinity, error: Infinity, what };
   }
 }
 
-const [own, shares] = options.share.split("/").map(Number) as [number, number];
+const [shareIndex, shares] = options.share.split("/").map(Number) as [number, number];
 const [draws, elements] = [count("draws", options.draws), count("elements", options.elements)];
 const deadline = performance.now() + 1000 * count("seconds", options.seconds);
 const cases = chosenCases(options.only)
-  .filter((_, index) => index % shares === own)
-  .map((one) => ({ one, calls: fc.sample(one.draw(elements), { seed, numRuns: draws }) }));
+  .filter((_, index) => index % shares === shareIndex)
+  .map((opCase) => ({ one: opCase, calls: fc.sample(opCase.draw(elements), { seed, numRuns: draws }) }));
 const [plain, rounded] = [openBench("f32"), openBench("tf32")];
 
-/** Draw by draw, so that every case has had one when the time is over. */
+/** Round by round, so that every case has had one when the time is over. */
 for (let draw = 0; draw < draws; draw++) {
-  for (const { one, calls } of cases) {
+  for (const { one: opCase, calls } of cases) {
     if (performance.now() > deadline) break;
     let hasGemm = false;
     for (const column of errorColumns) {
-      // Only products know TF32.
+      // Only GEMMs use TF32.
       if (column === "tf32" && !hasGemm) continue;
-      const before = plain.calls.counts.products;
+      const before = plain.calls.counts.gemms;
       const bench = column === "tf32" ? rounded : plain;
-      const { share, error, what } = tryCheck(bench, one, calls[draw]!, column);
-      hasGemm ||= plain.calls.counts.products > before;
-      const line: OpErrorLine = { name: nameOf(one), column, share: String(share), error, what };
+      const { share, error, what } = tryCheck(bench, opCase, calls[draw]!, column);
+      hasGemm ||= plain.calls.counts.gemms > before;
+      const line: OpErrorLine = { name: nameOf(opCase), column, share: String(share), error, what };
       console.log(JSON.stringify(line));
     }
   }

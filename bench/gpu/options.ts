@@ -1,4 +1,4 @@
-/** What every program of this folder takes on its command line, and the GPU that it opens by it. */
+/** The command line options that all programs of this folder share, and the GPU that they open. */
 
 import "../source-modules.js";
 import { mkdirSync } from "node:fs";
@@ -7,8 +7,9 @@ import { type CudaDriver, type CudaDriverOptions, type Driver, openCudaDriver } 
 import { defaultCacheFolder } from "../../src/driver/index.js";
 
 /**
- * `--out FOLDER` is where results go (bench/results by default), `--cache FOLDER` where compiled kernels are kept (the
- * user's own cache by default), and `--emulator` runs on the emulator for CUDA's libraries: a trial without a GPU.
+ * `--out FOLDER` is the folder of results (default: bench/results). `--cache FOLDER` is the folder of
+ * compiled kernels (default: the user's cache). `--emulator` runs on the emulator of CUDA's libraries: a
+ * trial without a GPU.
  */
 export const commonOptions = {
   out: { type: "string", default: "bench/results" },
@@ -16,7 +17,7 @@ export const commonOptions = {
   emulator: { type: "boolean", default: false },
 } as const;
 
-/** With the emulator's folder where it is asked for; it is looked for only then, because that takes its time. */
+/** With the emulator's folder if the options ask for it; building the emulator takes time. */
 export const cudaEnvironment: NodeJS.ProcessEnv = process.argv.includes("--emulator")
   ? {
       ...process.env,
@@ -30,16 +31,16 @@ export interface CommonOptions {
   readonly emulator: boolean;
 }
 
-/** The same options as words, for a process of its own. */
+/** The same options as words, for a child process. */
 export function commonArguments({ out, cache, emulator: isEmulator }: CommonOptions): string[] {
   return ["--out", out, "--cache", cache, ...(isEmulator ? ["--emulator"] : [])];
 }
 
-/** A whole number above 0 out of an option's text. */
+/** Parses a positive integer. */
 export function count(name: string, text: string): number {
   const value = Number(text);
   if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new Error(`--${name} takes a whole number above 0; this is "${text}".`);
+  throw new Error(`--${name} takes a positive integer; this is "${text}".`);
 }
 
 export interface Gpu {
@@ -52,11 +53,11 @@ export interface Gpu {
 export interface GpuOptions {
   readonly driver?: CudaDriverOptions;
   readonly device?: DeviceOptions;
-  /** Stands between the driver and the runtime. */
+  /** Wraps the driver before the runtime gets it. */
   readonly wrap?: (driver: Driver) => Driver;
 }
 
-/** Opens the GPU as users have it, watchdog and all; only what is printed at the start is left out. */
+/** Opens the GPU as users do, with the watchdog; only the lines printed at the start are omitted. */
 export function openGpu(common: CommonOptions, options: GpuOptions = {}): Gpu {
   const { wrap = (driver) => driver } = options;
   mkdirSync(common.cache, { recursive: true, mode: 0o700 });

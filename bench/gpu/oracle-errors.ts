@@ -1,4 +1,7 @@
-/** The oracle's cases and CrossAsset's trajectories on a device: how far from PyTorch, as parts of what is allowed. */
+/**
+ * The oracle's cases and CrossAsset's trajectories on a device: their distance from PyTorch, in units of the
+ * tolerance.
+ */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,7 +25,7 @@ import { type OracleCase, oracleCalls } from "../../test/support/oracle-calls.js
 import type { ConvolutionCase, Listed, Trajectory } from "../../test/support/oracle-records.js";
 import { readRepositoryFile, repositoryRoot } from "../../test/support/repository.js";
 import { type ToleranceUse, tolerances } from "../../test/tolerances.js";
-import { type Deviation, deviationOf, noDeviation, scaleOf, worseOf } from "./error-of.js";
+import { type Deviation, deviationOf, noDeviation, scaleOf, worseOf } from "./deviation.js";
 
 type Float = "f32" | "f64";
 
@@ -32,27 +35,27 @@ interface Stored {
   readonly values: ArrayLike<number>;
 }
 
-/** The tensors of a file of the oracle, by name. */
+/** The tensors of an oracle file, by name. */
 function openTensors(file: string): (name: string) => Stored {
   const { tensors } = readSafetensors(readFileSync(join(repositoryRoot, "test/oracle", file)));
   return (name) => {
-    const found = tensors.get(name);
-    if (!found) throw new Error(`${file} has no ${name}.`);
-    const { shape, dtype, bytes } = found;
+    const tensor = tensors.get(name);
+    if (!tensor) throw new Error(`${file} has no ${name}.`);
+    const { shape, dtype, bytes } = tensor;
     return { shape, dtype, values: viewElements(dtype, bytes) as ArrayLike<number> };
   };
 }
 
 function deviationFrom(
-  found: ArrayLike<number>,
+  actual: ArrayLike<number>,
   expected: ArrayLike<number>,
   use: ToleranceUse,
   float: Float,
   what: string,
 ): Deviation {
-  // In f32 the terms of a product of matrices cancel to something smaller than their own roundings.
+  // In f32 the terms of a matrix product can cancel to less than their own rounding errors.
   const scale = float === "f32" && use !== "trajectory" ? scaleOf(expected) : 1;
-  return deviationOf(found, expected, tolerances[use][float], scale, what);
+  return deviationOf(actual, expected, tolerances[use][float], scale, what);
 }
 
 /** The worst of all op cases. */
@@ -61,41 +64,44 @@ export function opOracleError(device: Device, float: Float): Deviation {
   const { cases } = JSON.parse(readRepositoryFile("test/oracle/ops.json")) as {
     cases: readonly OracleCase[];
   };
-  const place = (name: string): Tensor => {
+  const upload = (name: string): Tensor => {
     const { shape, dtype, values } = find(name);
     return device.fromHost(values, shape, dtype === "f64" ? float : dtype, name);
   };
-  const check = (one: OracleCase): Deviation => {
-    const operands = one.inputs.map((name, index) => {
-      const operand = place(name);
-      if (one.grads[index]) operand.requiresGrad = true;
+  const check = (opCase: OracleCase): Deviation => {
+    const operands = opCase.inputs.map((name, index) => {
+      const operand = upload(name);
+      if (opCase.grads[index]) operand.requiresGrad = true;
       return operand;
     });
-    const result = oracleCalls[one.op]!(operands as [Tensor, ...Tensor[]], one.attrs);
+    const result = oracleCalls[opCase.op]!(operands as [Tensor, ...Tensor[]], opCase.attrs);
     const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
-    const told = (name: string): string => `${one.name} ${one.op} ${name}`;
+    const describe = (name: string): string => `${opCase.name} ${opCase.op} ${name}`;
     let worst = outputs.reduce((soFar, output, index) => {
-      const name = one.outputs[index]!;
+      const name = opCase.outputs[index]!;
       return worseOf(
         soFar,
-        deviationFrom(output.dataSync(), find(name).values, "oracle value", float, told(name)),
+        deviationFrom(output.dataSync(), find(name).values, "oracle value", float, describe(name)),
       );
     }, noDeviation);
-    if (one.grads.every((name) => !name)) return worst;
+    if (opCase.grads.every((name) => !name)) return worst;
     for (const [index, output] of outputs.entries())
-      output.backward(place(one.upstream[index]!), { retainGraph: true });
-    for (const [index, name] of one.grads.entries()) {
+      output.backward(upload(opCase.upstream[index]!), { retainGraph: true });
+    for (const [index, name] of opCase.grads.entries()) {
       if (!name) continue;
-      const own = operands[index]!.grad?.dataSync() ?? [];
-      worst = worseOf(worst, deviationFrom(own, find(name).values, "oracle gradient", float, told(name)));
+      const gradient = operands[index]!.grad?.dataSync() ?? [];
+      worst = worseOf(
+        worst,
+        deviationFrom(gradient, find(name).values, "oracle gradient", float, describe(name)),
+      );
     }
     return worst;
   };
   return cases.reduce(
-    (worst, one) =>
+    (worst, opCase) =>
       worseOf(
         worst,
-        device.step(() => check(one)),
+        device.step(() => check(opCase)),
       ),
     noDeviation,
   );
@@ -114,11 +120,11 @@ export function convolutionOracleError(device: Device, float: Float): Deviation 
   const { cases } = JSON.parse(readRepositoryFile("test/oracle/convolution.json")) as {
     readonly cases: readonly ConvolutionCase[];
   };
-  const place = ({ values, shape }: Listed): Tensor => device.fromHost(values, shape, float);
+  const upload = ({ values, shape }: Listed): Tensor => device.fromHost(values, shape, float);
   const check = ({ op, attrs, inputs, output, upstream, grads }: ConvolutionCase): Deviation => {
     const operands = inputs.map((input) => {
       if (!input) return null;
-      const operand = place(input);
+      const operand = upload(input);
       operand.requiresGrad = true;
       return operand;
     });
@@ -127,20 +133,20 @@ export function convolutionOracleError(device: Device, float: Float): Deviation 
     const convolution = convolutions[op];
     const result = convolution ? convolution(x!, weight!, bias ?? null, rest) : pools[op]!(x!, size!, rest);
     let worst = deviationFrom(result.dataSync(), output.values, "oracle value", float, `${op}: the value`);
-    result.backward(place(upstream));
+    result.backward(upload(upstream));
     for (const [index, gradient] of grads.entries()) {
       if (!gradient) continue;
-      const own = operands[index]?.grad?.dataSync() ?? [];
+      const actual = operands[index]?.grad?.dataSync() ?? [];
       const what = `${op}: the gradient of operand ${index}`;
-      worst = worseOf(worst, deviationFrom(own, gradient.values, "oracle gradient", float, what));
+      worst = worseOf(worst, deviationFrom(actual, gradient.values, "oracle gradient", float, what));
     }
     return worst;
   };
   return cases.reduce(
-    (worst, one) =>
+    (worst, opCase) =>
       worseOf(
         worst,
-        device.step(() => check(one)),
+        device.step(() => check(opCase)),
       ),
     noDeviation,
   );
@@ -164,8 +170,8 @@ export function trajectoryError(device: Device, trajectory: Trajectory, float: F
   for (const [path, parameter] of parameters) device.write(parameter, find(`${name}.init.${path}`).values);
   const optimizer = new optim.AdamW(model.parameters(), { lr, betas, eps, weightDecay });
   let worst = noDeviation;
-  const hold = (found: ArrayLike<number>, expected: ArrayLike<number>, what: string): void => {
-    worst = worseOf(worst, deviationFrom(found, expected, "trajectory", float, `${name}: ${what}`));
+  const hold = (actual: ArrayLike<number>, expected: ArrayLike<number>, what: string): void => {
+    worst = worseOf(worst, deviationFrom(actual, expected, "trajectory", float, `${name}: ${what}`));
   };
   for (let step = 0; step < steps; step++) {
     device.step(() => {

@@ -1,4 +1,4 @@
-/** The same step in PyTorch or JAX, by a script of the peers' own, in a process beside ours. */
+/** The same step in PyTorch or JAX, by a peer's script in its own process. */
 
 import { spawnSync } from "node:child_process";
 import type { GemmPrecision } from "../../src/driver/index.js";
@@ -12,14 +12,17 @@ export interface PeerRun {
 
 export interface PeerOutcome {
   readonly runs: readonly PeerRun[];
-  /** What it printed, for the file. */
+  /** Its output, for the results file. */
   readonly text: string;
   readonly failure?: string;
 }
 
 const precisions: Readonly<Record<string, GemmPrecision>> = { fp32: "f32", tf32: "tf32", bf16: "bf16" };
 
-/** Runs the script in its modes ("eager", "graph", "compile", "compilegraph"); it prints a line for each and precision. */
+/**
+ * Runs the script in its modes ("eager", "graph", "compile", "compilegraph"); it prints a line for each mode
+ * and precision.
+ */
 export function runPeer(script: string, modes: readonly string[], limitMs: number): PeerOutcome {
   const { stdout, stderr, error, status } = spawnSync("python3", [script, ...modes], {
     encoding: "utf8",

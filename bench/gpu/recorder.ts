@@ -1,6 +1,5 @@
 /**
- * `npm run bench:gpu -- --only recorder`: what a run's record costs. The CrossAsset trainer with and without a recorder, in turns, on
- * the GPU or with `--device cpu` on the CPU: the host's time for a step, and the step's own; then the recorder's part by itself.
+ * `npm run bench:gpu -- --only recorder`: the cost of recording a run. The CrossAsset trainer alternates between runs with and without a recorder, on the GPU or with `--device cpu` on the CPU. Prints the host's time for a step and the step's time; then the time of the recorder alone.
  *
  *   node --conditions=holdfast-source dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
  */
@@ -33,13 +32,13 @@ const alone = count("steps", options.steps);
 const [maxShare, maxUs] = [0.01, 2];
 
 interface Round {
-  /** Of a step, from call to return, without the first of each plan; the median. */
+  /** From call to return, without the first step of each plan; the median. */
   readonly hostUs: number;
   /** Of all steps after the first epoch. */
   readonly stepUs: number;
 }
 
-/** As the job has it: what is recorded, by whom. */
+/** As in the job. */
 function watcherOf(recorder: RunRecorder | undefined, hosts: number[]): TrainingWatcher {
   return {
     sent: ({ step, epoch, samples, lr, hostMs }) => {
@@ -59,7 +58,7 @@ async function main(): Promise<void> {
   try {
     const { x, labels } = makeRows(rowCount, "taught");
     results.line(
-      `${device.runtime.device.name}: ${epochs} epochs of ${Math.ceil(rowCount / batch)} steps of ${batch} rows, ${rounds} times with a recorder and without one, in turns`,
+      `${device.runtime.device.name}: ${epochs} epochs of ${Math.ceil(rowCount / batch)} steps of ${batch} rows, ${rounds} rounds, alternating with and without a recorder`,
     );
     const train = async (isRecorded: boolean, round: number): Promise<Round> => {
       manualSeed(1);
@@ -75,8 +74,8 @@ async function main(): Promise<void> {
       let [begunMs, begunSteps] = [0, 0];
       const trainer = new Trainer({
         ...{ device, model, optimizer, data, batchSize: batch, epochs, clipNorm: 1 },
-        loss: (rows, own) =>
-          nn.functional.crossEntropy(model.forward(rows).reshape([-1, C]), own.reshape([-1])),
+        loss: (rows, labels) =>
+          nn.functional.crossEntropy(model.forward(rows).reshape([-1, C]), labels.reshape([-1])),
         watcher: watcherOf(recorder, hosts),
         onEpoch: ({ epoch }, { progress }) => {
           if (epoch === 0) [begunMs, begunSteps] = [performance.now(), progress.step];
@@ -99,21 +98,21 @@ async function main(): Promise<void> {
         `round ${round + 1}: a step takes ${without.at(-1)!.stepUs.toFixed(1)} µs without and ${withOne.at(-1)!.stepUs.toFixed(1)} with; the host's call ${without.at(-1)!.hostUs.toFixed(1)} and ${withOne.at(-1)!.hostUs.toFixed(1)}`,
       );
     }
-    const stepUs = median(without.map((one) => one.stepUs));
-    const alongUs = median(withOne.map((one, index) => one.stepUs - without[index]!.stepUs));
-    const ownUs = timeAlone(folder, device.runtime, results);
+    const stepUs = median(without.map((run) => run.stepUs));
+    const alongUs = median(withOne.map((run, index) => run.stepUs - without[index]!.stepUs));
+    const aloneUs = timeAlone(folder, device.runtime, results);
     results.line();
     results.line(
-      `a step takes ${stepUs.toFixed(1)} µs; the median difference with a recorder is ${alongUs.toFixed(2)} µs, and the recorder's part by itself ${ownUs.toFixed(3)} µs`,
+      `a step takes ${stepUs.toFixed(1)} µs; the median difference with a recorder is ${alongUs.toFixed(2)} µs, and the recorder alone takes ${aloneUs.toFixed(3)} µs`,
     );
     results.line();
-    const share = ownUs / stepUs;
+    const share = aloneUs / stepUs;
     if (options.device === "cpu")
       results.aim(share < maxShare, `the record is ${(100 * share).toFixed(4)} % of a CPU step; 1 % allowed`);
     else
       results.aim(
-        ownUs < maxUs,
-        `the record takes ${ownUs.toFixed(3)} µs of the host's time a step; ${maxUs} allowed`,
+        aloneUs < maxUs,
+        `the record takes ${aloneUs.toFixed(3)} µs of the host's time a step; ${maxUs} allowed`,
       );
   } finally {
     results.finish();
@@ -122,7 +121,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** Everything that the recorder does for a step, over many of them: rows, writes to disk, looks at memory by its clock. */
+/** All work of the recorder for a step, over many steps: rows, writes to disk, memory samples by its clock. */
 function timeAlone(
   folder: string,
   runtime: ConstructorParameters<typeof RunRecorder>[0]["runtime"],
@@ -130,14 +129,14 @@ function timeAlone(
 ): number {
   const path = mkdtempSync(join(folder, "alone-"));
   const recorder = new RunRecorder({ folder: path, runtime });
-  const { sent, lossRead } = watcherOf(recorder, []);
+  const { sent, lossRead: pending } = watcherOf(recorder, []);
   const hosts: number[] = [];
   for (let group = 0; group < 10; group++) {
     const startedAt = performance.now();
     for (let step = 0; step < alone / 10; step++) {
       sent({ step: group * (alone / 10) + step + 1, epoch: 0, samples: batch, lr: 1e-3, hostMs: 0.01 });
-      // Losses come some steps late, as they do.
-      if (step % 64 === 63) for (let late = 0; late < 64; late++) lossRead(1 / (step + 1));
+      // Losses arrive some steps late, as in a run.
+      if (step % 64 === 63) for (let late = 0; late < 64; late++) pending(1 / (step + 1));
     }
     hosts.push((1000 * (performance.now() - startedAt)) / (alone / 10));
   }

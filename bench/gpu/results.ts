@@ -1,4 +1,7 @@
-/** The results of one program: printed as they come, kept in a dated file, with what was asked of them at the end. */
+/**
+ * The results of one program: printed as they arrive, kept in a dated file, with the checks in a summary at
+ * the end.
+ */
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -9,19 +12,24 @@ import { listCudaDevices } from "holdfast";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { type CommonOptions, cudaEnvironment } from "./options.js";
 
-/** How a line of the summary begins; `all` collects those of every program by it. */
-export const verdicts = { held: "held   ", failed: "FAILED ", met: "met    ", missed: "MISSED " } as const;
+/** The prefix of a summary line; `all` collects the lines of every program by it. */
+export const summaryLabels = {
+  held: "ok     ",
+  failed: "FAILED ",
+  met: "met    ",
+  missed: "MISSED ",
+} as const;
 
 export class Results {
   readonly #path: string;
   readonly #summary: string[] = [];
   #hasFailed = false;
 
-  constructor(part: string, options: CommonOptions) {
+  constructor(program: string, options: CommonOptions) {
     const machine = describeMachine();
     const [date] = new Date().toISOString().split("T");
     mkdirSync(options.out, { recursive: true });
-    this.#path = join(options.out, `${date}-gpu-${part}-${machine.slug}.txt`);
+    this.#path = join(options.out, `${date}-gpu-${program}-${machine.slug}.txt`);
     writeFileSync(this.#path, "");
     for (const line of machine.lines) this.line(line);
     this.line(`command: node ${commandWords().join(" ")}`);
@@ -49,28 +57,28 @@ export class Results {
     this.line();
   }
 
-  /** Says whether something holds that must: where it does not, the program ends with 1. */
+  /** Reports whether a required condition holds; if not, the program ends with exit code 1. */
   require(holds: boolean, claim: string): void {
     if (!holds) this.#hasFailed = true;
-    this.#summary.push((holds ? verdicts.held : verdicts.failed) + claim);
+    this.#summary.push((holds ? summaryLabels.held : summaryLabels.failed) + claim);
   }
 
-  /** Says whether a figure is where it is wanted. */
-  aim(isMet: boolean, claim: string): void {
-    this.#summary.push((isMet ? verdicts.met : verdicts.missed) + claim);
+  /** Reports whether a figure reaches its target. */
+  aim(isReached: boolean, claim: string): void {
+    this.#summary.push((isReached ? summaryLabels.met : summaryLabels.missed) + claim);
   }
 
-  /** Runs a part of the program; what it throws is told, and the program goes on. */
-  async attempt(name: string, part: () => void | Promise<void>): Promise<void> {
+  /** Runs a section of the program; an exception is reported, and the program continues. */
+  async attempt(name: string, section: () => void | Promise<void>): Promise<void> {
     try {
-      await part();
+      await section();
     } catch (error) {
       this.line(`${name}: ${errorText(error)}`);
       this.require(false, `${name}: ${firstLine(error)}`);
     }
   }
 
-  /** The summary, last of all. */
+  /** Prints the summary at the end. */
   finish(): void {
     this.line();
     for (const line of this.#summary) this.line(line);
@@ -79,7 +87,7 @@ export class Results {
   }
 }
 
-/** The message, and the places that tell where. */
+/** The message, and the first lines of the stack. */
 function errorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const frames = error.stack?.match(/^\s+at .*$/gm) ?? [];
@@ -120,27 +128,27 @@ function describeMachine(): Machine {
   }
 }
 
-/** What was asked for, without the folders of this machine: those say nothing about the figures. */
+/** The command, without the folders of this machine, which say nothing about the figures. */
 function commandWords(): readonly string[] {
   const folders: ReadonlySet<string> = new Set(["--out", "--cache", "--peer", "--checker", "--raw"]);
   const words = process.argv.slice(1).map((word) => word.replace(`${repositoryRoot}/`, ""));
   return words.filter((word, index) => !folders.has(word) && !folders.has(words[index - 1] ?? ""));
 }
 
-/** What was measured: a copy of the code on a GPU host is no checkout, so its own bytes have to say. */
+/** Identifies the measured code by its bytes: a copy on a GPU host is not a git checkout. */
 function hashOfCode(): string {
   const folder = join(repositoryRoot, "dist/src");
   const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
     /\.js$/.test(name),
   );
   const hash = createHash("sha256");
-  for (const name of files.filter((one) => !one.endsWith(".test.js")).sort()) {
+  for (const name of files.filter((file) => !file.endsWith(".test.js")).sort()) {
     hash.update(`${name}\n`).update(readFileSync(join(folder, name)));
   }
   return hash.digest("hex").slice(0, 12);
 }
 
-/** What a program says in one line, or nothing where it is not there. */
+/** The output of a program in one line, or "" if the program is not installed. */
 function ask(program: string, args: readonly string[]): string {
   try {
     const text = execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });

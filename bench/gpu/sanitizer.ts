@@ -1,16 +1,16 @@
 /**
- * `npm run bench:gpu -- --only sanitizer`: the op suite under compute-sanitizer's four tools. Before each, kernels are
- * planted that the tool has to find; memcheck must see a write into a storage's padding and one into dead memory, both
- * inside the arena.
+ * `npm run bench:gpu -- --only sanitizer`: the op suite under compute-sanitizer's four tools. Before each,
+ * kernels with injected faults run, which the tool must find. memcheck must see a write into a storage's
+ * padding and one into dead memory, both inside the arena.
  */
 
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { strayRuns } from "./faulty-kernels.js";
 import { commonArguments, commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
-import { strayRuns } from "./stray-kernels.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -20,16 +20,17 @@ const { values: options } = parseArgs({
     draws: { type: "string", default: "2" },
     elements: { type: "string", default: "120" },
     /**
-     * How memory is taken, in the order of the tries: the first with which the planted kernels are seen is kept. The tool
-     * takes no mapped memory ("auto") for a pool, and answers each registration there with a warning.
+     * Kinds of allocation, in the order of the attempts: the first with which the tool sees the faulty
+     * kernels is kept. The tool does not accept mapped memory ("auto") as a pool, and answers each
+     * registration with a warning.
      */
     allocations: { type: "string", default: "plain" },
-    /** For the ops of one tool; starting and ending it comes on top. */
+    /** For the ops of one tool, without the time to start and end it. */
     seconds: { type: "string", default: "80" },
   },
 });
 
-/** Beyond its own time a run is given this much for its start and its end. */
+/** Extra time for the start and the end of a run. */
 const graceSeconds = 45;
 const maxLines = 60;
 
@@ -41,7 +42,7 @@ const checker =
 type Allocation = "auto" | "plain";
 
 interface Finding {
-  /** Errors, and for races warnings too; undefined where the tool did not come to an end. */
+  /** Errors, and for races also warnings; undefined if the tool did not finish. */
   readonly count: number | undefined;
   readonly log: string;
   readonly seconds: number;
@@ -49,19 +50,19 @@ interface Finding {
 
 function toolOptions(tool: string, canFilter: boolean): string[] {
   const common = ["--tool", tool, "--target-processes", "application-only", "--launch-timeout", "60"];
-  // A fault ends its kernel and not the context, so that the others are seen too.
+  // A fault ends its kernel and not the context, so that the tool sees the other kernels too.
   const telling = ["--show-backtrace", "no", "--print-limit", "40", "--destroy-on-device-error", "kernel"];
-  // Races and barriers in the library's own kernels are none of ours.
-  const ownKernels = canFilter ? ["--kernel-name", "kernel_substring=hf_"] : [];
+  // Races and barriers in the library's kernels are not ours.
+  const nativeKernels = canFilter ? ["--kernel-name", "kernel_substring=hf_"] : [];
   if (tool === "memcheck") return [...common, ...telling, "--report-api-errors", "no"];
-  return tool === "initcheck" ? [...common, ...telling] : [...common, ...telling, ...ownKernels];
+  return tool === "initcheck" ? [...common, ...telling] : [...common, ...telling, ...nativeKernels];
 }
 
 function runUnder(tool: string, args: readonly string[], limitSeconds: number, canFilter = true): Finding {
   const script = fileURLToPath(new URL("./checked-ops.js", import.meta.url));
   const program = [process.execPath, script, ...args, ...commonArguments(options)];
   const startedAt = performance.now();
-  // By `timeout`, because it ends the tool's own child too.
+  // Use `timeout`, because it also ends the tool's child process.
   const command = ["-s", "KILL", String(limitSeconds), checker, ...toolOptions(tool, canFilter), ...program];
   const { stdout, stderr, error, status } = spawnSync("timeout", command, {
     encoding: "utf8",
@@ -71,7 +72,7 @@ function runUnder(tool: string, args: readonly string[], limitSeconds: number, c
   const isOverdue = seconds >= limitSeconds;
   const ending = error?.message ?? (isOverdue ? `ended after ${limitSeconds} s` : `exit code ${status}`);
   const log = `${stdout ?? ""}${stderr ?? ""}\n(${ending})`.trim();
-  // Versions of the tool have called that option by several names.
+  // Versions of the tool have several names for that option.
   if (canFilter && /unrecogni[sz]ed option/i.test(log)) return runUnder(tool, args, limitSeconds, false);
   return { count: countChecksums(log), log, seconds };
 }
@@ -83,7 +84,7 @@ function countChecksums(log: string): number | undefined {
   return errors ? Number(errors[1]) : undefined;
 }
 
-function tellLog(results: Results, title: string, log: string): void {
+function printLog(results: Results, title: string, log: string): void {
   const lines = log.split("\n");
   results.line(`--- ${title}`);
   for (const line of lines.slice(0, maxLines)) results.line(line);
@@ -92,19 +93,19 @@ function tellLog(results: Results, title: string, log: string): void {
   results.line();
 }
 
-/** Runs a tool's planted kernels; does its log name all of them? */
-function proveRed(results: Results, tool: string, allocation: Allocation): boolean {
+/** Runs a tool's faulty kernels. True if its log names all of them. */
+function checkRedProof(results: Results, tool: string, allocation: Allocation): boolean {
   const { kernels } = strayRuns[tool] ?? { kernels: [] };
-  const { log, count: found, seconds } = runUnder(tool, ["--stray", tool, "--allocation", allocation], 60);
+  const { log, count, seconds } = runUnder(tool, ["--stray", tool, "--allocation", allocation], 60);
   const unseen = kernels.filter((name) => !log.includes(name));
-  tellLog(results, `${tool}, planted kernels, ${allocation} memory, ${seconds.toFixed(0)} s`, log);
-  return unseen.length === 0 && found !== undefined && found >= kernels.length;
+  printLog(results, `${tool}, faulty kernels, ${allocation} memory, ${seconds.toFixed(0)} s`, log);
+  return unseen.length === 0 && count !== undefined && count >= kernels.length;
 }
 
 function checkTool(results: Results, tool: string): void {
-  // What the tool can take for a pool of memory is its own affair: plain allocations are what its manual speaks of.
+  // The tool decides which memory it accepts as a pool; its manual describes plain allocations.
   const tries = options.allocations.split(",") as Allocation[];
-  const allocation = tries.find((one) => proveRed(results, tool, one));
+  const allocation = tries.find((kind) => checkRedProof(results, tool, kind));
   const injected = strayRuns[tool]?.kernels.join(", ");
   results.require(
     allocation !== undefined,
@@ -114,14 +115,14 @@ function checkTool(results: Results, tool: string): void {
   const args = ["--draws", draws, "--elements", elements, "--seconds", seconds];
   const limit = count("seconds", seconds) + graceSeconds;
   const finding = runUnder(tool, [...args, "--allocation", allocation ?? tries[0]!], limit);
-  tellLog(results, `${tool}, op suite, ${finding.seconds.toFixed(0)} s`, finding.log);
+  printLog(results, `${tool}, op suite, ${finding.seconds.toFixed(0)} s`, finding.log);
   const [, covered, all, calls] = finding.log.match(/covered (\d+) of (\d+) op cases in (\d+) calls/) ?? [];
-  const told = covered
+  const text = covered
     ? `${covered} of ${all} op cases in ${calls} calls, ${finding.seconds.toFixed(0)} s`
-    : "the op suite did not come to its end";
+    : "the op suite did not finish";
   results.require(
     finding.count === 0 && covered === all && covered !== undefined,
-    `${tool}: ${finding.count === undefined ? "no summary" : `${finding.count} findings`}; ${told}`,
+    `${tool}: ${finding.count === undefined ? "no summary" : `${finding.count} findings`}; ${text}`,
   );
 }
 

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset. Memory stays where it was after the first 500
- * (committed bytes, budget, the driver's free figure, the JS heap, the process), and the loss falls: labels come of a
- * fixed teacher.
+ * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset. Memory must not grow after the first
+ * 500 (committed bytes, budget, the driver's free memory, the JS heap, the process), and the loss must fall:
+ * a fixed teacher gives the labels.
  */
 
 import { parseArgs } from "node:util";
@@ -71,10 +71,10 @@ function soak(gpu: Gpu, training: Training, onSample: (sample: Sample) => void):
     if (isLast) losses.last += loss / ends;
     if (!isSampled) continue;
     gpu.device.runtime.synchronize();
-    const taken = step - (samples.at(-1)?.step ?? 0);
-    const one = sample(gpu, step, (performance.now() - startedAt) / taken, loss);
-    samples.push(one);
-    onSample(one);
+    const interval = step - (samples.at(-1)?.step ?? 0);
+    const latest = sample(gpu, step, (performance.now() - startedAt) / interval, loss);
+    samples.push(latest);
+    onSample(latest);
     startedAt = performance.now();
   }
   return { samples, firstLoss: losses.first, lastLoss: losses.last };
@@ -91,9 +91,9 @@ const rowOf = ({ step, stepMs, committed, budget, free, heap, resident, loss }: 
   loss.toFixed(4),
 ];
 
-/** How far a figure goes from the first sample on, and where it ends. */
+/** The range of a figure from the first sample on, and its last value. */
 function growthOf(samples: readonly Sample[], figure: keyof Sample): { spread: number; end: number } {
-  const values = samples.map((one) => one[figure]);
+  const values = samples.map((sample) => sample[figure]);
   return { spread: Math.max(...values) - Math.min(...values), end: values.at(-1)! - values[0]! };
 }
 
@@ -104,7 +104,7 @@ await results.attempt("soak", () => {
   try {
     const training = new Training(gpu.device, makeRows(rowCount, "taught"), { batch });
     results.line(`${steps} steps of ${batch} rows in ${precision}, a sample every ${every}`);
-    const progress = (one: Sample): void => console.log(rowOf(one).join("  "));
+    const progress = (sample: Sample): void => console.log(rowOf(sample).join("  "));
     const { samples, firstLoss, lastLoss } = soak(gpu, training, progress);
     results.line();
     results.table([
@@ -117,14 +117,14 @@ await results.attempt("soak", () => {
       ["budget", "the budget in use"],
       ["free", "the driver's free memory"],
     ] as const) {
-      results.require(spreadOf(figure) === 0, `${name}: moved by ${spreadOf(figure)} B in ${steps} steps`);
+      results.require(spreadOf(figure) === 0, `${name}: changed by ${spreadOf(figure)} B in ${steps} steps`);
     }
     const heap = growthOf(samples, "heap").end;
     results.require(heap < 4 * MiB, `the JS heap grew by ${formatSigned(heap)}`);
     const resident = growthOf(samples, "resident").end;
     results.require(resident < 64 * MiB, `the process grew by ${formatSigned(resident)}`);
-    const told = `loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
-    results.require(lastLoss < 0.9 * firstLoss, told);
+    const text = `loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
+    results.require(lastLoss < 0.9 * firstLoss, text);
   } finally {
     gpu.close();
   }

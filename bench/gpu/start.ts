@@ -1,6 +1,6 @@
 /**
- * `npm run bench:gpu -- --only start`: from the start of a process to the end of CrossAsset's first training step, with no
- * kernel compiled before and with all of them in the cache; each time in a process of its own, phase by phase.
+ * `npm run bench:gpu -- --only start`: from the start of a process to the end of CrossAsset's first training
+ * step, with an empty kernel cache and with a full one, each in its own process, phase by phase.
  */
 
 import { spawnSync } from "node:child_process";
@@ -26,36 +26,36 @@ const { values: options } = parseArgs({
     cold: { type: "string", default: "3" },
     warm: { type: "string", default: "5" },
     precision: { type: "string", default: "tf32" },
-    /** This process is the one that is measured. */
+    /** True in the measured process. */
     child: { type: "boolean", default: false },
   },
 });
-const wantedSeconds = { cold: 10, warm: 2 } as const;
+const targetSeconds = { cold: 10, warm: 2 } as const;
 
 interface Phases {
-  /** When the step was over. */
+  /** The time at the end of the step. */
   readonly endedAt: number;
-  /** Each from the one before, in milliseconds. */
+  /** Each relative to the one before, in milliseconds. */
   readonly node: number;
   readonly imports: number;
   readonly device: number;
   readonly model: number;
   readonly step: number;
-  /** Parts of the last two. */
+  /** Fractions of the last two. */
   readonly compiled: number;
   readonly cached: number;
   readonly loadMs: number;
-  readonly products: number;
+  readonly gemms: number;
   readonly gemmMs: number;
   readonly copyMs: number;
   readonly bytesUp: number;
 }
 
-/** The measured process: everything that a training program does until its first step is over. */
+/** The measured process: all work of a training program until its first step ends. */
 function startOnce(): Phases {
-  // Data is there before a program starts: making it is no part of the start.
+  // Data exists before a program starts, so generating it does not count.
   const madeFrom = now();
-  const rows = makeRows(count("rows", options.rows), "drawn");
+  const rows = makeRows(count("rows", options.rows), "random");
   const making = now() - madeFrom;
   const counted: { calls?: CountedDriver } = {};
   const openedFrom = now();
@@ -72,7 +72,13 @@ function startOnce(): Phases {
   const placedAt = now();
   training.steps(1);
   const endedAt = now();
-  const { loadMs = 0, choices = 0, algorithmMs = 0, copyMs = 0, bytesUp = 0 } = counted.calls?.counts ?? {};
+  const {
+    loadMs = 0,
+    algorithms = 0,
+    algorithmMs = 0,
+    copyMs = 0,
+    bytesUp = 0,
+  } = counted.calls?.counts ?? {};
   const phases: Phases = {
     endedAt: endedAt - making,
     node: performance.timeOrigin,
@@ -82,7 +88,7 @@ function startOnce(): Phases {
     step: endedAt - placedAt,
     ...gpu.driver.compiled,
     loadMs,
-    products: choices,
+    gemms: algorithms,
     gemmMs: algorithmMs,
     copyMs,
     bytesUp,
@@ -126,7 +132,7 @@ const columns: readonly (readonly [string, (start: Start) => string])[] = [
   ["│ kernels: compiled", ({ compiled }) => `│ ${compiled}`],
   ["cached", ({ cached }) => String(cached)],
   ["ms", ({ loadMs }) => loadMs.toFixed(0)],
-  ["products", ({ products }) => String(products)],
+  ["GEMMs", ({ gemms }) => String(gemms)],
   ["ms", ({ gemmMs }) => gemmMs.toFixed(0)],
   ["MB up", ({ bytesUp }) => (bytesUp / 1e6).toFixed(1)],
 ];
@@ -147,17 +153,19 @@ async function measureAll(results: Results): Promise<void> {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-  results.line(`until the first step of ${options.batch} rows in ${options.precision} was over, in ms`);
+  results.line(`until the end of the first step of ${options.batch} rows in ${options.precision}, in ms`);
   results.table([
     ["start", ...columns.map(([title]) => title)],
     ...starts.map(({ kind, start }) => [kind, ...columns.map(([, cell]) => cell(start))]),
   ]);
   for (const kind of ["cold", "warm"] as const) {
-    const seconds = median(starts.filter((one) => one.kind === kind).map((one) => one.start.totalMs / 1000));
-    const wanted = wantedSeconds[kind];
+    const seconds = median(
+      starts.filter((entry) => entry.kind === kind).map((entry) => entry.start.totalMs / 1000),
+    );
+    const target = targetSeconds[kind];
     results.aim(
-      seconds < wanted,
-      `${kind} start to the first step: ${seconds.toFixed(2)} s; ${wanted} wanted`,
+      seconds < target,
+      `${kind} start to the first step: ${seconds.toFixed(2)} s; target ${target}`,
     );
   }
 }

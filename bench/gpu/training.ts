@@ -1,4 +1,7 @@
-/** CrossAsset in training, as the peers have it: B rows a step, gathered on the device, clip at 1 and AdamW in the step. */
+/**
+ * CrossAsset in training, as in the peers: B rows a step, gathered on the device, clip at 1 and AdamW in the
+ * step.
+ */
 
 import {
   crossasset,
@@ -20,13 +23,16 @@ export interface Rows {
   readonly labels: Int32Array<ArrayBuffer>; // [rows, S]
 }
 
-/** Numbers around 0 with deviation 1. Labels are drawn, or those of a fixed linear teacher, which can be learned. */
-export function makeRows(count: number, labels: "drawn" | "taught"): Rows {
+/**
+ * Normal numbers with mean 0 and deviation 1. Labels are random, or those of a fixed linear teacher, which
+ * can be learned.
+ */
+export function makeRows(count: number, labels: "random" | "taught"): Rows {
   const random = randomNumbers(1);
   const x = new Float32Array(count * S * F);
   for (let at = 0; at < x.length; at++) x[at] = (random() - 0.5) * Math.sqrt(12);
   const taught = new Int32Array(count * S);
-  if (labels === "drawn") {
+  if (labels === "random") {
     for (let at = 0; at < taught.length; at++) taught[at] = Math.floor(random() * C);
     return { count, x, labels: taught };
   }
@@ -38,14 +44,15 @@ export function makeRows(count: number, labels: "drawn" | "taught"): Rows {
     for (let feature = 0; feature < F; feature++) {
       const value = x[row * F + feature]!;
       const weights = (source * F + feature) * C;
-      for (let one = 0; one < C; one++) scores[one] = scores[one]! + value * teacher[weights + one]!;
+      for (let label = 0; label < C; label++)
+        scores[label] = scores[label]! + value * teacher[weights + label]!;
     }
     taught[row] = scores.indexOf(Math.max(...scores));
   }
   return { count, x, labels: taught };
 }
 
-/** From 0 to 1, quickly: data for benchmarks is no more than that. */
+/** A fast generator of numbers from 0 to 1, good enough for benchmark data. */
 export function randomNumbers(seed: number): () => number {
   let state = seed | 0 || 1;
   return () => {
@@ -83,17 +90,17 @@ export class Training {
       { values: labels, shape: [count, S], dtype: "i32" },
     );
     const loader = new DataLoader(data, { batchSize: batch, shuffle: true, seed: 7, dropLast: true, device });
-    this.#batches = drawAll(loader);
+    this.#batches = repeat(loader);
   }
 
-  /** One step; the loss only where it is asked for, because reading it waits for the device. */
+  /** Runs a step; returns the loss only on request, because reading it waits for the device. */
   step(wantsLoss = false): number {
     const [x, y] = this.#batches.next().value; // [B, S, F], [B, S]
     return this.device.step(() => {
       const logits = this.model.forward(x).reshape([-1, C]);
       const loss = nn.functional.crossEntropy(logits, y.reshape([-1]));
       loss.backward();
-      // As the peers do: a norm that is not finite is not looked for, because that would wait for the device.
+      // As in the peers: no check for a non-finite norm, because it would wait for the device.
       optim.clipGradNorm(this.#parameters, 1, { errorIfNonfinite: false });
       this.#optimizer.step();
       this.#optimizer.zeroGrad();
@@ -107,8 +114,8 @@ export class Training {
   }
 }
 
-/** Epoch after epoch. */
-function* drawAll(loader: Iterable<Pair>): Generator<Pair, never> {
+/** Epoch by epoch. */
+function* repeat(loader: Iterable<Pair>): Generator<Pair, never> {
   for (;;) yield* loader;
 }
 

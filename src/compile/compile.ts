@@ -6,7 +6,7 @@
 import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
-import { algorithmsIn, autotuneGemms } from "./autotune/gemms.js";
+import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { streamOptions } from "./cost-model.js";
 import { planAgreed, planOptional } from "./fallback.js";
 import { availableMemory } from "./memory/memory-check.js";
@@ -26,7 +26,7 @@ import {
   type Stage,
 } from "./pipeline.js";
 import type { PlannedStep } from "./planned-step.js";
-import type { Call } from "./program/program.js";
+import { type Call, Program } from "./program/program.js";
 import { lifetimesOf } from "./schedule/liveness.js";
 import { markPdl } from "./schedule/pdl.js";
 import { type ScheduleOptions, scheduleCalls } from "./schedule/schedule.js";
@@ -56,15 +56,15 @@ export function planStep(
   try {
     // Recomputing values costs time, keeping them costs memory: a GPU first tries to keep them.
     const isShort = !capabilitiesOf(runtime).prefersMemoryOverRecompute;
-    const program = { name, traced: placed.calls, deadOnExit: trace.deadOnExit };
-    const first = planCalls(runtime, program, { rematerialize: isShort, ...settings });
+    const traced = { name, calls: placed.calls, deadOnExit: trace.deadOnExit };
+    const first = planCalls(runtime, traced, { rematerialize: isShort, ...settings });
     const fits =
       first.plan.bytes <= availableMemory(runtime).available ||
       settings.rematerialize !== undefined ||
       isShort;
     const planned = fits
       ? first
-      : planCalls(runtime, program, { ...settings, ...withoutExtraMemory, rematerialize: true });
+      : planCalls(runtime, traced, { ...settings, ...withoutExtraMemory, rematerialize: true });
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, record: recorded.record };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
@@ -73,41 +73,42 @@ export function planStep(
 }
 
 interface TracedProgram extends Pick<PlannedStep, "name" | "deadOnExit"> {
-  readonly traced: readonly Call[];
+  readonly calls: readonly Call[];
 }
 
 function planCalls(
   runtime: Runtime,
-  { name: step, traced, deadOnExit }: TracedProgram,
+  { name: step, calls: traced, deadOnExit }: TracedProgram,
   settings: PassSettings,
 ): Omit<PlannedStep, "ops" | "types" | "regions" | "record"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
-  let calls = traced;
+  const program = new Program(traced);
   const isTuned =
     capabilitiesOf(runtime).autotunesGemms && (settings.autotune ?? runtime.settings.precision !== "f32");
   for (const name of rewritePhases) {
     if (!isEnabled(settings, name)) continue;
     beat(name);
-    calls = phases[name].run(calls, runtime, { isTuned, deadOnExit });
-    stages.push({ name, calls });
+    program.renumber();
+    phases[name].run(program, runtime, { isTuned, deadOnExit });
+    stages.push({ name, calls: program.calls });
   }
   // Before the memory plan: an algorithm decides how much scratch memory a GEMM needs.
-  const tuned =
-    isTuned && isEnabled(settings, gemmAlgorithms.name) ? autotuneGemms(runtime, calls) : undefined;
-  if (tuned) {
-    calls = tuned.calls;
-    stages.push({ name: gemmAlgorithms.name, calls });
+  let report: GemmReport | undefined;
+  if (isTuned && isEnabled(settings, gemmAlgorithms.name)) {
+    program.renumber();
+    report = autotuneGemms(runtime, program);
+    stages.push({ name: gemmAlgorithms.name, calls: program.calls });
   }
   const { planned, fallback, ...proposed } = planAgreed(
     runtime,
     step,
     { stages, usesPdl: pdlSetting(settings) },
     (proposal) => {
-      const program = proposal.stages.at(-1)?.calls ?? [];
-      return planSchedule(runtime, program, { streams: 0, lag: 0, usesPdl: proposal.usesPdl });
+      const calls = proposal.stages.at(-1)?.calls ?? [];
+      return planSchedule(runtime, calls, { streams: 0, lag: 0, usesPdl: proposal.usesPdl });
     },
   );
-  const gemms = fallback?.leftOut.includes(gemmAlgorithms.name) ? undefined : tuned?.report;
+  const gemms = fallback?.leftOut.includes(gemmAlgorithms.name) ? undefined : report;
   return { name: step, ...proposed, ...planned, deadOnExit, isTuned, fallback, gemms };
 }
 
@@ -165,17 +166,19 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
     return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "verticalFusion");
   const repeated = fused < 0 ? stages.filter(({ name }) => latePhases.has(name)) : stages.slice(fused);
-  let calls = renameBuffers(stages.at(-1 - repeated.length)?.calls ?? []);
+  const program = new Program(stages.at(-1 - repeated.length)?.calls ?? []);
+  renameBuffers(program);
   for (const { name, calls: after } of repeated) {
+    program.renumber();
     if (name === gemmAlgorithms.name)
-      calls = autotuneGemms(runtime, calls, { known: algorithmsIn(runtime, after) }).calls;
+      autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
     else if (name === "bf16Activations") {
       const before = stages.findIndex((stage) => stage.name === name) - 1;
       const wanted = bf16ActivationsIn(stages[before]?.calls ?? [], after);
-      const rounded = storeActivationsAsBf16(runtime, calls, wanted);
-      if (bf16ActivationsIn(calls, rounded).size !== wanted.size) return stages.at(-1)?.calls ?? [];
-      calls = rounded;
-    } else if (name !== "trace") calls = phases[name].run(calls, runtime, { isTuned, deadOnExit });
+      const { calls } = program;
+      storeActivationsAsBf16(runtime, program, wanted);
+      if (bf16ActivationsIn(calls, program.calls).size !== wanted.size) return stages.at(-1)?.calls ?? [];
+    } else if (name !== "trace") phases[name].run(program, runtime, { isTuned, deadOnExit });
   }
-  return calls;
+  return program.calls;
 }

@@ -1,6 +1,6 @@
 /**
- * The passes, as the phases they run in. A phase takes a program and returns an equivalent one. A user can switch off a
- * pass. Some passes have several phases, because a phase may need the result of another pass's phase.
+ * The passes, as the phases they run in. A phase edits a program in place, into an equivalent one. A user can switch
+ * off a pass. Some passes have several phases, because a phase may need the result of another pass's phase.
  */
 
 import { capabilitiesOf } from "../kernels/index.js";
@@ -25,13 +25,13 @@ import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
 import { writeStridedOutputs } from "./passes/strided-outputs.js";
-import type { BufferSlice, Call } from "./program/program.js";
+import type { BufferSlice, Call, Program } from "./program/program.js";
 
 /** Facts about the step that its calls do not show. */
 export interface StepFacts {
   /** True if GEMMs may round differently from eager code, because their algorithms are chosen by measurement. */
   readonly isTuned: boolean;
-  /** Persistent memory whose contents are dead after the step. */
+  /** Persistent memory that is not read after the step. */
   readonly deadOnExit: readonly BufferSlice[];
 }
 
@@ -55,7 +55,8 @@ interface Phase {
   readonly pass: PassName;
   /** The purpose of the phase, for explain(). */
   readonly purpose: string;
-  run(calls: readonly Call[], runtime: Runtime, facts: StepFacts): readonly Call[];
+  /** Edits the program in place. */
+  run(program: Program, runtime: Runtime, facts: StepFacts): void;
 }
 
 /**
@@ -66,17 +67,20 @@ export const phases = {
   cse: {
     pass: "cse",
     purpose: "calls that do the same work on the same values run once",
-    run: (calls) => eliminateCommonCalls(calls),
+    run: (program) => eliminateCommonCalls(program),
   },
   copyPropagation: {
     pass: "copyPropagation",
     purpose: "values are read at their source and written to their destination",
-    run: (calls, runtime, { isTuned }) => writeStridedOutputs(runtime, propagateCopies(calls), isTuned),
+    run(program, runtime, { isTuned }) {
+      propagateCopies(program);
+      writeStridedOutputs(runtime, program, isTuned);
+    },
   },
   dce: {
     pass: "dce",
     purpose: "results that no call reads are not computed",
-    run: (calls, _, { deadOnExit }) => eliminateDeadCalls(calls, deadOnExit),
+    run: (program, _, { deadOnExit }) => eliminateDeadCalls(program, deadOnExit),
   },
   coalesceCasts: {
     pass: "horizontalFusion",
@@ -86,12 +90,12 @@ export const phases = {
   attentionCasts: {
     pass: "epilogueFusion",
     purpose: "on a GPU, attention stores half floats if every reader wants half floats",
-    run: fuseAttentionCasts,
+    run: (program, runtime) => fuseAttentionCasts(runtime, program),
   },
   batchGemms: {
     pass: "horizontalFusion",
     purpose: "on a GPU, independent GEMMs of the same shape are one batched GEMM",
-    run: (calls, runtime, { isTuned }) => batchGemms(runtime, calls, isTuned),
+    run: (program, runtime, { isTuned }) => batchGemms(runtime, program, isTuned),
   },
   rematerialize: {
     pass: "rematerialize",
@@ -101,62 +105,70 @@ export const phases = {
   renameBuffers: {
     pass: "schedule",
     purpose: "on a GPU, a value that is overwritten after it was read gets a new buffer",
-    run: (calls, runtime) => (canRenameBuffers(runtime) ? renameBuffers(calls) : calls),
+    run(program, runtime) {
+      if (canRenameBuffers(runtime)) renameBuffers(program);
+    },
   },
   hoistOutputs: {
     pass: "schedule",
     purpose: "on a GPU, small outputs with fewer dependencies are split off and run earlier",
-    run: (calls, runtime) => hoistOutputs(runtime, calls),
+    run: (program, runtime) => hoistOutputs(runtime, program),
   },
   verticalFusion: {
     pass: "verticalFusion",
     purpose: "elementwise chains and row reductions share a kernel",
-    run: (calls, { device }, { deadOnExit }) => fuse(calls, () => false, device.kind, deadOnExit),
+    run: (program, runtime, { deadOnExit }) => fuse(runtime, program, { deadOnExit }),
   },
   pretransposeWeights: {
     pass: "autotune",
     purpose: "on some GPUs, TF32 weights are transposed for GEMMs that need them K-major",
-    run: (calls, runtime, { isTuned }) => (isTuned ? pretransposeWeights(runtime, calls) : calls),
+    run(program, runtime, { isTuned }) {
+      if (isTuned) pretransposeWeights(runtime, program);
+    },
   },
   gemmEpilogues: {
     pass: "epilogueFusion",
     purpose: "on some GPUs, elementwise work on a GEMM's result runs in its epilogue",
-    run: (calls, runtime, { isTuned }) => (isTuned ? fuseEpilogues(runtime, calls) : calls),
+    run(program, runtime, { isTuned }) {
+      if (isTuned) fuseEpilogues(runtime, program);
+    },
   },
   bf16Activations: {
     pass: "autotune",
     purpose: "on a GPU, bf16 GEMMs store bf16 results for later kernels",
-    run: (calls, runtime, { isTuned }) => (isTuned ? storeActivationsAsBf16(runtime, calls) : calls),
+    run(program, runtime, { isTuned }) {
+      if (isTuned) storeActivationsAsBf16(runtime, program);
+    },
   },
   columnReductions: {
     pass: "epilogueFusion",
     purpose: "on a GPU, column sums start in kernels that already hold the rows",
-    run: (calls, runtime) => fuseColumnReductions(runtime, calls),
+    run: (program, runtime) => fuseColumnReductions(runtime, program),
   },
   batchCopies: {
     pass: "horizontalFusion",
     purpose: "on a GPU, copies of the same shape are one launch",
-    run: batchCopies,
+    run: (program, runtime) => batchCopies(runtime, program),
   },
   groupGemms: {
     pass: "horizontalFusion",
     purpose: "on a GPU, small GEMMs are one launch",
-    run: (calls, runtime, { isTuned }) => groupGemms(runtime, calls, isTuned),
+    run: (program, runtime, { isTuned }) => groupGemms(runtime, program, isTuned),
   },
   groupReductions: {
     pass: "horizontalFusion",
     purpose: "on a GPU, column reductions are one launch",
-    run: (calls, runtime) => groupReductions(runtime, calls),
+    run: (program, runtime) => groupReductions(runtime, program),
   },
   splitReductions: {
     pass: "schedule",
     purpose: "on a GPU, grouped reductions start before the group's last input is ready",
-    run: (calls, runtime) => splitReductions(runtime, calls),
+    run: (program, runtime) => splitReductions(runtime, program),
   },
   comboKernels: {
     pass: "horizontalFusion",
     purpose: "on a GPU, small row kernels share a launch with independent ones",
-    run: (calls, runtime) => fuseHorizontally(runtime, calls),
+    run: (program, runtime) => fuseHorizontally(runtime, program),
   },
 } satisfies Readonly<Record<string, Phase>>;
 

@@ -17,7 +17,7 @@ export interface PlannedStep {
   readonly stages: readonly Stage[];
   /** The phases that were left out because the verifier rejected the plan with them; undefined if it accepted the first plan. */
   readonly fallback?: Fallback | undefined;
-  /** Persistent memory whose contents are dead after the step. */
+  /** Persistent memory that is not read after the step. */
   readonly deadOnExit: readonly BufferSlice[];
   /** True if GEMMs may use other algorithms than eager code. */
   readonly isTuned: boolean;

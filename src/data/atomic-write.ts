@@ -64,7 +64,7 @@ function removeTemporary(aside: string): void {
   try {
     rmSync(aside, { force: true });
   } catch {
-    // It stays.
+    // The file stays.
   }
 }
 

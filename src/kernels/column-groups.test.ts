@@ -9,8 +9,8 @@ import {
   openCpuKernelRuntime,
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { ColumnKernel, ReduceOp } from "../ir/index.js";
 import { type Dtype, dtypes, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
@@ -146,10 +146,10 @@ function launchOf(runtime: Runtime, { kernel, rows, columns, gap, offset, scalar
   );
   const inputs = kernel.inputs.map((dtype, input) => {
     const count = rows * (isWide(input) ? columns + gap : 1 + gap);
-    return putAt(runtime, valuesFor(dtype, Math.max(1, count), input), offset);
+    return uploadAt(runtime, valuesFor(dtype, Math.max(1, count), input), offset);
   });
   const outputs = kernel.outputs.map((dtype) =>
-    putAt(runtime, valuesFor(dtype, lengthOf(kernel, columns), 9), offset),
+    uploadAt(runtime, valuesFor(dtype, lengthOf(kernel, columns), 9), offset),
   );
   return {
     ...{ kernel, rows, columns, strides, operands: [...inputs, ...outputs] },
@@ -163,7 +163,7 @@ const resultsOf = (runtime: Runtime, { kernel, operands }: ColumnLaunch): Uint8A
 function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   const bytes = columnScratchBytes(launches);
   // The old contents of memory must not matter.
-  const scratch = bytes > 0 ? putAt(runtime, new Uint8Array(bytes).fill(0xff), 0) : undefined;
+  const scratch = bytes > 0 ? uploadAt(runtime, new Uint8Array(bytes).fill(0xff), 0) : undefined;
   submit(runtime, backendOf(runtime).lowerColumnGroup(launches, { scratch }));
 }
 
@@ -174,7 +174,7 @@ function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
     launchCombo(runtime, launches);
     return;
   }
-  const filled = (bytes: number) => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
+  const filled = (bytes: number) => uploadAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
   const earlier = { members: early, scratch: filled(columnScratchBytes(early)) };
   submit(runtime, backendOf(runtime).lowerPartials(earlier, "columns"));
   // Another launch may be in between.

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { ColumnKernel } from "../ir/index.js";
 import { dtypes, narrowToBf16, term } from "../ir/index.js";
 import { columnCalls } from "./kernel-call.js";
@@ -43,12 +43,12 @@ for (const { device, skip, open } of kernelDevices) {
       stride = columns,
     ): Float32Array {
       return runtime.step(() => {
-        const output = putAt(runtime, new Float32Array(columns), 1);
+        const output = uploadAt(runtime, new Float32Array(columns), 1);
         const strides = [
           { row: stride, column: "unit" },
           { row: 1, column: "none" },
         ] as const;
-        const operands = [putAt(runtime, values, 1), put(runtime, weights, "w"), output];
+        const operands = [uploadAt(runtime, values, 1), put(runtime, weights, "w"), output];
         submit(runtime, columnCalls({ kernel: weighted, rows: weights.length, columns, strides, operands }));
         return new Float32Array(runtime.read(output).buffer);
       });

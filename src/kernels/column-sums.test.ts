@@ -8,8 +8,8 @@ import {
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
-import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { DeviceInfo } from "../driver/index.js";
 import type { ColumnKernel, Output, RowKernel, Stage } from "../ir/index.js";
 import { type Iteration, iterateRows, term } from "../ir/index.js";
@@ -67,7 +67,7 @@ const valuesOf = (count: number, seed: number): Float32Array =>
 
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
-  const room = (bytes: number): Storage => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
+  const room = (bytes: number): Storage => uploadAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
   const columnsOf = (kernel: ColumnKernel, rows: number, columns: number, inputs: readonly Storage[]) => {
     const outputs = kernel.outputs.map(() => room(4 * columns));
     const strides = kernel.inputs.map((_, input) =>
@@ -81,7 +81,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   function bothWays(rows: number, columns: number, offset = 0) {
     return runtime.step(() => {
       const sizes = [rows * columns, rows * columns, rows, columns];
-      const inputs = sizes.map((size, seed) => putAt(runtime, valuesOf(size, seed), offset));
+      const inputs = sizes.map((size, seed) => uploadAt(runtime, valuesOf(size, seed), offset));
       const [g, x, mean] = inputs as [Storage, Storage, Storage];
       const run = (kernel: RowKernel, sums: readonly Storage[]): Storage[] => {
         const [stored, halves] = [room(4 * rows * columns), room(2 * rows * columns)];

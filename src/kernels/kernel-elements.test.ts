@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { RowKernel } from "../ir/index.js";
 import { type Dtype, dtypeNames, dtypes, iterateElements, term } from "../ir/index.js";
 import { rowCalls } from "./kernel-call.js";
@@ -42,9 +42,9 @@ for (const { device, skip, open } of kernelDevices) {
       };
       return runtime.step(() => {
         const outputs = targets.map((to) =>
-          putAt(runtime, new Uint8Array(Math.max(1, count * dtypes[to].bytes)), offset),
+          uploadAt(runtime, new Uint8Array(Math.max(1, count * dtypes[to].bytes)), offset),
         );
-        const operands = [putAt(runtime, source, offset), ...outputs];
+        const operands = [uploadAt(runtime, source, offset), ...outputs];
         const iteration = iterateElements([count], [[step], ...outputs.map(() => [1])]);
         submit(runtime, rowCalls({ kernel, iteration, operands }));
         return outputs.map((output) => runtime.read(output));

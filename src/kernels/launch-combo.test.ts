@@ -8,8 +8,8 @@ import {
   openCpuKernelRuntime,
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { Dtype, Output, RowKernel, Stage } from "../ir/index.js";
 import { iterateElements, iterateRows, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
@@ -129,7 +129,7 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   const all = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
   const operands = all.map((dtype, index) =>
     // Picked ones may lie one further, and those across one before.
-    putAt(runtime, valuesFor(dtype, Math.max(1, rows) * width + 2, index), offset),
+    uploadAt(runtime, valuesFor(dtype, Math.max(1, rows) * width + 2, index), offset),
   );
   const strides = all.map((_, index) => stridedAccess(index));
   const shape = [rows, columns];

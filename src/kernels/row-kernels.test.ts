@@ -6,15 +6,15 @@ import fc from "fast-check";
 import { effort } from "../../test/support/effort.js";
 import { evaluate } from "../../test/support/ir-reference.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
 import {
-  drawnInputs,
-  drawnScalar,
   f32Expressions,
   i32Expressions,
+  inputDtypes,
   reach,
+  scalarValue,
 } from "../../test/support/random-expressions.js";
 import { rejects } from "../../test/support/rejects.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { Output, RowKernel } from "../ir/index.js";
 import { iterateElements, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
@@ -98,7 +98,7 @@ for (const { device, skip, open } of kernelDevices) {
           const expressions = [...floats, ...wholes];
           const kernel: RowKernel = {
             name: "random",
-            inputs: drawnInputs,
+            inputs: inputDtypes,
             outputs: [
               ...floats.map((): Output => ({ dtype: "f32", per: "element" })),
               ...wholes.map(
@@ -116,11 +116,11 @@ for (const { device, skip, open } of kernelDevices) {
           const actual = runtime.step(() => {
             const outputs = kernel.outputs.map(({ dtype }) =>
               dtype === "u8"
-                ? putAt(runtime, new Uint8Array(count), offset)
-                : putAt(runtime, new Float32Array(count), offset),
+                ? uploadAt(runtime, new Uint8Array(count), offset)
+                : uploadAt(runtime, new Float32Array(count), offset),
             );
             const operands = [
-              ...inputs.map((input) => putAt(runtime, input.values, input.offset)),
+              ...inputs.map((input) => uploadAt(runtime, input.values, input.offset)),
               ...outputs,
             ];
             const strides = [
@@ -128,7 +128,7 @@ for (const { device, skip, open } of kernelDevices) {
               ...outputs.map(() => contiguous(shape)),
             ];
             const iteration = iterateElements(shape, strides);
-            submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [drawnScalar] }));
+            submit(runtime, rowCalls({ kernel, iteration, operands, scalars: [scalarValue] }));
             return outputs.map((output) => runtime.read(output));
           });
           for (const [which, expression] of expressions.entries()) {
@@ -139,7 +139,7 @@ for (const { device, skip, open } of kernelDevices) {
               const value = evaluate(expression, {
                 load: (input, at) =>
                   inputs[input]!.values[offsetAt(shape, inputs[input]!.strides, index) + at]!,
-                scalars: [drawnScalar],
+                scalars: [scalarValue],
                 reduced: new Map(),
               });
               const expected = dtype === "u8" ? value & 255 : value;
@@ -164,7 +164,7 @@ for (const { device, skip, open } of kernelDevices) {
         offset = 0,
       ): Uint8Array[] {
         return runtime.step(() => {
-          const storages = memory.map((values) => putAt(runtime, values, offset));
+          const storages = memory.map((values) => uploadAt(runtime, values, offset));
           const count = Math.floor((storages[0]?.span.size ?? 0) / 4);
           const iteration = iterateElements(
             [count],

@@ -6,8 +6,8 @@ import fc from "fast-check";
 import { effort } from "../../test/support/effort.js";
 import { rounded } from "../../test/support/ir-reference.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { ReduceOp, RowKernel } from "../ir/index.js";
 import { dtypes, iterateRows, narrowToF16, term, widenF16 } from "../ir/index.js";
 import type { Storage } from "../runtime/index.js";
@@ -91,14 +91,14 @@ for (const { device, skip, open } of kernelDevices) {
     ): readonly [Float32Array, Float32Array] {
       return runtime.step(() => {
         const row = runtime.arena.allocate(4 * rows, "sums");
-        const element = putAt(runtime, new Float32Array(rows * columns), offset);
+        const element = uploadAt(runtime, new Float32Array(rows * columns), offset);
         const strides = [
           [columns, 1],
           [1, 0],
           [columns, 1],
         ];
         const iteration = iterateRows([rows, columns], strides, 1);
-        const operands = [putAt(runtime, values, offset), row, element];
+        const operands = [uploadAt(runtime, values, offset), row, element];
         submit(runtime, rowCalls({ kernel: sumAndRest, iteration, operands }));
         return [read(row), read(element)];
       });
@@ -174,7 +174,7 @@ for (const { device, skip, open } of kernelDevices) {
             .map(Math.round)
             .reverse();
           const actual = runtime.step(() => {
-            const [a, b] = [putAt(runtime, left, offset), putAt(runtime, right, offset)];
+            const [a, b] = [uploadAt(runtime, left, offset), uploadAt(runtime, right, offset)];
             const output = runtime.arena.allocate(4 * rows * count, "products");
             const part = (of: Storage, index: number, size: number): Storage =>
               runtime.arena.view(of, 4 * index, 4 * (count * (size - 1) + 1));
@@ -264,7 +264,7 @@ for (const { device, skip, open } of kernelDevices) {
           const values = Array.from({ length: size }, (_, index) => held(make(index)));
           const actual = runtime.step(() => {
             const output = runtime.arena.allocate(planes * rows * dtypes[compute].bytes, "reduced");
-            const operands = [putAt(runtime, stored(values), offset), output];
+            const operands = [uploadAt(runtime, stored(values), offset), output];
             const iteration = iterateRows([planes, rows, columns], [strides, [rows, 1, 0]], 1);
             submit(runtime, rowCalls({ kernel, iteration, operands }));
             return new array(runtime.read(output).buffer);

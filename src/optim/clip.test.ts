@@ -5,10 +5,10 @@ import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
-import { randomFrom } from "../../test/support/op-cases/draw.js";
+import { randomFrom } from "../../test/support/op-cases/arbitraries.js";
+import { placeParameters, setGradient } from "../../test/support/parameter-module.js";
 import { rejects } from "../../test/support/rejects.js";
 import { openTestDriver } from "../../test/support/test-device.js";
-import { placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { strict } from "../driver/index.js";
 import type { Dtype } from "../ir/index.js";
 import { type Tensor, tensor } from "../tensor/index.js";
@@ -21,7 +21,7 @@ after(() => driver.close());
 
 function placeGradients(gradients: readonly (readonly number[])[], dtype: Dtype = "f32") {
   const shapes = gradients.map(({ length }) => [length]);
-  const parameters = placeGiven(
+  const parameters = placeParameters(
     cpu,
     dtype,
     shapes,

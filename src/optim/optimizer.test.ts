@@ -5,10 +5,10 @@ import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
+import { ParameterModule, placeParameters, setGradient } from "../../test/support/parameter-module.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { openTestDriver } from "../../test/support/test-device.js";
-import { GivenParameters, placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { noGrad } from "../autograd/index.js";
 import { strict } from "../driver/index.js";
 import type { PersistentStorage } from "../runtime/index.js";
@@ -31,13 +31,13 @@ const initialValues = shapes.map((shape, index) =>
 );
 
 test("half floats have moments of f32 with the parameters' shapes", () => {
-  const parameters = placeGiven(cpu, "bf16", shapes, initialValues);
+  const parameters = placeParameters(cpu, "bf16", shapes, initialValues);
   const state = new optim.AdamW(parameters).stateDict();
   assert.deepEqual([state["3.firstMoment"]!.dtype, state["3.firstMoment"]!.shape], ["f32", [2, 130]]);
 });
 
 test("frozen parameters and parameters without a gradient are not changed", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, initialValues);
+  const parameters = placeParameters(cpu, "f32", shapes, initialValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
   for (const [index, parameter] of parameters.entries()) {
     if (index !== 2) setGradient(cpu, parameter, numbers(index, parameter.numel));
@@ -75,7 +75,7 @@ test("backward detects that a step has changed a saved tensor", () => {
 });
 
 test("setting a learning rate writes eight bytes, and only if it has changed", () => {
-  const optimizer = new optim.SGD(placeGiven(cpu, "f32", shapes, initialValues), { lr: 0.5 });
+  const optimizer = new optim.SGD(placeParameters(cpu, "f32", shapes, initialValues), { lr: 0.5 });
   const start = log.calls.length;
   optimizer.lr = 0.5;
   assert.deepEqual(log.namesFrom(start), []);
@@ -86,9 +86,9 @@ test("setting a learning rate writes eight bytes, and only if it has changed", (
 });
 
 test("a state that does not fit is rejected, and nothing is written", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, initialValues);
+  const parameters = placeParameters(cpu, "f32", shapes, initialValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
-  const { "0.step": step, ...rest } = new optim.AdamW(placeGiven(cpu, "f32", shapes, initialValues), {
+  const { "0.step": step, ...rest } = new optim.AdamW(placeParameters(cpu, "f32", shapes, initialValues), {
     lr: 9,
   }).stateDict();
   rejects("BAD_STATE", () => optimizer.loadStateDict(rest), /missing in the state: 0\.step/);
@@ -124,7 +124,7 @@ test("tensors that can't be trained and invalid options are rejected", () => {
 });
 
 test("a step rejects a parameter that has moved since the optimizer was created", () => {
-  const model = new GivenParameters(shapes, initialValues).to(cpu, "f32");
+  const model = new ParameterModule(shapes, initialValues).to(cpu, "f32");
   const optimizer = new optim.SGD(model.list, { lr: 1 });
   model.to(cpu, "f64");
   rejects("BAD_STATE", () => optimizer.step(), /"list.0" has moved since/);
@@ -139,7 +139,7 @@ test("a step works inside noGrad", () => {
 
 test("replays of a captured step count as steps, and read the current learning rate", () => {
   const run = (makeStep: (optimizer: optim.Optimizer) => () => void): Tensor[] => {
-    const parameters = placeGiven(cpu, "f32", shapes, initialValues);
+    const parameters = placeParameters(cpu, "f32", shapes, initialValues);
     for (const [index, parameter] of parameters.entries()) {
       setGradient(cpu, parameter, numbers(index, parameter.numel));
     }
@@ -168,8 +168,8 @@ test("adjacent parameters in one span train to the same bits as separate ones, f
   fc.assert(
     fc.property(fc.array(pattern, { minLength: 1, maxLength: 4 }), (patterns) => {
       const [adjacent, separate] = [
-        placeGiven(cpu, "f32", shapes, initialValues),
-        shapes.flatMap((shape, index) => placeGiven(cpu, "f32", [shape], [initialValues[index]!])),
+        placeParameters(cpu, "f32", shapes, initialValues),
+        shapes.flatMap((shape, index) => placeParameters(cpu, "f32", [shape], [initialValues[index]!])),
       ];
       const optimizers = [adjacent, separate].map((parameters) => {
         const optimizer = new optim.Adam(parameters, { lr: 0.1, weightDecay: 0.1 });
@@ -198,7 +198,7 @@ test("adjacent parameters in one span train to the same bits as separate ones, f
 });
 
 test("a released optimizer frees its memory and rejects further steps", () => {
-  const [w] = placeGiven(cpu, "f32", [[3]], [[1, 2, 3]]);
+  const [w] = placeParameters(cpu, "f32", [[3]], [[1, 2, 3]]);
   const before = cpu.runtime.budget.used;
   const optimizer = new optim.AdamW([w!]);
   setGradient(cpu, w!, [1, 1, 1]);
@@ -209,7 +209,7 @@ test("a released optimizer frees its memory and rejects further steps", () => {
 });
 
 test("a constructor that fails leaves no memory allocated, and release is idempotent", () => {
-  const parameters = placeGiven(cpu, "f32", shapes, initialValues);
+  const parameters = placeParameters(cpu, "f32", shapes, initialValues);
   const before = cpu.runtime.budget.used;
   rejects("BAD_ARGUMENT", () => new optim.Adam(parameters, { lr: -1 }), /lr is -1/);
   rejects("BAD_ARGUMENT", () => new optim.SGD(parameters, {} as optim.SGDOptions), /SGD: lr is NaN/);

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
+import { placeParameters, setGradient } from "../../test/support/parameter-module.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
-import { placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { type Tensor, tensor } from "../tensor/index.js";
 import { Adam, AdamW, type Optimizer, SGD, type SGDOptions } from "./index.js";
 
@@ -47,7 +47,7 @@ function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[
 /** Placed contiguously by a module, or separately as plain tensors. */
 const placements = {
   "a module's parameters": ({ shapes, initial }: Case, dtype: "f64" | "f32") =>
-    placeGiven(cpu, dtype, shapes, initial),
+    placeParameters(cpu, dtype, shapes, initial),
   "plain tensors": ({ shapes, initial }: Case, dtype: "f64" | "f32") =>
     initial.map((values, index) => {
       const flat = tensor([...values], { dtype, device: cpu });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../test/support/devices.js";
-import { holdElements } from "../../test/support/element-reference.js";
+import { checkElements } from "../../test/support/element-reference.js";
 import { convolutionCases } from "../../test/support/op-cases/convolution.js";
 import { rejects } from "../../test/support/rejects.js";
 import * as ops from "../ops/index.js";
@@ -15,7 +15,7 @@ const perAxis = (value: ops.PerAxis | undefined, axis: number, defaultValue: num
   (typeof value === "number" ? value : value?.[axis]) ?? defaultValue;
 
 test("windows have the elements under them", () => {
-  holdElements(strictCpu, convolutionCases, ops.windows, ({ kernel, stride, dilation }, x) => {
+  checkElements(strictCpu, convolutionCases, ops.windows, ({ kernel, stride, dilation }, x) => {
     const rank = kernel.length;
     const rest = x!.shape.slice(0, x!.shape.length - rank);
     const count = x!.shape.slice(rest.length).map((size, axis) => {
@@ -37,7 +37,7 @@ test("windows have the elements under them", () => {
 
 test("max pooling returns the largest element of each window, and never the padding", () => {
   for (const op of [ops.maxPool1d, ops.maxPool2d]) {
-    holdElements(strictCpu, convolutionCases, op, ({ kernel, stride = kernel, padding, dilation }, x) => {
+    checkElements(strictCpu, convolutionCases, op, ({ kernel, stride = kernel, padding, dilation }, x) => {
       const sizes = kernel as readonly number[];
       const rest = x!.shape.slice(0, x!.shape.length - sizes.length);
       const spatial = x!.shape.slice(rest.length);

@@ -1,4 +1,4 @@
-/** The documentation is true: its examples compile and print what they say, its links lead somewhere. */
+/** The documentation is true: its examples compile and print what they claim, and its links lead somewhere. */
 
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
@@ -19,7 +19,7 @@ const pages = [
   ...filesBelow("bench/notes", ".md"),
 ];
 
-// What the log of changes shows was true of its own version.
+// Examples in the changelog were true for their version.
 const pagesWithExamples = pages.filter((page) => page !== "CHANGELOG.md");
 
 const examples = [
@@ -30,12 +30,12 @@ const examples = [
 const drawing =
   'import { nn } from "holdfast";\nconsole.log(new nn.Parameter([1], nn.init.normal()).initialValues());';
 
-/** Examples with a known fault each, compiled along with the true ones: what the checks must find. */
+/** Examples with one fault each, compiled along with the true ones: the checks must find them. */
 const injected = {
   wrongPrint: inject('console.log("three"); // → 3'),
   missingPrint: inject('console.log("one"); // → one\n// → two'),
-  crash: inject('throw new Error("planted");'),
-  lateCrash: inject('void Promise.reject(new Error("planted late"));'),
+  crash: inject('throw new Error("injected");'),
+  lateCrash: inject('void Promise.reject(new Error("injected late"));'),
   exit: inject('console.log("before the end");\nprocess.exit(0);'),
   endlessWait: inject("await new Promise(() => {});"),
   endlessLoop: inject("for (;;) {}"),
@@ -81,7 +81,7 @@ const injected = {
 } satisfies Record<string, Example>;
 
 function inject(code: string): Example {
-  return { name: "planted", code, notRun: undefined };
+  return { name: "injected", code, notRun: undefined };
 }
 
 const allExamples = [...examples, ...Object.values(injected)];
@@ -98,20 +98,20 @@ function start(run: readonly Example[], timeLimitMs?: number): ReadonlyMap<Examp
   return new Map(run.map((example, index) => [example, runs[index] ?? assert.fail(example.name)]));
 }
 
-/** Fails unless the example runs to its end and prints what it says. */
-async function proveRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
-  const { lines, trouble } = (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
-  assert.equal(trouble, "");
+/** Fails unless the example runs to its end and prints what it claims. */
+async function checkRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
+  const { lines, failure } = (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
+  assert.equal(failure, "");
   const promised = promisedLines(example.code);
   if (promised.length > 0) assert.deepEqual(lines, promised);
 }
 
-describe("an example compiles and prints what it says", () => {
+describe("an example compiles and prints what it claims", () => {
   const runs = start(examples.filter(({ notRun }) => notRun === undefined));
   for (const example of examples) {
     it(example.name, async (t) => {
       assert.deepEqual(typeProblems(compiled.program, fileOf(example)), []);
-      if (example.notRun === undefined) await proveRun(example, runs);
+      if (example.notRun === undefined) await checkRun(example, runs);
       else t.skip(example.notRun);
     });
   }
@@ -125,28 +125,28 @@ test("there are examples in the pages and in the sources", () => {
 test("an example that prints something else, too little, or crashes is found", async () => {
   const { wrongPrint, missingPrint, crash, fine } = injected;
   const runs = start([wrongPrint, missingPrint, crash, fine]);
-  await assert.rejects(proveRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
-  await assert.rejects(proveRun(missingPrint, runs), /- {3}'two'/);
-  await assert.rejects(proveRun(crash, runs), /Error: planted/);
-  await proveRun(fine, runs);
+  await assert.rejects(checkRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
+  await assert.rejects(checkRun(missingPrint, runs), /- {3}'two'/);
+  await assert.rejects(checkRun(crash, runs), /Error: injected/);
+  await checkRun(fine, runs);
 });
 
-test("an example that ends the process, or never ends, is named, and those behind it run", async () => {
+test("an example that ends the process, or never ends, is named, and the later ones run", async () => {
   const { exit, lateCrash, endlessWait, endlessLoop, fine } = injected;
   const runs = start([exit, lateCrash, endlessWait, fine]);
-  await assert.rejects(proveRun(exit, runs), /ended its process, with code 0/);
-  await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*planted late/);
-  await assert.rejects(proveRun(endlessWait, runs), /with code 13/);
-  await proveRun(fine, runs);
+  await assert.rejects(checkRun(exit, runs), /ended its process, with code 0/);
+  await assert.rejects(checkRun(lateCrash, runs), /with code 1[\s\S]*injected late/);
+  await assert.rejects(checkRun(endlessWait, runs), /with code 13/);
+  await checkRun(fine, runs);
   const limited = start([endlessLoop, fine], 1000);
-  await assert.rejects(proveRun(endlessLoop, limited), /longer than 1 s/);
-  await proveRun(fine, limited);
+  await assert.rejects(checkRun(endlessLoop, limited), /longer than 1 s/);
+  await checkRun(fine, limited);
 });
 
-test("an example that leaves its device open is named, and each starts from what a fresh process has", async () => {
+test("an example that leaves its device open is named, and each example starts like a fresh process", async () => {
   const { drawn, openDevice, drawnAgain } = injected;
   const runs = start([drawn, openDevice, drawnAgain]);
-  await assert.rejects(proveRun(openDevice, runs), /left 1 device/);
+  await assert.rejects(checkRun(openDevice, runs), /left 1 device/);
   const first = await runs.get(drawn);
   assert.match(first?.lines.join() ?? "", /Float32Array/);
   assert.deepEqual(await runs.get(drawnAgain), first);
@@ -226,7 +226,7 @@ test("the published types need nothing that a user's program lacks", () => {
   assert.ok(published.length > 0);
   const problems = published.map((file) => [file.slice(folder.length), typeProblems(compiled.program, file)]);
   assert.deepEqual(
-    problems.filter(([, found]) => found?.length),
+    problems.filter(([, list]) => list?.length),
     [],
   );
 });
@@ -274,7 +274,7 @@ test("the page on the architecture lists every layer", () => {
 
 const maxProseLine = 400;
 
-/** Lines of prose that are too long to read in an editor; tables can't be wrapped. */
+/** Lines of prose that are too long for an editor; tables can't be wrapped. */
 function longLines(markdown: string): string[] {
   return proseLines(markdown).filter((line) => line.length > maxProseLine && !line.startsWith("|"));
 }
@@ -287,7 +287,7 @@ test(`no line of prose has more than ${maxProseLine} characters`, () => {
   assert.equal(longLines(`${"word ".repeat(100)}\n| ${"cell ".repeat(100)} |\n`).length, 1);
 });
 
-test("relative links are told from addresses, anchors and code", () => {
+test("relative links are distinguished from addresses, anchors and code", () => {
   const markdown =
     "[a](docs/a.md#top) ![b](<b.png>) [c](https://example.com) [d](#here) `[e](e.md)`\n[f]: ../f.md\n";
   assert.deepEqual(relativeLinks(markdown), ["docs/a.md", "b.png", "../f.md"]);
@@ -306,7 +306,7 @@ test("a generated table replaces the one after its notice, and nothing else", ()
   assert.throws(() => replaceTable("No table.\n", "a.ts", "| new |"), /no table from a\.ts/);
 });
 
-test("the page of settings tells each one's variable, option, default and example", () => {
+test("the page of settings has each setting's variable, option, default and example", () => {
   const memory = {
     variable: "HOLDFAST_MEMORY",
     kind: "size | auto",

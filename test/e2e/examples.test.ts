@@ -1,4 +1,4 @@
-/** The examples learn: each is run as a reader would run it, and held to what it says of rows that it has not seen. */
+/** The examples learn: each runs as a reader would run it, and is checked on rows that it has not seen. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import * as digits from "../../examples/digits.js";
 import * as linearRegression from "../../examples/linear-regression.js";
 import * as spirals from "../../examples/spirals.js";
 
-test("linear regression finds the plane that the points were drawn from", async () => {
+test("linear regression finds the plane of the random points", async () => {
   const { weights, heldOutError } = await linearRegression.main(() => {});
   for (const [index, truth] of [2, -3, 0.5].entries()) {
     assert.ok(
@@ -15,11 +15,11 @@ test("linear regression finds the plane that the points were drawn from", async 
       `weight ${index} is ${weights[index]}`,
     );
   }
-  // The noise has a variance of 0.01; nothing can foretell that.
+  // The noise has a variance of 0.01, which no model can predict.
   assert.ok(heldOutError < 0.015, `held-out error ${heldOutError}`);
 });
 
-test("the network tells two spirals apart at points between those it was trained on", async () => {
+test("the network separates two spirals at points between its training points", async () => {
   const { heldOutAccuracy } = await spirals.main(() => {});
   assert.ok(heldOutAccuracy >= 0.95, `accuracy ${heldOutAccuracy}`);
 });
@@ -29,8 +29,8 @@ test("the convolutional network reads digits that it has not seen", async () => 
   assert.ok(heldOutAccuracy >= 0.9, `accuracy ${heldOutAccuracy}`);
 });
 
-test("the transformer foretells the next letter of sentences that it has not seen", async () => {
+test("the transformer predicts the next letter of sentences that it has not seen", async () => {
   const { heldOutAccuracy, baseline, sample } = await characters.main(() => {});
-  assert.ok(heldOutAccuracy >= 0.7, `accuracy ${heldOutAccuracy}, commonest letter ${baseline}`);
+  assert.ok(heldOutAccuracy >= 0.7, `accuracy ${heldOutAccuracy}, most common letter ${baseline}`);
   assert.match(sample, /^[a-z. ]+$/);
 });

@@ -1,6 +1,6 @@
 /**
- * What a capture allows and forbids, with CUDA's own numbers for answers. These are questions to a library, and a GPU can
- * be asked them too: TEST_DEVICE=cuda puts the system's libcuda in the emulator's place.
+ * What a capture allows and forbids, with CUDA's error codes. A GPU can answer the same questions:
+ * TEST_DEVICE=cuda uses the system's libcuda instead of the emulator.
  */
 
 import assert from "node:assert/strict";
@@ -12,7 +12,7 @@ import { testDevice } from "../support/test-device.js";
 
 const isOnGpu = testDevice === "cuda";
 const skip = isOnGpu ? false : emulatorMissing;
-const skipOnGpu = isOnGpu ? "this asks the emulator what it noted" : skip;
+const skipOnGpu = isOnGpu ? "this reads the emulator's records" : skip;
 const emulator = skip || isOnGpu ? undefined : openEmulator();
 const bare = skip ? undefined! : new BareCuda(emulator?.folder);
 const driver = skip ? undefined! : bare.cuda.driver;
@@ -30,13 +30,13 @@ const noteCode = `extern "C" __global__ void __launch_bounds__(32) hf_note(unsig
 const note = skip ? 0 : bare.load(noteCode, "hf_note");
 
 const begin = (stream: number, mode = threadLocal) => driver.cuStreamBeginCapture_v2(stream, mode);
-/** The graph, or the status where there is none. */
+/** The graph, or the status if there is none. */
 function end(stream: number): { graph: number; status: number } {
   const answer = status.cuStreamEndCapture(stream, bare.out.address);
   return { graph: bare.out.u64(), status: answer };
 }
 
-/** What the kernel noted. */
+/** The value that the kernel recorded. */
 const notes = (memory: number): number => bare.read(memory, new Uint32Array(1))[0]!;
 
 function nodeTypes(graph: number): number[] {
@@ -95,7 +95,7 @@ const kept = skip
   : { memory: bare.put(new Uint32Array(1)), stream: bare.stream(), event: bare.event() };
 
 for (const [name, call] of illegalCalls) {
-  test(`${name} in a capture answers 900, spoils it, and later calls answer 901`, { skip }, () => {
+  test(`${name} in a capture returns 900 and invalidates it, and later calls return 901`, { skip }, () => {
     const stream = bare.stream();
     driver.cuEventRecord(kept.event, kept.stream);
     driver.cuStreamSynchronize(kept.stream);
@@ -107,14 +107,14 @@ for (const [name, call] of illegalCalls) {
     assert.equal(bare.tryLaunch(note, 1, 32, [kept.memory, { u32: 1 }], stream), invalidated);
     assert.deepEqual(end(stream), { graph: 0, status: invalidated });
     assert.equal(notes(kept.memory), 0);
-    // The stream is as good as new.
+    // The stream is usable again.
     begin(stream);
     assert.equal(end(stream).status, 0);
     driver.cuStreamDestroy_v2(stream);
   });
 }
 
-test("CUDA captures a copy from memory that is not pinned: to forbid that is for us", { skip }, () => {
+test("CUDA captures a copy from memory that is not pinned: Holdfast must reject it", { skip }, () => {
   const stream = bare.stream();
   const pageable = new Uint8Array(64);
   begin(stream);
@@ -124,7 +124,7 @@ test("CUDA captures a copy from memory that is not pinned: to forbid that is for
   driver.cuGraphDestroy(graph);
 });
 
-test("events take other streams into a capture, and they have to come back", { skip }, () => {
+test("events take other streams into a capture, and they have to join again", { skip }, () => {
   const [stream, other] = [bare.stream(), bare.stream()];
   const [fork, join] = [bare.event(), bare.event()];
   const memory = bare.put(new Uint32Array(1));
@@ -146,7 +146,7 @@ test("events take other streams into a capture, and they have to come back", { s
   driver.cuGraphLaunch(executable, stream);
   driver.cuStreamSynchronize(stream);
   assert.equal(notes(memory), 123);
-  // The other stream runs its work at once again.
+  // The other stream executes its work again.
   bare.launch(note, 1, 32, [memory, { u32: 4 }], other);
   driver.cuStreamSynchronize(other);
   assert.equal(notes(memory), 1234);
@@ -154,14 +154,14 @@ test("events take other streams into a capture, and they have to come back", { s
 
 test("a capture does not wait for work outside it", { skip }, () => {
   const [stream, other] = [bare.stream(), bare.stream()];
-  const mark = bare.event();
-  driver.cuEventRecord(mark, other);
+  const event = bare.event();
+  driver.cuEventRecord(event, other);
   begin(stream);
-  assert.equal(status.cuStreamWaitEvent(stream, mark, 0), isolation);
+  assert.equal(status.cuStreamWaitEvent(stream, event, 0), isolation);
   assert.equal(end(stream).status, invalidated);
 });
 
-test("a capture ends where it began, once", { skip }, () => {
+test("a capture ends on the stream where it began, once", { skip }, () => {
   const [stream, other] = [bare.stream(), bare.stream()];
   const fork = bare.event();
   assert.equal(end(stream).status, illegalState);
@@ -178,7 +178,7 @@ test("the default stream can't capture", { skip }, () => {
   assert.equal(status.cuStreamBeginCapture_v2(0, threadLocal), unsupported);
 });
 
-test("in the relaxed mode an allocation is let through, and it is noted that somebody used it", {
+test("in the relaxed mode an allocation is accepted, and the emulator records its use", {
   skip: skipOnGpu,
 }, () => {
   const stream = bare.stream();
@@ -201,7 +201,7 @@ test("in the relaxed mode an allocation is let through, and it is noted that som
   );
 });
 
-test("nodes can be planted, and a graph that allocates is launched once", { skip: skipOnGpu }, () => {
+test("nodes can be injected, and a graph that allocates is launched once", { skip: skipOnGpu }, () => {
   const stream = bare.stream();
   begin(stream);
   emulator!.inject(stream, 3);

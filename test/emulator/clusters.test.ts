@@ -1,4 +1,7 @@
-/** The emulator runs clusters: their blocks side by side, each with memory that its peers reach into. */
+/**
+ * The emulator runs clusters: their blocks run concurrently, and each block's memory is accessible to its
+ * peers.
+ */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -52,19 +55,19 @@ for (const order of orders) {
 }
 
 const exchange = (barrier: string, last: string): string => `
-  unsigned* own = reinterpret_cast<unsigned*>(memory);
+  unsigned* local = reinterpret_cast<unsigned*>(memory);
   const unsigned rank = clusterCtaRank(), next = (rank + 1) % 4;
-  own[threadIdx.x] = blockIdx.x * 1000 + threadIdx.x;
+  local[threadIdx.x] = blockIdx.x * 1000 + threadIdx.x;
   ${barrier}
-  const unsigned found = mapaShared(own, next)[threadIdx.x];
-  *mapaShared(own + 64 + threadIdx.x, next) = 7 * blockIdx.x + threadIdx.x;
+  const unsigned found = mapaShared(local, next)[threadIdx.x];
+  *mapaShared(local + 64 + threadIdx.x, next) = 7 * blockIdx.x + threadIdx.x;
   ${last}
   unsigned* row = out + 2 * (blockIdx.x * blockDim.x + threadIdx.x);
   row[0] = found;
-  row[1] = own[64 + threadIdx.x];`;
-const meeting = "clusterArrive(); clusterWait();";
+  row[1] = local[64 + threadIdx.x];`;
+const namedBarrier = "clusterArrive(); clusterWait();";
 
-/** What a thread finds in the next block, and what the one before has left in its own. */
+/** The value that a thread reads from the next block, and the value that the previous block wrote to it. */
 const exchanged = Array.from({ length: 8 * 64 }, (_, index) => {
   const [block, thread] = [Math.floor(index / 64), index % 64];
   const first = block - (block % 4);
@@ -77,7 +80,7 @@ for (const order of orders) {
   }, () => {
     setOrder(order);
     const out = bare.allocate(8 * 64 * 8);
-    const body = exchange(meeting, meeting);
+    const body = exchange(namedBarrier, namedBarrier);
     assert.deepEqual(kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", body, [out]), [0, ""]);
     assert.deepEqual([...bare.read(out, new Uint32Array(8 * 64 * 2))], exchanged);
   });
@@ -85,24 +88,30 @@ for (const order of orders) {
 
 test("without the barrier in between a peer's memory is still NaN", { skip }, () => {
   const out = bare.allocate(8 * 64 * 8);
-  kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange("", meeting), [out]);
-  const found = bare.read(out, new Uint32Array(8 * 64 * 2));
-  assert.equal(found[0], 0xffffffff);
+  kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange("", namedBarrier), [out]);
+  const actual = bare.read(out, new Uint32Array(8 * 64 * 2));
+  assert.equal(actual[0], 0xffffffff);
 });
 
-test("the memory of a block that has ended is nobody's", { skip }, () => {
+test("the memory of a block that has ended can't be accessed", { skip }, () => {
   const out = bare.allocate(8 * 64 * 8);
-  const [status, text] = kernels.run({ blocks: 8, threads: 64 }, "unsigned* out", exchange(meeting, ""), [
-    out,
-  ]);
+  const [status, text] = kernels.run(
+    { blocks: 8, threads: 64 },
+    "unsigned* out",
+    exchange(namedBarrier, ""),
+    [out],
+  );
   assert.equal(status, illegalAddress);
-  assert.equal(text, "hf: an access to the launched memory of a block that has ended, block 3, thread 0");
+  assert.equal(
+    text,
+    "hf: an access to the dynamic shared memory of a block that has ended, block 3, thread 0",
+  );
 });
 
-test("memory before, behind and beyond a cluster's is a fault", { skip }, () => {
+test("an access before, after or beyond a cluster's memory is a fault", { skip }, () => {
   const shape = { blocks: 2, threads: 1, cluster: 2, bytes: 4096 };
-  const store = (place: string) =>
-    kernels.run(shape, "unsigned at", `volatile unsigned char* to = memory; to[${place}] = 1;`, [
+  const store = (offset: string) =>
+    kernels.run(shape, "unsigned at", `volatile unsigned char* to = memory; to[${offset}] = 1;`, [
       { u32: 4096 },
     ]);
   assert.equal(store("at")[0], illegalAddress);
@@ -116,7 +125,7 @@ test("memory before, behind and beyond a cluster's is a fault", { skip }, () => 
   assert.equal(peer("mapaShared(at > 9 ? memory : (unsigned char*)0 + at, 0)")[0], 717);
 });
 
-test("launched memory begins as NaN in every block, and has the launch's size", { skip }, () => {
+test("dynamic shared memory begins as NaN in every block, and has the launch's size", { skip }, () => {
   const shape = { blocks: 8, threads: 64, cluster: 2, bytes: 227 * 1024 };
   const body = `
     const unsigned* words = reinterpret_cast<const unsigned*>(memory);
@@ -130,11 +139,11 @@ test("launched memory begins as NaN in every block, and has the launch's size", 
   assert.ok(bare.read(out, new Uint32Array(8 * 64)).every((isFresh) => isFresh === 1));
   const entry = kernels.load(shape, "unsigned* out", body);
   assert.equal(bare.tryLaunch(entry, 8, 64, [out], 0, shape.bytes - 16), 0);
-  assert.match(emulator.lastFault(), /^hf: more shared memory than came with the launch in line 2/);
+  assert.match(emulator.lastFault(), /^hf: more dynamic shared memory than the launch has in line 2/);
 });
 
-test("pieces of rows are of the own block's warp, whoever runs in between", { skip }, () => {
-  // Lane 31 comes to its row only after the other block has come to its own.
+test("matrix fragments come from the block's own warp, whichever thread runs in between", { skip }, () => {
+  // Lane 31 reaches its row only after the other block has reached its own.
   const body = `
     float* rows = reinterpret_cast<float*>(memory);
     for (unsigned index = 0; index < 4; index++) rows[threadIdx.x * 4 + index] = (float)(blockIdx.x * 1000 + threadIdx.x * 4 + index);
@@ -146,14 +155,14 @@ test("pieces of rows are of the own block's warp, whoever runs in between", { sk
     out[blockIdx.x * 32 + threadIdx.x] = floats[1];`;
   const out = bare.allocate(2 * 32 * 4);
   assert.deepEqual(kernels.run({ blocks: 2, threads: 32, cluster: 2 }, "float* out", body, [out]), [0, ""]);
-  const wanted = Array.from({ length: 64 }, (_, index) => {
+  const expected = Array.from({ length: 64 }, (_, index) => {
     const lane = index % 32;
     return (index < 32 ? 0 : 1000) + (8 + (lane >> 2)) * 4 + (lane % 4);
   });
-  assert.deepEqual([...bare.read(out, new Float32Array(64))], wanted);
+  assert.deepEqual([...bare.read(out, new Float32Array(64))], expected);
 });
 
-test("a grid that is not whole clusters is rejected", { skip }, () => {
+test("a grid that is not a whole number of clusters is rejected", { skip }, () => {
   const entry = kernels.load({ blocks: 4, threads: 32 }, "", "memory[threadIdx.x] = 1;");
   for (const blocks of [1, 3, 6]) {
     assert.equal(bare.tryLaunch(entry, blocks, 32, [], 0, 1024), invalidClusterSize);
@@ -162,7 +171,7 @@ test("a grid that is not whole clusters is rejected", { skip }, () => {
   assert.equal(bare.cuda.driver.status.cuStreamSynchronize(0), 0);
 });
 
-test("a cluster's text with shared memory of its own, of too many blocks or for an older device is rejected", {
+test("a cluster kernel with static shared memory, with too many blocks or for an older device is rejected", {
   skip,
 }, () => {
   const shape = { blocks: 4, threads: 32 };
@@ -175,7 +184,7 @@ test("a cluster's text with shared memory of its own, of too many blocks or for 
   assert.equal(rejected.status, 6);
   assert.match(
     rejected.log,
-    /kernel\.cu:3:\d+: error: the blocks of a cluster run side by side: use dynamicSharedMemory/,
+    /kernel\.cu:3:\d+: error: the blocks of a cluster run concurrently: use dynamicSharedMemory/,
   );
   const plain = "memory[threadIdx.x] = 1;";
   assert.match(
@@ -188,25 +197,25 @@ test("a cluster's text with shared memory of its own, of too many blocks or for 
   assert.match(older.log, /__cluster_dims__ is not supported/);
 });
 
-test("clusters of the largest blocks that we have run side by side", { skip }, () => {
+test("clusters of the largest supported blocks run concurrently", { skip }, () => {
   const shape = { blocks: 32, threads: 544, bytes: 227 * 1024 };
   const body = `
-    unsigned* own = reinterpret_cast<unsigned*>(memory);
+    unsigned* local = reinterpret_cast<unsigned*>(memory);
     unsigned sum = 0;
     for (unsigned round = 0; round < 4; round++) {
-      own[threadIdx.x] = blockIdx.x + round;
+      local[threadIdx.x] = blockIdx.x + round;
       clusterArrive();
       clusterWait();
-      for (unsigned rank = 0; rank < 4; rank++) sum += mapaShared(own, rank)[543 - threadIdx.x];
+      for (unsigned rank = 0; rank < 4; rank++) sum += mapaShared(local, rank)[543 - threadIdx.x];
       clusterArrive();
       clusterWait();
     }
     out[blockIdx.x * 544 + threadIdx.x] = sum;`;
   const out = bare.allocate(32 * 544 * 4);
   assert.deepEqual(kernels.run(shape, "unsigned* out", body, [out]), [0, ""]);
-  const sums = bare.read(out, new Uint32Array(32 * 544));
+  const results = bare.read(out, new Uint32Array(32 * 544));
   assert.ok(
-    sums.every((sum, index) => {
+    results.every((sum, index) => {
       const first = Math.floor(index / 544 / 4) * 4;
       return sum === 4 * (4 * first + 6) + 4 * 6;
     }),

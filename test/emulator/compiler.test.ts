@@ -1,4 +1,7 @@
-/** The emulator of NVRTC: what it compiles, what it rejects and with which log, and where its results may be loaded. */
+/**
+ * The emulator of NVRTC: what it compiles, what it rejects and with which log, and where its results can be
+ * loaded.
+ */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -17,13 +20,13 @@ afterEach(() => {
 const kernel = (body: string, before = ""): string =>
   `${before}\nextern "C" __global__ void __launch_bounds__(32) hf_test(float* out) {\n${body}\n}\n`;
 
-test("a mistake is told with its file and line", { skip }, () => {
+test("an error is reported with its file and line", { skip }, () => {
   const { status, log } = bare.compile(kernel("out[0] = nothing;"));
   assert.equal(status, 6);
   assert.match(log, /kernel\.cu:3:\d+: error: ‘nothing’ was not declared/);
 });
 
-test("what would be a warning is rejected", { skip }, () => {
+test("a warning is an error", { skip }, () => {
   assert.match(bare.compile(kernel("int unused = 1;\nout[0] = 1.0f;")).log, /unused variable/);
   assert.match(
     bare.compile(kernel("int i = -1;\nif (i < blockDim.x) out[0] = 1.0f;")).log,
@@ -31,7 +34,7 @@ test("what would be a warning is rejected", { skip }, () => {
   );
 });
 
-test("only the words of the conventions are known", { skip }, () => {
+test("only the identifiers of the conventions are known", { skip }, () => {
   for (const word of ["__sinf(1.0f)", "atomicAdd(out, 1.0f)", "__ldg(out)", "tex1D(out)", "INFINITY"]) {
     assert.equal(bare.compile(kernel(`out[0] = ${word};`)).status, 6, word);
   }
@@ -63,7 +66,7 @@ test("more shared memory than a block has is rejected", { skip }, () => {
   assert.match(log, /uses too much shared data \(49156 bytes, 49152 max\)/);
 });
 
-test("several kernels of one text are found, whatever its comments say", { skip }, () => {
+test("several kernels of one source are found, whatever its comments say", { skip }, () => {
   const code = `
     // extern "C" __global__ void hf_not(int* out) {}
     /* __global__ void neither() */
@@ -84,7 +87,7 @@ test("several kernels of one text are found, whatever its comments say", { skip 
   assert.equal(driver.status.cuModuleGetFunction(bare.out.address, module, "hf_second"), 400);
 });
 
-test("machine code of another architecture is no code for this device, and garbage is no code at all", {
+test("machine code of another architecture, and garbage, can't be loaded", {
   skip,
 }, () => {
   const code = kernel("out[0] = 1.0f;");

@@ -1,4 +1,4 @@
-/** How tests steer the emulator: failures planned for a call, counts, settings, and the state before cuInit. */
+/** How tests control the emulator: injected failures of calls, counts, settings, and the state before cuInit. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -22,7 +22,7 @@ afterEach(() => {
   if (!skip) emulator.reset();
 });
 
-test("every function that Holdfast binds is there", { skip }, () => {
+test("every function that Holdfast binds exists", { skip }, () => {
   const tables = {
     "libcuda.so.1": cudaFunctions,
     "libnvrtc.so.13": nvrtcFunctions,
@@ -37,7 +37,7 @@ test("every function that Holdfast binds is there", { skip }, () => {
   }
 });
 
-test("every status that Holdfast tells apart has its name", { skip }, () => {
+test("every status that Holdfast distinguishes has its name", { skip }, () => {
   const { driver } = bare.cuda;
   for (const [name, status] of Object.entries(cudaStatus)) {
     assert.equal(driver.status.cuGetErrorName(status, bare.out.address), 0, name);
@@ -47,7 +47,9 @@ test("every status that Holdfast tells apart has its name", { skip }, () => {
   assert.equal(driver.status.cuGetErrorName(12345, bare.out.address), 1);
 });
 
-test("a planned failure comes after so many calls, so many times", { skip }, () => {
+test("an injected failure occurs after the requested number of calls, the requested number of times", {
+  skip,
+}, () => {
   const ask = () => bare.cuda.driver.status.cuMemGetInfo_v2(bare.out.address, bare.out.address + 8);
   emulator.fail("cuMemGetInfo", 46, { after: 1, times: 2 });
   assert.deepEqual([ask(), ask(), ask(), ask()], [0, 46, 46, 0]);
@@ -57,7 +59,7 @@ test("a planned failure comes after so many calls, so many times", { skip }, () 
   assert.equal(ask(), 0);
 });
 
-test("failures are planned for the other two libraries too", { skip }, () => {
+test("failures can be injected into the other two libraries too", { skip }, () => {
   emulator.fail("nvrtcCompileProgram", 7, { times: 1 });
   assert.equal(bare.compile("").status, 7);
   emulator.fail("cublasLtCreate", 3, { times: 1 });
@@ -70,11 +72,11 @@ test("calls are counted under their names without versions", { skip }, () => {
   assert.deepEqual(["cuMemAlloc", "cuMemFree_v2", "cuMemMap"].map(emulator.calls), [1, 1, 0]);
 });
 
-test("a setting that there is not is an error", { skip }, () => {
+test("an unknown setting is an error", { skip }, () => {
   assert.throws(() => emulator.set("colour" as EmulatorSetting, 1), /no setting "colour"/);
 });
 
-test("an error that stays is everybody's answer, but for what needs no context", { skip }, () => {
+test("a sticky error is the answer of all calls, except those that need no context", { skip }, () => {
   emulator.set("stickyError", 700);
   const { status } = bare.cuda.driver;
   assert.equal(status.cuStreamSynchronize(0), 700);
@@ -83,7 +85,7 @@ test("an error that stays is everybody's answer, but for what needs no context",
   assert.equal(status.cuDeviceGetAttribute(bare.out.address, 16, 0), 0);
 });
 
-/** What a process of its own answers, before it has asked for anything else. */
+/** The answers of a fresh process, before any other call. */
 function answersOf(calls: string, settings: string): number[] {
   const code = `
     const koffi = require(${JSON.stringify(import.meta.resolve("koffi").replace("file://", ""))});
@@ -94,7 +96,7 @@ function answersOf(calls: string, settings: string): number[] {
   return JSON.parse(execFileSync(process.execPath, ["-e", code], { env, encoding: "utf8" })) as number[];
 }
 
-test("nothing works before cuInit, and cuInit does not where there is no device", { skip }, () => {
+test("nothing works before cuInit, and cuInit fails without a device", { skip }, () => {
   const memory = `call("cuMemAlloc_v2", ["void *", "size_t"], null, 16)`;
   const init = `call("cuInit", ["uint"], 0)`;
   assert.deepEqual(answersOf([memory, init, memory].join(), ""), [3, 0, 201]);

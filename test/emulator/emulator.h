@@ -1,9 +1,9 @@
 /**
- * What the emulator libraries share. They take the place of libcuda, NVRTC, cuBLASLt and NVTX where there is no GPU: a
- * device pointer is a pointer of this process, a stream runs its work at once, a kernel is compiled by g++. What they
- * answer, and when they reject, follows NVIDIA's documentation and what was measured on a real device.
+ * What the emulator libraries share. They replace libcuda, NVRTC, cuBLASLt and NVTX on machines without a
+ * GPU: a device pointer is a pointer of this process, a stream runs its work at once, a kernel is compiled by
+ * g++. Their results and errors follow NVIDIA's documentation and measurements on a real device.
  *
- * The functions named `emulator_…` are for tests, and for the libraries among themselves; libcuda has them all.
+ * The functions named `emulator_…` are for tests and for the other libraries; libcuda exports all of them.
  */
 #pragma once
 
@@ -12,15 +12,15 @@
 
 #define EMULATOR_EXPORT extern "C" __attribute__((visibility("default")))
 
-/** Counts a call, and answers with the status that a test has planned for it, or 0. */
+/** Counts a call, and returns the status that a test has injected for it, or 0. */
 EMULATOR_EXPORT int emulator_note(const char* function);
 
-/** A setting, or one of the figures that the emulator keeps; -1 where there is none of that name. */
+/** A setting, or one of the emulator's figures; -1 if the name is unknown. */
 EMULATOR_EXPORT long long emulator_get(const char* key);
 
-/** Does all of this range lie in device memory that may be used? */
+/** True if the whole range is accessible device memory. */
 EMULATOR_EXPORT int emulator_holds(uint64_t address, uint64_t size);
 
-/** Gives a stream work in the way of a kernel launch; `data` is copied. Answers with a status of libcuda. */
+/** Submits work to a stream like a kernel launch; `data` is copied. Returns a status of libcuda. */
 EMULATOR_EXPORT int emulator_submit(uint64_t stream, int nodeType, int (*run)(const void* data), const void* data,
                                   size_t size);

@@ -1,4 +1,7 @@
-/** Where compiled kernels lie: in a folder beside the libraries' own, so that they outlast changes of the emulator. */
+/**
+ * The folder of compiled kernels: next to the folder of the libraries, so that kernels outlive changes of the
+ * emulator.
+ */
 #pragma once
 
 #include <dlfcn.h>
@@ -7,7 +10,7 @@
 
 namespace emulator {
 
-/** The folder of the library that asks. */
+/** The folder of the calling library. */
 inline std::string libraryFolder() {
   static const char mark = 0;
   Dl_info info;

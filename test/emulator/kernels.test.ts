@@ -17,9 +17,9 @@ const misaligned = 716;
 const illegalAddress = 700;
 const launchFailed = 719;
 
-/** What the device says once a launch has run. */
-function faultOf(entry: number, threads: number, given: Parameters<BareCuda["launch"]>[3]): [number, string] {
-  assert.equal(bare.tryLaunch(entry, 1, threads, given), 0, "a launch itself returns before it runs");
+/** The status of the device after a launch has run. */
+function faultOf(entry: number, threads: number, input: Parameters<BareCuda["launch"]>[3]): [number, string] {
+  assert.equal(bare.tryLaunch(entry, 1, threads, input), 0, "a launch itself returns before it runs");
   return [bare.cuda.driver.status.cuStreamSynchronize(0), emulator.lastFault()];
 }
 
@@ -28,10 +28,10 @@ const sumCode = (barrier: string): string => `
     for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xffffffffu, value, mask);
     return value;
   }
-  extern "C" __global__ void __launch_bounds__(256) hf_sum(const float* given, float* sums, unsigned count) {
+  extern "C" __global__ void __launch_bounds__(256) hf_sum(const float* input, float* sums, unsigned count) {
     __shared__ float parts[8];
     float sum = 0.0f;
-    for (unsigned index = threadIdx.x; index < count; index += blockDim.x) sum += given[blockIdx.x * count + index];
+    for (unsigned index = threadIdx.x; index < count; index += blockDim.x) sum += input[blockIdx.x * count + index];
     sum = addWarp(sum);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
     ${barrier}
@@ -41,16 +41,16 @@ const sumCode = (barrier: string): string => `
     }
   }`;
 
-const given = Float32Array.from({ length: 3 * 1000 }, (_, index) => (index % 17) - 3);
+const input = Float32Array.from({ length: 3 * 1000 }, (_, index) => (index % 17) - 3);
 const expected = [0, 1, 2].map((row) =>
-  given.slice(1000 * row, 1000 * (row + 1)).reduce((sum, value) => sum + value),
+  input.slice(1000 * row, 1000 * (row + 1)).reduce((sum, value) => sum + value),
 );
 
 for (const order of ["forward", "reversed"] as const) {
-  test(`blocks of threads add up rows through shuffles and shared memory, ${order}`, { skip }, () => {
+  test(`blocks of threads add rows through shuffles and shared memory, ${order}`, { skip }, () => {
     emulator.set("reversed", order === "reversed" ? 1 : 0);
     const entry = bare.load(sumCode("__syncthreads();"), "hf_sum");
-    const [source, target] = [bare.put(given), bare.allocate(12)];
+    const [source, target] = [bare.put(input), bare.allocate(12)];
     bare.launch(entry, 3, 256, [source, target, { u32: 1000 }]);
     assert.deepEqual([...bare.read(target, new Float32Array(3))], expected);
   });
@@ -58,12 +58,12 @@ for (const order of ["forward", "reversed"] as const) {
 
 test("the same sum without its barrier is wrong", { skip }, () => {
   const entry = bare.load(sumCode(""), "hf_sum");
-  const [source, target] = [bare.put(given), bare.allocate(12)];
+  const [source, target] = [bare.put(input), bare.allocate(12)];
   bare.launch(entry, 3, 256, [source, target, { u32: 1000 }]);
   assert.notDeepEqual([...bare.read(target, new Float32Array(3))], expected);
 });
 
-test("a kernel whose threads don't wait runs on every element", { skip }, () => {
+test("a kernel whose threads are independent runs on every element", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(128) hf_scale(float* values, float by, int plus, double half) {
        const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -73,11 +73,11 @@ test("a kernel whose threads don't wait runs on every element", { skip }, () => 
   );
   const target = bare.put(Float32Array.from({ length: 256 }, (_, index) => index));
   bare.launch(entry, 2, 128, [target, { f32: 1.5 }, { i32: -8 }, { f64: 0.5 }]);
-  const wanted = Array.from({ length: 256 }, (_, index) => 1.5 * index - 4 + 2);
-  assert.deepEqual([...bare.read(target, new Float32Array(256))], wanted);
+  const expected = Array.from({ length: 256 }, (_, index) => 1.5 * index - 4 + 2);
+  assert.deepEqual([...bare.read(target, new Float32Array(256))], expected);
 });
 
-test("shuffles and ballots answer by CUDA's rules, in segments too", { skip }, () => {
+test("shuffles and ballots follow CUDA's rules, in segments too", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(64) hf_lanes(unsigned* out, long long* wide) {
        const unsigned all = 0xffffffffu, id = threadIdx.x;
@@ -123,7 +123,7 @@ test("shuffles and ballots answer by CUDA's rules, in segments too", { skip }, (
   }
 });
 
-test("half a warp may exchange by itself, and the other half does not disturb it", { skip }, () => {
+test("half a warp can exchange values by itself, undisturbed by the other half", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(32) hf_halves(unsigned* out) {
        const unsigned id = threadIdx.x;
@@ -139,8 +139,8 @@ test("half a warp may exchange by itself, and the other half does not disturb it
   );
   const out = bare.allocate(128);
   bare.launch(entry, 1, 32, [out]);
-  const wanted = Array.from({ length: 32 }, (_, id) => (id < 16 ? 120 : id ^ 1));
-  assert.deepEqual([...bare.read(out, new Uint32Array(32))], wanted);
+  const expected = Array.from({ length: 32 }, (_, id) => (id < 16 ? 120 : id ^ 1));
+  assert.deepEqual([...bare.read(out, new Uint32Array(32))], expected);
 });
 
 test("shared memory begins as NaN in every block", { skip }, () => {
@@ -157,7 +157,7 @@ test("shared memory begins as NaN in every block", { skip }, () => {
   assert.ok(bare.read(out, new Float32Array(64)).every(Number.isNaN));
 });
 
-test("a product and a sum are rounded each, unless the code says fma", { skip }, () => {
+test("a product and a sum are rounded separately, unless the code uses fma", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(1) hf_round(float* out, float a, float c) {
        out[0] = a * a + c;
@@ -171,7 +171,7 @@ test("a product and a sum are rounded each, unless the code says fma", { skip },
   assert.deepEqual([...bare.read(out, new Float32Array(2))], [0, 2 ** -24]);
 });
 
-test("0 less 0 is 0, also where one of them was a whole number", { skip }, () => {
+test("0 - 0 is 0, also if one operand was an integer", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(1) hf_zero(float* out, int x) {
        out[0] = 0.0f - (float)x;
@@ -184,7 +184,7 @@ test("0 less 0 is 0, also where one of them was a whole number", { skip }, () =>
   assert.deepEqual([...bare.read(out, new Float32Array(2))], [0, -0]);
 });
 
-test("threads that leave before a barrier end the launch, and everything fails from then on", {
+test("threads that return before a barrier end the launch, and all later calls fail", {
   skip,
 }, () => {
   const entry = bare.load(
@@ -232,11 +232,11 @@ test("a shuffle that not all threads of its mask reach ends the launch", { skip 
   const [status, text] = faultOf(entry, 32, [bare.allocate(128)]);
   assert.deepEqual(
     [status, text],
-    [launchFailed, "hf_alone: threads of a warp wait for others that don't come"],
+    [launchFailed, "hf_alone: threads of a warp wait for others that never arrive"],
   );
 });
 
-test("a vector load at an odd address is told with its line", { skip }, () => {
+test("a misaligned vector load is reported with its line", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(1) hf_vector(const float* in, float* out) {
        const float4 four = reinterpret_cast<const float4*>(in)[0];
@@ -252,7 +252,7 @@ test("a vector load at an odd address is told with its line", { skip }, () => {
   assert.equal(text, "hf_vector: an access at a misaligned address in line 2, block 0, thread 0");
 });
 
-test("memory that nobody has is an illegal address, and the process lives on", { skip }, () => {
+test("an access to unallocated memory is an illegal address, and the process continues", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(1) hf_far(float* out, unsigned index) { out[index] = 1.0f; }`,
     "hf_far",
@@ -268,7 +268,7 @@ test("memory that nobody has is an illegal address, and the process lives on", {
   assert.deepEqual([...bare.read(memory, new Float32Array(1))], [1]);
 });
 
-test("faults of WebAssembly are still its own, before and after a kernel's", { skip }, () => {
+test("WebAssembly still handles its own faults, before and after a kernel's", { skip }, () => {
   // (func (export "f") (param i32) (result i32) (i32.load (local.get 0))), with one page of memory
   const code = "0061736d0100000001060160017f017f030201000503010001070501016600000a0901070020002802000b";
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(Buffer.from(code, "hex")), {});
@@ -285,7 +285,7 @@ test("faults of WebAssembly are still its own, before and after a kernel's", { s
   }
 });
 
-test("an index outside a shared array is told with its line", { skip }, () => {
+test("an index outside a shared array is reported with its line", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(4) hf_outside(float* out, unsigned index) {
        __shared__ float kept[4];
@@ -299,7 +299,7 @@ test("an index outside a shared array is told with its line", { skip }, () => {
   assert.match(text, /^hf_outside: an index outside its array in line 3/);
 });
 
-test("a launch is rejected that has no blocks, too many threads, or a dead function", { skip }, () => {
+test("a launch without blocks, with too many threads, or of a dead function is rejected", { skip }, () => {
   const entry = bare.load(`extern "C" __global__ void __launch_bounds__(64) hf_none() {}`, "hf_none");
   assert.equal(bare.tryLaunch(entry, 0, 64, []), 1);
   assert.equal(bare.tryLaunch(entry, 1, 65, []), 1);
@@ -307,7 +307,7 @@ test("a launch is rejected that has no blocks, too many threads, or a dead funct
   assert.equal(bare.tryLaunch(12345, 1, 64, []), 400);
 });
 
-test("arguments and memory are those of the launch, also where work waits", { skip }, () => {
+test("arguments and memory are those at the launch, also for deferred work", { skip }, () => {
   emulator.set("deferred", 1);
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(1) hf_note(unsigned* out, unsigned value) { out[0] = out[0] * 10 + value; }`,
@@ -315,14 +315,14 @@ test("arguments and memory are those of the launch, also where work waits", { sk
   );
   const [first, second] = [bare.stream(), bare.stream()];
   const out = bare.put(new Uint32Array(1));
-  const mark = bare.event();
+  const event = bare.event();
   const { driver } = bare.cuda;
   bare.launch(entry, 1, 1, [out, { u32: 1 }], first);
-  driver.cuEventRecord(mark, first);
-  driver.cuStreamWaitEvent(second, mark, 0);
+  driver.cuEventRecord(event, first);
+  driver.cuStreamWaitEvent(second, event, 0);
   bare.launch(entry, 1, 1, [out, { u32: 2 }], second);
-  assert.equal(driver.status.cuEventQuery(mark), 600);
-  assert.equal(driver.status.cuEventQuery(mark), 0);
+  assert.equal(driver.status.cuEventQuery(event), 600);
+  assert.equal(driver.status.cuEventQuery(event), 0);
   driver.cuStreamSynchronize(second);
   assert.deepEqual([...bare.read(out, new Uint32Array(1))], [12]);
 });

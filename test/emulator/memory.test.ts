@@ -1,4 +1,7 @@
-/** The emulator's memory: the virtual memory API by its rules, a device that can be full, and addresses that are checked. */
+/**
+ * The emulator's memory: the rules of the virtual memory API, a device that can be full, and checked
+ * addresses.
+ */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -23,7 +26,7 @@ const notSupported = 801;
 const reserve = (size: number) => bare.make((to) => driver.cuMemAddressReserve(to, size, 0, 0, 0));
 const create = (size: number) => bare.make((to) => driver.cuMemCreate(to, size, property!.address, 0));
 
-test("memory is reserved, created, mapped, made accessible and given back", { skip }, () => {
+test("memory is reserved, created, mapped, made accessible and freed", { skip }, () => {
   const range = reserve(64 * 1024 * MiB);
   assert.equal(range % (2 * MiB), 0);
   assert.equal(emulator.get("usedMemory"), 0);
@@ -34,7 +37,7 @@ test("memory is reserved, created, mapped, made accessible and given back", { sk
   driver.cuMemSetAccess(range + 2 * MiB, 4 * MiB, access!.address, 1);
   driver.cuMemsetD8Async(range + 2 * MiB, 7, 4 * MiB, 0);
   assert.deepEqual([...bare.read(range + 6 * MiB - 2, new Uint8Array(2))], [7, 7]);
-  // A byte before and a byte behind.
+  // A byte before and a byte after.
   assert.equal(driver.status.cuMemsetD8Async(range + 2 * MiB - 1, 7, 2, 0), invalidValue);
   assert.equal(driver.status.cuMemsetD8Async(range + 2 * MiB, 7, 4 * MiB + 1, 0), invalidValue);
 
@@ -49,7 +52,7 @@ test("memory is reserved, created, mapped, made accessible and given back", { sk
   assert.equal(emulator.get("reservations"), 0);
 });
 
-test("mappings side by side are one range for a copy, and can't be unmapped in part", { skip }, () => {
+test("adjacent mappings are one range for a copy, and can't be unmapped in part", { skip }, () => {
   const range = reserve(8 * MiB);
   const handles = [create(2 * MiB), create(4 * MiB)] as const;
   driver.cuMemMap(range, 2 * MiB, 0, handles[0], 0);
@@ -75,7 +78,7 @@ test("sizes and addresses must be multiples of 2 MiB", { skip }, () => {
   assert.equal(status.cuMemMap(range, 4 * MiB, 0, handle, 0), invalidValue);
 });
 
-test("a device is full when its memory is, whoever holds it", { skip }, () => {
+test("a device is full when its memory is used, no matter by which process", { skip }, () => {
   const used = emulator.get("usedMemory");
   emulator.set("totalMemory", used + 16 * MiB);
   const block = bare.allocate(8 * MiB);
@@ -89,7 +92,7 @@ test("a device is full when its memory is, whoever holds it", { skip }, () => {
   driver.cuMemFree_v2(bare.allocate(10 * MiB));
 });
 
-test("a device without the virtual memory API says so, and one that only claims to have it does not map", {
+test("a device without the virtual memory API reports that, and one that only claims to have it does not map", {
   skip,
 }, () => {
   emulator.set("canMap", 0);
@@ -102,7 +105,7 @@ test("a device without the virtual memory API says so, and one that only claims 
   assert.equal(driver.status.cuMemAddressReserve(bare.out.address, 2 * MiB, 0, 0, 0), notSupported);
 });
 
-test("copies and fills of memory that is not the device's are rejected", { skip }, () => {
+test("copies and fills of memory that is not device memory are rejected", { skip }, () => {
   const memory = bare.allocate(64);
   const host = bare.make((to) => driver.cuMemHostAlloc(to, 64, 0));
   const { status } = driver;

@@ -1,4 +1,4 @@
-/** What the emulators hand out handles for. */
+/** The objects behind the emulators' handles. */
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace emulator {
 
-/** Things with handles. A handle is never a pointer, so that a wrong one is found out. */
+/** Objects with handles. A handle is never a pointer, so that an invalid one is detected. */
 template <class Thing>
 class Registry {
   std::unordered_map<uint64_t, Thing> things_;
   uint64_t next_;
 
  public:
-  /** Each kind has its own range of handles: a stream's is never an event's. */
+  /** Each kind has its own range of handles: a stream's handle is never an event's. */
   explicit Registry(uint64_t kind) : next_(kind << 32) {}
 
   uint64_t add(Thing thing) {

@@ -45,7 +45,7 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """nn.LayerNorm of PyTorch 1.13 can't leave out its bias alone."""
+    """nn.LayerNorm of PyTorch 1.13 has no option to omit only the bias."""
 
     def __init__(self, shape, eps, affine, bias):
         super().__init__()
@@ -57,54 +57,54 @@ class LayerNorm(nn.Module):
         return nn.functional.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
 
-def shape_of(given):
-    return [given] if isinstance(given, int) else list(given)
+def shape_of(args):
+    return [args] if isinstance(args, int) else list(args)
 
 
 def windows(options):
     return {name: options[name] for name in ("stride", "padding", "dilation") if name in options}
 
 
-def build_layer(name, given):
-    options = given[-1] if given and isinstance(given[-1], dict) else {}
+def build_layer(name, args):
+    options = args[-1] if args and isinstance(args[-1], dict) else {}
     if name == "Linear":
-        return nn.Linear(given[0], given[1], bias=options.get("bias", True))
+        return nn.Linear(args[0], args[1], bias=options.get("bias", True))
     if name == "LayerNorm":
-        return LayerNorm(shape_of(given[0]), options.get("eps", 1e-5), options.get("elementwiseAffine", True), options.get("bias", True))
+        return LayerNorm(shape_of(args[0]), options.get("eps", 1e-5), options.get("elementwiseAffine", True), options.get("bias", True))
     if name == "RMSNorm":
-        return RMSNorm(shape_of(given[0]), options["eps"], options.get("elementwiseAffine", True))
+        return RMSNorm(shape_of(args[0]), options["eps"], options.get("elementwiseAffine", True))
     if name in ("ReLU", "Tanh", "Sigmoid", "SiLU"):
         return getattr(nn, name)()
     if name == "Softplus":
         return nn.Softplus(threshold=200)
     if name == "LeakyReLU":
-        return nn.LeakyReLU(*given)
+        return nn.LeakyReLU(*args)
     if name == "GELU":
         return nn.GELU(approximate=options.get("approximate", "none"))
     if name in ("Softmax", "LogSoftmax"):
-        return getattr(nn, name)(dim=given[0])
+        return getattr(nn, name)(dim=args[0])
     if name == "Dropout":
         return nn.Identity()
     if name == "Flatten":
-        return nn.Flatten(*given)
+        return nn.Flatten(*args)
     if name == "Embedding":
-        return nn.Embedding(given[0], given[1], padding_idx=options.get("paddingIdx"))
+        return nn.Embedding(args[0], args[1], padding_idx=options.get("paddingIdx"))
     if name == "MultiheadAttention":
-        return nn.MultiheadAttention(given[0], given[1], bias=options.get("bias", True), batch_first=options.get("batchFirst", True))
+        return nn.MultiheadAttention(args[0], args[1], bias=options.get("bias", True), batch_first=options.get("batchFirst", True))
     if name == "TransformerEncoderLayer":
         layer = nn.TransformerEncoderLayer(
-            given[0], given[1], dim_feedforward=options["dimFeedforward"], dropout=0.0,
+            args[0], args[1], dim_feedforward=options["dimFeedforward"], dropout=0.0,
             activation=options.get("activation", "relu"), layer_norm_eps=options["layerNormEps"],
             batch_first=options.get("batchFirst", True), norm_first=options.get("normFirst", False))
         if not options.get("bias", True):
-            layer.self_attn = nn.MultiheadAttention(given[0], given[1], bias=False, batch_first=options.get("batchFirst", True))
+            layer.self_attn = nn.MultiheadAttention(args[0], args[1], bias=False, batch_first=options.get("batchFirst", True))
             for one in (layer.linear1, layer.linear2, layer.norm1, layer.norm2):
                 one.bias = None
         return layer
     if name in ("Conv1d", "Conv2d"):
-        return getattr(nn, name)(given[0], given[1], tuple(given[2]), bias=options.get("bias", True), groups=options["groups"], **windows(options))
+        return getattr(nn, name)(args[0], args[1], tuple(args[2]), bias=options.get("bias", True), groups=options["groups"], **windows(options))
     if name in ("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d"):
-        return getattr(nn, name)(tuple(given[0]), **windows(options))
+        return getattr(nn, name)(tuple(args[0]), **windows(options))
     raise ValueError(name)
 
 
@@ -112,7 +112,7 @@ class Layer(nn.Module):
     def __init__(self, step):
         super().__init__()
         self.step = step
-        self.layer = build_layer(step["layer"], step["given"])
+        self.layer = build_layer(step["layer"], step["args"])
 
     def mask(self, x, columns, inputs):
         if "mask" in self.step:
@@ -206,7 +206,7 @@ def optimizer_of(program, parameters):
     if parameters[first:]:
         groups.append({"params": parameters[first:]})
     if "betas" in options:
-        options["betas"] = tuple(float(beta) for beta in options["betas"])  # 0 comes as an integer, which PyTorch 2 refuses
+        options["betas"] = tuple(float(beta) for beta in options["betas"])  # 0 comes as an integer, which PyTorch 2 rejects
     return getattr(torch.optim, spec["name"])(groups, **options)
 
 
@@ -215,18 +215,18 @@ class Run:
         self.program, self.line = line["program"], line
         self.model = Model(self.program["steps"])
         self.parameters = list(self.model.parameters())
-        given = line["parameters"]
-        if [list(one.shape) for one in self.parameters] != [one["shape"] for one in given]:
+        args = line["parameters"]
+        if [list(one.shape) for one in self.parameters] != [one["shape"] for one in args]:
             raise ValueError("the parameters differ in their shapes")
         with torch.no_grad():
-            for own, one in zip(self.parameters, given):
+            for own, one in zip(self.parameters, args):
                 own.copy_(decode(one))
         self.optimizer = optimizer_of(self.program, self.parameters) if self.parameters else None
         self.stash = {}
         self.kept = {}
 
     def freeze(self, places, wanted):
-        """A frozen parameter's gradient waits where the optimizer does not see it."""
+        """A frozen parameter keeps its gradient where the optimizer does not see it."""
         for place in places:
             own = self.parameters[place]
             if own.requires_grad == wanted:
@@ -318,6 +318,6 @@ class Run:
 for text in sys.stdin:
     try:
         answer = {"calls": Run(json.loads(text)).calls()}
-    except Exception as error:  # The other side names the program.
+    except Exception as error:  # The parent process names the program.
         answer = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(answer), flush=True)

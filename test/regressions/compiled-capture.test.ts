@@ -1,4 +1,7 @@
-/** H4 and H5 for compiled steps: the whole step of CrossAsset, with all its 50 weights, is recorded, and nothing but work is. */
+/**
+ * H4 and H5 for compiled steps: the whole step of CrossAsset, with all its 50 weights, is recorded, and only
+ * work is.
+ */
 
 import assert from "node:assert/strict";
 import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
@@ -13,7 +16,7 @@ import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { sameBytes } from "../support/same-bytes.js";
 
-/** Narrow, but with the 12 scales and two layers of the real one: as many tensors, and as many ops. */
+/** Narrow, but with the 12 scales and two layers of the real one: the same numbers of tensors and ops. */
 const sizes = { features: 5, width: 8, heads: 2, hidden: 16 } as const;
 const [rows, sources, classes] = [3, 12, 3] as const;
 
@@ -43,19 +46,19 @@ function prepare(device: Device): Training {
 const weightsOf = (device: Device, { parameters }: Training): Uint8Array[] =>
   parameters.map(({ array }) => device.runtime.read(array.storage!));
 
-/** What a capture may let through to the driver while it records. */
+/** Calls that a capture may pass to the driver while it records. */
 const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
 
-/** What is done beside the step's own work whenever a capture runs it. */
-type Beside = (runtime: Runtime) => unknown;
+/** Extra work whenever a capture runs the step. */
+type ExtraWork = (runtime: Runtime) => unknown;
 
 interface Recording {
-  /** What the runtime has made of its own while the work was run to be captured. */
-  made: number;
+  /** Memory that the runtime has created while the captured work ran. */
+  created: number;
 }
 
-/** Captures do something more than their work; the gate, which would reject it, is open. */
-function withBeside(beside: Beside | undefined, recording: Recording, run: () => void): void {
+/** Captures do more than their work; the capture state, which would reject it, is bypassed. */
+function withExtraWork(extra: ExtraWork | undefined, recording: Recording, run: () => void): void {
   const { capture } = Runtime.prototype;
   const countOf = ({ arena, persistent }: Runtime): number =>
     arena.figures.allocations + persistent.regions.length;
@@ -64,18 +67,18 @@ function withBeside(beside: Beside | undefined, recording: Recording, run: () =>
       return capture.call(this, name, () => {
         const before = countOf(this);
         body();
-        beside?.(this);
-        recording.made += countOf(this) - before;
+        extra?.(this);
+        recording.created += countOf(this) - before;
       });
     },
   };
   const open = { reject: () => undefined, rejectInside: () => undefined };
   withMethods(Runtime.prototype, capturing, () =>
-    beside ? withMethods(CaptureStateMachine.prototype, open, run) : run(),
+    extra ? withMethods(CaptureStateMachine.prototype, open, run) : run(),
   );
 }
 
-const illegal: Readonly<Record<string, Beside>> = {
+const illegal: Readonly<Record<string, ExtraWork>> = {
   "a synchronisation": (runtime) => runtime.synchronize(),
   "a read-back": (runtime) => runtime.read(runtime.persistent.regions[0]!.storages[0]!),
   "an upload": (runtime) => {
@@ -84,66 +87,66 @@ const illegal: Readonly<Record<string, Beside>> = {
   },
 };
 
-const lazy: Readonly<Record<string, Beside>> = {
+const lazy: Readonly<Record<string, ExtraWork>> = {
   "scratch memory": (runtime) => runtime.arena.allocate(8 * 1024 * 1024, "library workspace"),
   "a placement": (runtime) => runtime.persistent.place("moments", "late", [{ name: "m", size: 4096 }]),
   "a kernel's load": (runtime) => runtime.kernel({ ...basicKernels.sum, name: "late sum" }),
 };
 
-function checkCapture(beside: Beside | undefined): void {
+function checkCapture(extra: ExtraWork | undefined): void {
   const log = new CallLog();
-  const recording: Recording = { made: 0 };
+  const recording: Recording = { created: 0 };
   withDevice(
     { capture: "on" },
     (device) => {
       const training = prepare(device);
       const compiled = device.compile(training.step, nativeGemms);
-      withBeside(beside, recording, () => {
+      withExtraWork(extra, recording, () => {
         try {
           compiled(...training.batch);
         } finally {
-          const strangers = log.namesInCapture().filter((call) => !legalInCapture.has(call));
-          assert.deepEqual(strangers, [], "driver calls inside the recording");
-          assert.equal(recording.made, 0, "memory made for the captured work while it ran");
+          const illegal = log.namesInCapture().filter((call) => !legalInCapture.has(call));
+          assert.deepEqual(illegal, [], "driver calls inside the recording");
+          assert.equal(recording.created, 0, "memory created for the captured work while it ran");
         }
       });
       const { placed, replayable } = latestPlanOf(compiled)!;
       assert.equal(replayable.mode, "graph");
-      assert.equal(log.namesInCapture().length, placed.commands.length, "each piece is recorded once");
+      assert.equal(log.namesInCapture().length, placed.commands.length, "each command is recorded once");
       const start = log.calls.length;
       compiled(...training.batch);
-      const sent = log.namesFrom(start);
-      assert.equal(sent.filter((call) => call === "launchGraph").length, 1, "a call is one launch");
-      const others = sent.filter((call) => call !== "launchGraph" && !legalInCapture.has(call));
-      assert.deepEqual(others, [], "beside the copies of its inputs");
-      assert.ok(sent.length <= 1 + training.batch.length, "one copy an input");
+      const submitted = log.namesFrom(start);
+      assert.equal(submitted.filter((call) => call === "launchGraph").length, 1, "a call is one launch");
+      const others = submitted.filter((call) => call !== "launchGraph" && !legalInCapture.has(call));
+      assert.deepEqual(others, [], "besides the copies of its inputs");
+      assert.ok(submitted.length <= 1 + training.batch.length, "one copy an input");
 
       const eager = prepare(device);
       for (let i = 0; i < 2; i++) device.step(() => eager.step(...eager.batch));
       const expected = weightsOf(device, eager);
-      for (const [index, found] of weightsOf(device, training).entries())
-        sameBytes(found, expected[index]!, `weight ${index}`);
+      for (const [index, actual] of weightsOf(device, training).entries())
+        sameBytes(actual, expected[index]!, `weight ${index}`);
     },
     (driver) => log.wrap(strict(driver)),
   );
 }
 
-regressionRow<Beside | undefined>({
+regressionRow<ExtraWork | undefined>({
   row: "H4",
   rule: "a compiled step with 50 weights is recorded without a synchronisation or a host copy, and a call of it is one launch",
   sound: undefined,
   faults: Object.fromEntries(
-    Object.entries(illegal).map(([name, act]) => [`${name} beside the work, with the gate open`, act]),
+    Object.entries(illegal).map(([name, act]) => [`${name} besides the work, with the checks bypassed`, act]),
   ),
   check: checkCapture,
 });
 
-regressionRow<Beside | undefined>({
+regressionRow<ExtraWork | undefined>({
   row: "H5",
-  rule: "all that a compiled step with 50 weights needs is there before it is captured: nothing is allocated, placed or loaded then",
+  rule: "all resources of a compiled step with 50 weights exist before its capture: nothing is allocated, placed or loaded in it",
   sound: undefined,
   faults: Object.fromEntries(
-    Object.entries(lazy).map(([name, act]) => [`${name} made beside the work, with the gate open`, act]),
+    Object.entries(lazy).map(([name, act]) => [`${name} during the work, with the checks bypassed`, act]),
   ),
   check: checkCapture,
 });

@@ -1,6 +1,7 @@
 /**
- * C1 for compiled steps: where eager code has pins, they have a plan. A plan that lets go of what backward still needs gives
- * gradients that are wrong under a correct loss, and no reset or stranger may come between a plan and its memory.
+ * C1 for compiled steps: they have a plan where eager code has pins. A plan that frees memory which backward
+ * still needs gives wrong gradients under a correct loss. No reset and no other allocation may overwrite a
+ * plan's memory.
  */
 
 import assert from "node:assert/strict";
@@ -23,12 +24,12 @@ import { sameNamedBytes } from "../support/same-bytes.js";
 import { openTestCpu, testEnvironment } from "../support/test-device.js";
 import { UnverifiedStep } from "../support/unverified-step.js";
 
-/** How a step is run on each of four batches; what is returned runs it on one. */
+/** How a step is run on each of four batches; the returned function runs it on one. */
 type Candidate = (device: Device, step: StepBody, first: Batch) => (batch: Batch) => number;
 
 const eagerly: Candidate = (device, step) => (batch) => device.step(() => step(...batch).loss.item());
 
-/** Before each batch the arena is reset, and strangers take what has become free. */
+/** Before each batch the arena is reset, and other allocations take the freed memory. */
 const compiled: Candidate = (device, step) => {
   const run = device.compile(step, nativeGemms);
   return (batch) => {
@@ -37,7 +38,7 @@ const compiled: Candidate = (device, step) => {
   };
 };
 
-/** The old fault, as a plan would have it: nothing of the forward pass is held for backward, and no verifier looks. */
+/** The old fault, as a plan would have it: no activation is kept for backward, and no verifier runs. */
 const withoutSaving: Candidate = (device, step, first) => {
   const { runtime } = device;
   const guards = new Guards();
@@ -47,11 +48,11 @@ const withoutSaving: Candidate = (device, step, first) => {
   guards.undo();
   const { schedule } = planStep(runtime, trace, nativeGemms.passes);
   const backward = schedule.calls.findIndex(({ call }) => /Gradient/.test(call.op));
-  const lifetimes = lifetimesOf(schedule).map((one) =>
-    one.first < backward && one.last > backward ? { ...one, last: backward } : one,
+  const lifetimes = lifetimesOf(schedule).map((lifetime) =>
+    lifetime.first < backward && lifetime.last > backward ? { ...lifetime, last: backward } : lifetime,
   );
-  const placed = new UnverifiedStep(runtime, { schedule, plan: planMemory(lifetimes) });
-  const replayable = runtime.capture("step", placed.run);
+  const unverified = new UnverifiedStep(runtime, { schedule, plan: planMemory(lifetimes) });
+  const replayable = runtime.capture("step", unverified.run);
   return (batch) => {
     resetAndReuse(device);
     for (const [index, { array }] of batch.entries()) {
@@ -75,11 +76,11 @@ interface Run {
 }
 
 /** The gradients of four batches, and their losses. */
-function train(device: Device, way: Candidate): Run {
+function train(device: Device, candidate: Candidate): Run {
   const { model, backward } = prepareTraining(device);
   const [first, ...batches] = [0, 1, 2, 3, 4].map((seed) => keepBatch(device, seed));
   manualSeed(9);
-  const run = way(device, backward, first!);
+  const run = candidate(device, backward, first!);
   const gradients: Record<string, Uint8Array> = {};
   const losses = batches.map((batch, number) => {
     const loss = run(batch);
@@ -99,16 +100,16 @@ function trainOnCpu(): Run {
   return run;
 }
 
-/** Holds what a way gives on a device against eager code there, and on the CPU. */
-function checkOn(device: Device, way: Candidate): void {
-  const { gradients, losses } = train(device, way);
+/** Compares a mode's results on a device with eager code there, and on the CPU. */
+function checkOn(device: Device, candidate: Candidate): void {
+  const { gradients, losses } = train(device, candidate);
   const eager = train(openStrictDevice(), eagerly);
   sameNamedBytes(gradients, eager.gradients, "the gradients");
   assert.deepEqual(losses, eager.losses);
   for (const [name, expected] of Object.entries(trainOnCpu().gradients)) {
-    const [found, cpu] = [gradients[name]!, expected].map((bytes) => new Float32Array(bytes.buffer));
+    const [actual, cpu] = [gradients[name]!, expected].map((bytes) => new Float32Array(bytes.buffer));
     for (const [index, value] of cpu!.entries()) {
-      const error = Math.abs(found![index]! - value);
+      const error = Math.abs(actual![index]! - value);
       assert.ok(error <= 1e-5 * Math.max(1, Math.abs(value)), `${name}[${index}]: off by ${error}`);
     }
   }
@@ -118,8 +119,8 @@ regressionRow<Candidate>({
   row: "C1",
   rule: "four batches of a compiled step with a reset before each, poison on, captured or not: every gradient is eager code's, bit for bit, and the CPU's to 1e-5",
   sound: compiled,
-  faults: { "a plan lets go of what backward needs": withoutSaving },
-  check(way) {
-    for (const capture of ["on", "off", "auto"] as const) checkOn(openStrictDevice({ capture }), way);
+  faults: { "a plan frees memory that backward needs": withoutSaving },
+  check(candidate) {
+    for (const capture of ["on", "off", "auto"] as const) checkOn(openStrictDevice({ capture }), candidate);
   },
 });

@@ -1,4 +1,4 @@
-/** C8 and C9 for compiled steps: their graph keeps its own arguments, and owns the block that the plan lies in. */
+/** C8 and C9 for compiled steps: their graph keeps its own arguments, and owns the plan's block. */
 
 import assert from "node:assert/strict";
 import { type Driver, type Span, strict } from "holdfast/internals";
@@ -13,13 +13,13 @@ import {
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
+import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
-import { fillTheRest } from "../support/strangers.js";
 import type { TestDriver } from "../support/test-device.js";
 
 const memory = { memory: "64MiB", arena: "2MiB", capture: "on", poison: true } as const;
@@ -29,10 +29,10 @@ type State = Record<string, Uint8Array>;
 
 const trained = new Map<number, State>();
 
-/** The state after so many eager steps. */
+/** The state after `count` eager steps. */
 function trainEagerly(steps: number): State {
-  const known = trained.get(steps);
-  if (known) return known;
+  const cached = trained.get(steps);
+  if (cached) return cached;
   const state = withDevice(memory, (device) => {
     const { step, read } = prepareTraining(device);
     const batches = Array.from({ length: batchCount }, (_, seed) => keepBatch(device, seed));
@@ -43,22 +43,22 @@ function trainEagerly(steps: number): State {
   return state;
 }
 
-/** The storages that a piece was given. */
+/** The storages that a command got. */
 function storagesOf(work: LoadedCommand): Storage[] {
   if (work.kind === "fill") return [work.target];
   if (work.kind === "copy") return [work.target, work.source];
-  return work.request.arguments.filter((one) => typeof one !== "number");
+  return work.request.arguments.filter((argument) => typeof argument !== "number");
 }
 
 /**
- * Sends what was passed elsewhere, whatever the types say; the answer puts it back. Labels stay where they are: kernels go
- * where they point, and elsewhere they would point out of memory.
+ * Redirects the arguments that were passed, whatever the types say; the returned function restores them.
+ * Labels stay, because kernels use them as indices, which would then be out of range.
  */
-function moveArguments({ commands: pieces }: PlacedStep, decoy: Storage): () => void {
-  const spansOf = (chosen: typeof pieces): Set<Span> =>
+function moveArguments({ commands }: PlacedStep, decoy: Storage): () => void {
+  const spansOf = (chosen: typeof commands): Set<Span> =>
     new Set(chosen.flatMap(({ command: work }) => storagesOf(work)).map(({ span }) => span));
-  const spans = spansOf(pieces);
-  for (const span of spansOf(pieces.filter(({ op }) => op.includes("crossEntropy")))) spans.delete(span);
+  const spans = spansOf(commands);
+  for (const span of spansOf(commands.filter(({ op }) => op.includes("crossEntropy")))) spans.delete(span);
   const before = [...spans].map((span) => [span, { ...span }] as const);
   for (const span of spans) Object.assign(span, { address: decoy.span.address } satisfies Partial<Span>);
   return () => {
@@ -68,7 +68,7 @@ function moveArguments({ commands: pieces }: PlacedStep, decoy: Storage): () => 
 
 const replays = 600;
 
-/** Larger than anything that a piece is given. */
+/** Larger than any argument of a command. */
 const decoyBytes = 64 * 1024;
 
 function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
@@ -86,15 +86,15 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
       assert.equal(replayable.mode, "graph");
       for (const { command: work } of placed.commands)
         assert.ok(storagesOf(work).every(({ span }) => span.size <= decoyBytes));
-      const putBack = moveArguments(placed, decoy!);
+      const restore = moveArguments(placed, decoy!);
       for (let i = 1; i < replays; i++) {
-        // Garbage of the arguments' kind, so that what was let go of is really gone and overwritten.
+        // Garbage of the same size as the arguments, so that freed arguments are really gone and overwritten.
         const garbage = Array.from({ length: 200 }, () => [{ ...decoy! }, { ...decoy!.span }, i]);
         assert.equal(garbage.length, 200);
         if (i % 30 === 0) collectGarbage();
         compiled(...batches[i % batchCount]!);
       }
-      putBack();
+      restore();
       return read();
     },
     wrap,
@@ -103,7 +103,7 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
 
 regressionRow<(driver: TestDriver) => Driver>({
   row: "C8",
-  rule: "600 calls of a compiled step under collections, after all that its capture was given has changed, equal 600 eager steps",
+  rule: "600 calls of a compiled step under collections, after all arguments of its capture have changed, equal 600 eager steps",
   sound: strict,
   faults: { "a graph keeps the arguments by reference": keepingReferences },
   check(wrap) {
@@ -115,10 +115,10 @@ regressionRow<(driver: TestDriver) => Driver>({
   },
 });
 
-/** Pins that have no effect: nothing then owns the memory of a plan. */
+/** Pins without effect: nothing then owns the memory of a plan. */
 const noPins = { pin: () => undefined, unpin: () => undefined };
 
-/** The same of those in the arena, but for the batches, which the test keeps for itself. */
+/** Those in the arena, except for the batches, which the test keeps. */
 function withoutPins(run: () => void): void {
   const { pin, unpin } = Arena.prototype;
   const pinned = new Set<Storage>();
@@ -147,14 +147,14 @@ function replayAmongStrangers(): void {
       const compiled = device.compile(step, nativeGemms);
       for (let i = 0; i < 2; i++) compiled(...inputs[i % batchCount]!);
       runtime.arena.reset();
-      const strangers = fillTheRest(runtime, poisonByte);
+      const fillers = fillFreeMemory(runtime, poisonByte);
       for (let i = 2; i < among; i++) compiled(...inputs[i % batchCount]!);
-      sameNamedBytes(read(), trainEagerly(among), "the replays read strangers' bytes");
-      for (const stranger of strangers) {
-        const found = runtime.read(stranger);
+      sameNamedBytes(read(), trainEagerly(among), "the replays read other allocations' bytes");
+      for (const filler of fillers) {
+        const actual = runtime.read(filler);
         assert.ok(
-          found.every((byte) => byte === poisonByte),
-          "the replays wrote a stranger",
+          actual.every((byte) => byte === poisonByte),
+          "the replays wrote to another allocation",
         );
       }
     },
@@ -164,7 +164,7 @@ function replayAmongStrangers(): void {
 
 regressionRow<() => void>({
   row: "C9",
-  rule: "compiled, the arena reset and all the rest of it filled with NaN: the next calls equal eager steps and write nobody else",
+  rule: "compiled, the arena reset and the rest of it filled with NaN: the next calls equal eager steps and write to no other memory",
   sound: replayAmongStrangers,
   faults: {
     "nothing pins the plan's memory": () => withoutPins(replayAmongStrangers),
@@ -181,9 +181,9 @@ function releaseUnderStep(): void {
     const before = persistent.regions;
     const compiled = device.compile(step, nativeGemms);
     compiled(...batch);
-    const own = persistent.regions.filter((region) => !before.includes(region));
-    assert.ok(own.length >= 2, "inputs and results have memory of their own");
-    for (const region of [...before, ...own]) {
+    const added = persistent.regions.filter((region) => !before.includes(region));
+    assert.ok(added.length >= 2, "inputs and results have their own memory");
+    for (const region of [...before, ...added]) {
       const isAccessed = latestPlanOf(compiled)!.planned.memory.persistent.some(
         ({ label }) => label === region.name,
       );
@@ -191,13 +191,13 @@ function releaseUnderStep(): void {
         assert.equal(rejectionOf(() => persistent.release(region))?.code, "PINNED", region.name);
     }
     compiled.close();
-    assert.deepEqual(persistent.regions, before, "a closed step lets go");
+    assert.deepEqual(persistent.regions, before, "a closed step frees its memory");
   });
 }
 
 regressionRow<() => void>({
   row: "C9",
-  rule: "the weights, inputs, results and constants of a compiled step are not released under it, and its own are once it is closed",
+  rule: "the weights, inputs, results and constants of a compiled step can't be released before it is closed, and can afterwards",
   sound: releaseUnderStep,
   faults: {
     "a graph does not pin persistent memory": () =>

@@ -1,4 +1,7 @@
-/** H9 for compiled steps: a plan that does not fit is rejected with its size and the figures, and nothing of it stays. */
+/**
+ * H9 for compiled steps: a plan that does not fit is rejected with its size and the figures, and nothing of
+ * it stays allocated.
+ */
 
 import assert from "node:assert/strict";
 import { Device, type DeviceOptions, type HoldfastError, nn, type Tensor, zeros } from "holdfast";
@@ -12,22 +15,22 @@ import { openTestCpu, testEnvironment } from "../support/test-device.js";
 
 const [features, width] = [16, 512] as const;
 
-type Plant = (run: () => void) => void;
+type Injection = (run: () => void) => void;
 
-const nothing: Plant = (run) => run();
+const noInjection: Injection = (run) => run();
 
-/** What was placed for the step's inputs is forgotten. */
-const leavingInputs: Plant = (run) =>
+/** The memory placed for the step's inputs is leaked. */
+const leavingInputs: Injection = (run) =>
   withMethods(PersistentMemory.prototype, { release: () => undefined }, run);
 
-/** What stands in the way of the plan, and what the rejection must say. */
+/** What prevents the plan, and what the error must say. */
 interface Obstacle {
   readonly options: DeviceOptions;
   /** By a data set on the device. */
   readonly heldBytes: number;
   readonly code: HoldfastError["code"];
   readonly says: readonly RegExp[];
-  readonly faults: Readonly<Record<string, Plant>>;
+  readonly faults: Readonly<Record<string, Injection>>;
 }
 
 const obstacles: Readonly<Record<string, Obstacle>> = {
@@ -57,10 +60,10 @@ const obstacles: Readonly<Record<string, Obstacle>> = {
 };
 
 for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(obstacles)) {
-  regressionRow<Plant>({
+  regressionRow<Injection>({
     row: "H9",
-    rule: `a plan too large for ${name} is rejected before any memory is taken for it, with its size and a way out, and leaves nothing behind`,
-    sound: nothing,
+    rule: `a plan too large for ${name} is rejected before any memory is allocated for it, with its size and a remedy, and leaves nothing`,
+    sound: noInjection,
     faults,
     check(inject) {
       const log = new CallLog();
@@ -83,7 +86,7 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
           },
           { name: "train step" },
         );
-        // Small first: what is made once, such as gradients, is there.
+        // Small first: resources that are created once, such as gradients, then exist.
         step(zeros([4, features], { device }));
         const x = zeros([16 * 1024, features], { device }); // [B, F], its first layer is 32 MiB
         device.keep(x);
@@ -100,8 +103,8 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
           rejection = rejectionOf(() => step(x));
         });
         assert.equal(rejection?.code, code, rejection?.message);
-        for (const part of says) assert.match(rejection.message, part);
-        assert.deepEqual(look(), before, "something of it stays");
+        for (const pattern of says) assert.match(rejection.message, pattern);
+        assert.deepEqual(look(), before, "something of it stays allocated");
         assert.ok(log.countKernels() - launches <= 1, "the copy of its input, and no work");
         assert.equal(step.plans, 1);
         step(zeros([4, features], { device }));

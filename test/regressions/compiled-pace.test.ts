@@ -1,4 +1,7 @@
-/** P4: a captured graph was slower than running directly, and was kept. A compiled step tries both, and keeps what wins. */
+/**
+ * P4: a captured graph was slower than running directly, and was kept. A compiled step tries both, and keeps
+ * the faster.
+ */
 
 import assert from "node:assert/strict";
 import type { DeviceOptions } from "holdfast";
@@ -11,10 +14,10 @@ import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
 
-/** What a call of the driver takes, on a clock that nothing else moves. */
+/** The duration of a driver call, on a fake clock. */
 interface Pace {
   readonly graphMs: number;
-  readonly pieceMs: number;
+  readonly commandMs: number;
 }
 
 class PacedClock {
@@ -30,15 +33,19 @@ class PacedClock {
   readonly wrap = (driver: Driver): Driver =>
     interceptCalls(strict(driver), (call, _, proceed) => {
       if (call === "launchGraph") this.#nowMs += this.#pace.graphMs;
-      if (call === "launch" || call === "fill" || call === "copyOnDevice") this.#nowMs += this.#pace.pieceMs;
+      if (call === "launch" || call === "fill" || call === "copyOnDevice")
+        this.#nowMs += this.#pace.commandMs;
       return proceed();
     });
 }
 
-/** More than it takes to try every way that there is: as a graph, with branches of two kinds, each with launches in turn too, and directly. */
+/**
+ * More than enough to try every candidate: as a graph, with side streams of two kinds, each also without PDL,
+ * and directly.
+ */
 const calls = 32;
 
-/** So many steps at a pace; which way the step runs at the end, and its state. */
+/** Runs some steps with these durations; returns the final mode of the step, and its state. */
 function train(capture: DeviceOptions["capture"], pace: Pace) {
   const clock = new PacedClock(pace);
   return withDevice(
@@ -57,12 +64,12 @@ function train(capture: DeviceOptions["capture"], pace: Pace) {
 
 regressionRow<DeviceOptions["capture"]>({
   row: "P4",
-  rule: "a compiled step's graph is kept only if it is quicker than running directly, and the numbers are the same",
+  rule: "a compiled step's graph is kept only if it is faster than running directly, and the numbers are the same",
   sound: "auto",
-  faults: { "a graph is kept whatever it costs": "on", "a graph is never tried": "off" },
+  faults: { "a graph is kept whatever its time": "on", "a graph is never tried": "off" },
   check(capture) {
-    const slowGraph = train(capture, { graphMs: 100, pieceMs: 1 });
-    const quickGraph = train(capture, { graphMs: 1, pieceMs: 1 });
+    const slowGraph = train(capture, { graphMs: 100, commandMs: 1 });
+    const quickGraph = train(capture, { graphMs: 1, commandMs: 1 });
     assert.deepEqual([slowGraph.mode, quickGraph.mode], ["direct", "graph"]);
     sameNamedBytes(slowGraph.state, quickGraph.state, "run directly and as a graph");
   },

@@ -1,6 +1,6 @@
 /**
- * C12 for compiled steps: a rejected capture leaves everything as it was. Where captures are a must, that is an error, and the
- * next call tries again; where they are not, the plan, which is verified, runs without a graph, and that is said once.
+ * C12 for compiled steps: a rejected capture changes nothing. If captures are required, that is an error, and
+ * the next call tries again. Otherwise the verified plan runs without a graph, with one warning.
  */
 
 import assert from "node:assert/strict";
@@ -33,7 +33,7 @@ interface Prepared extends Training {
   readonly batch: Batch;
 }
 
-/** After one eager step, so that what is made once is there: gradients, kernels. */
+/** After one eager step, so that resources that are created once exist: gradients, kernels. */
 function prepare(device: Device): Prepared {
   const batch = keepBatch(device, 1);
   const training = prepareTraining(device);
@@ -41,7 +41,7 @@ function prepare(device: Device): Prepared {
   return { ...training, batch };
 }
 
-/** The state after so many steps behind the first. */
+/** The state after `count` steps following the first. */
 function stateAfter(steps: number): Record<string, Uint8Array> {
   return withDevice({ poison: true }, (device) => {
     const { step, read, batch } = prepare(device);
@@ -50,22 +50,22 @@ function stateAfter(steps: number): Record<string, Uint8Array> {
   });
 }
 
-/** What a rejection must leave as it was, besides the state. */
-function lookAtArena({ runtime }: Device) {
+/** What a rejection must leave unchanged, besides the state. */
+function arenaStateOf({ runtime }: Device) {
   const { live, pins, pinned } = runtime.arena.figures;
   return { live, pins, pinned };
 }
 
-function lookAtBudget({ runtime: { budget, persistent } }: Device) {
+function budgetStateOf({ runtime: { budget, persistent } }: Device) {
   return { used: budget.used, regions: persistent.regions.length };
 }
 
 /** What happens with a capture's work when the capture is rejected. */
 type OnRejection = (run: () => void) => void;
 
-const nothing: OnRejection = (run) => run();
+const noAction: OnRejection = (run) => run();
 
-/** The old way: what could not be captured is run at once, on top of what the attempt has done. */
+/** The old way: rejected work runs at once, on top of what the attempt has done. */
 const runAgain: OnRejection = (run) => {
   const { capture } = Runtime.prototype;
   const capturing: Pick<Runtime, "capture"> = {
@@ -126,29 +126,29 @@ const rejections: readonly Rejection[] = [
 for (const { because, code, wrap } of rejections) {
   regressionRow<OnRejection>({
     row: "C12",
-    rule: `compiled, its capture rejected because ${because}: nothing has changed, and the next call is as good as the first`,
-    sound: nothing,
+    rule: `compiled, its capture rejected because ${because}: nothing has changed, and the next call succeeds like the first`,
+    sound: noAction,
     faults: { [`rejected because ${because}, the work is run again at once`]: runAgain },
     check(onRejection) {
       withDevice(
         { poison: true, capture: "on" },
         (device) => {
           const { step, read, batch } = prepare(device);
-          const [before, arena, budget] = [read(), lookAtArena(device), lookAtBudget(device)];
+          const [before, arena, budget] = [read(), arenaStateOf(device), budgetStateOf(device)];
           const compiled = device.compile(step, nativeGemms);
           let rejection: ReturnType<typeof rejectionOf>;
           onRejection(() => {
             rejection = rejectionOf(() => compiled(...batch));
           });
           sameNamedBytes(read(), before, "the state has changed");
-          assert.deepEqual(lookAtArena(device), arena);
+          assert.deepEqual(arenaStateOf(device), arena);
           assert.equal(rejection?.code, code);
           assert.equal(compiled.plans, 0);
           compiled(...batch);
           assert.equal(latestPlanOf(compiled)?.replayable.mode, "graph");
           sameNamedBytes(read(), stateAfter(1), "after the next call");
           compiled.close();
-          assert.deepEqual(lookAtBudget(device), budget, "closed, the step has left something behind");
+          assert.deepEqual(budgetStateOf(device), budget, "closed, the step has left something");
         },
         wrap,
       );
@@ -163,16 +163,16 @@ interface AutoRun {
 
 regressionRow<AutoRun>({
   row: "C12",
-  rule: 'compiled, in mode "auto": a rejected step runs its verified plan without the graph, once a call, and that is told once',
-  sound: { onRejection: nothing, inner: strict },
+  rule: 'compiled, in mode "auto": a rejected step runs its verified plan without the graph, once a call, with one warning',
+  sound: { onRejection: noAction, inner: strict },
   faults: {
     "the work is run again at once": { onRejection: runAgain, inner: strict },
-    "what the direct run wrote is not put back": { onRejection: nothing, inner: losingUploads },
+    "the writes of the direct run are not undone": { onRejection: noAction, inner: losingUploads },
   },
   check({ onRejection, inner }) {
-    const told: string[] = [];
+    const printed: string[] = [];
     withDevice(
-      { poison: true, capture: "auto", print: (text) => told.push(text) },
+      { poison: true, capture: "auto", print: (text) => printed.push(text) },
       (device) => {
         const { step, read, batch } = prepare(device);
         onRejection(() => {
@@ -186,9 +186,9 @@ regressionRow<AutoRun>({
           }
         });
         sameNamedBytes(read(), stateAfter(6), "after six calls");
-        const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
-        assert.equal(rejectionsTold.length, 1);
-        assert.match(rejectionsTold[0]!, /its work runs directly: beginCapture failed/);
+        const warnings = printed.filter((text) => text.includes("a capture was rejected"));
+        assert.equal(warnings.length, 1);
+        assert.match(warnings[0]!, /its work runs directly: beginCapture failed/);
       },
       (driver) => faulty(inner(driver), ["every beginCapture fails with capture-rejected"]),
     );

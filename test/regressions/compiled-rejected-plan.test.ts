@@ -1,51 +1,53 @@
-/** S4: a model of any width can be trained, and a plan that the verifier rejects is made without passes, out loud. */
+/**
+ * S4: a model of any width can be trained, and a plan that the verifier rejects is rebuilt without passes,
+ * with a warning.
+ */
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { type DeviceOptions, nn, optim, type Tensor } from "holdfast";
-import { DependencyGraph } from "../../src/compile/program/dependency-graph.js";
-import { accessesOf, type Call } from "../../src/compile/program/program.js";
+import { accessesOf, type Call, Program } from "../../src/compile/program/program.js";
 import { verifyPlan } from "../../src/compile/verify/verify.js";
 import { keepBatch } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
-import { planEveryWay, withNullGpu } from "../support/null-gpu.js";
+import { planAllSchedules, withNullGpu } from "../support/null-gpu.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { widthWorkloads } from "../support/width-workloads.js";
 
 regressionRow<(call: Call) => Call>({
   row: "S4",
-  rule: "CrossAsset of width 100 has a plan on a GPU, in which layers lie at aligned steps with padding that nothing reads",
+  rule: "CrossAsset of width 100 has a plan on a GPU, in which layers have aligned strides with padding that nothing reads",
   sound: (call) => call,
   faults: {
-    "rows at steps count as read from the first byte to the last": (call) => {
+    "strided rows count as read from the first byte to the last": (call) => {
       const { op, work } = call;
       if (work.kind !== "row" && work.kind !== "combo") return call;
-      const parts = accessesOf(call);
-      const parameters = parts.map(({ writes }) => (writes ? ("out" as const) : ("in" as const)));
+      const accesses = accessesOf(call);
+      const parameters = accesses.map(({ writes }) => (writes ? ("out" as const) : ("in" as const)));
       const kernel = { type: "kernel", id: 0, name: op, parameters } as const;
       return {
         op,
-        work: { kind: "launch", kernel, blocks: 1, arguments: parts.map(({ slice: part }) => part) },
+        work: { kind: "launch", kernel, blocks: 1, arguments: accesses.map(({ slice }) => slice) },
       };
     },
   },
   check(seen) {
     withNullGpu("f32", (device) => {
       const { step } = widthWorkloads.crossAsset(device, { width: 100, batch: 8 });
-      for (const { schedule, stages, plan } of planEveryWay(device, step)) {
+      for (const { schedule, stages, plan } of planAllSchedules(device, step)) {
         const calls = new Map(stages.at(-1)!.calls.map((call) => [call, seen(call)]));
-        const scheduled = schedule.calls.map((one) => ({ ...one, call: calls.get(one.call)! }));
+        const scheduled = schedule.calls.map((entry) => ({ ...entry, call: calls.get(entry.call)! }));
         verifyPlan([...calls.values()], { ...schedule, calls: scheduled }, plan);
       }
     });
   },
 });
 
-/** Fused kernels stand where their first member stood, also where that is before what another member reads. */
-const placedTooEarly: Partial<DependencyGraph> = {
-  fusionPosition: (a, b) => Math.min(a.position, b.position),
+/** Fused kernels run at the position of their first member, even if that is before another member's input. */
+const atFirstMember: Partial<Program> = {
+  fusionAnchor: (a, b) => (a.isBefore(b) ? a : b),
 };
 
 regressionRow<DeviceOptions>({
@@ -64,16 +66,16 @@ regressionRow<DeviceOptions>({
           new nn.GELU(),
           new nn.Linear(16, 3),
         );
-        for (const one of model.parameters())
-          one.initialize((shape) =>
+        for (const parameter of model.parameters())
+          parameter.initialize((shape) =>
             Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, at) => Math.sin(at)),
           );
         model.to(device);
         const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
         const [x, y] = keepBatch(device, 1);
-        const step = run((given, wanted) => {
+        const step = run((features, labels) => {
           optimizer.zeroGrad();
-          const loss = nn.functional.crossEntropy(model.forward(given), wanted);
+          const loss = nn.functional.crossEntropy(model.forward(features), labels);
           loss.backward();
           optimizer.step();
           return loss;
@@ -86,7 +88,7 @@ regressionRow<DeviceOptions>({
       const compiled = train((body) => {
         const step = device.compile(body, { name: "training" });
         return (x, y) => {
-          const loss = withMethods(DependencyGraph.prototype, placedTooEarly, () => step(x, y).item());
+          const loss = withMethods(Program.prototype, atFirstMember, () => step(x, y).item());
           explained = step.explain({ calls: false });
           return loss;
         };

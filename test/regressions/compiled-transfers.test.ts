@@ -1,4 +1,7 @@
-/** P1 for compiled steps: a steady one sends nothing up or down by itself; its inputs lie on the device, and results stay there. */
+/**
+ * P1 for compiled steps: a steady one transfers nothing by itself; its inputs are on the device, and results
+ * stay there.
+ */
 
 import assert from "node:assert/strict";
 import { DataLoader, type Device, nn, optim, type Tensor, TensorDataset } from "holdfast";
@@ -15,10 +18,10 @@ const data = new TensorDataset(
   Int32Array.from({ length: rows }, (_, row) => row % 3),
 );
 
-/** A loss for each row: single numbers would come down by themselves now and then. */
+/** A loss for each row: scalars would be transferred now and then. */
 type Step = (x: Tensor, y: Tensor) => { readonly losses: Tensor };
 
-/** How a batch comes to the step, and what is done with what it gives. */
+/** How a batch gets to the step, and what is done with its result. */
 type Feed = (device: Device, step: Step, batch: readonly [Tensor, Tensor]) => void;
 
 const onDevice: Feed = (_device, step, batch) => void step(...batch);
@@ -28,7 +31,7 @@ interface Transfers {
   readonly down: number;
 }
 
-/** The bytes of a second epoch: the first has made the plans, one for full batches and one for the last. */
+/** The bytes of a second epoch: the first has built the plans, one for full batches and one for the last. */
 function countEpoch(device: Device, feed: Feed): Transfers {
   const model = new nn.Sequential(
     new nn.Linear(width, 32),
@@ -61,12 +64,12 @@ function countEpoch(device: Device, feed: Feed): Transfers {
 
 regressionRow<Feed>({
   row: "P1",
-  rule: "an epoch of a compiled step sends up its order and nothing else, and nothing comes down",
+  rule: "an epoch of a compiled step uploads its order and nothing else, and downloads nothing",
   sound: onDevice,
   faults: {
-    "operands that live on the host": (device, step, [x, y]) =>
+    "operands on the host": (device, step, [x, y]) =>
       void step(device.fromHost(x.dataSync(), x.shape, "f32"), y),
-    "a look at every loss": (_device, step, batch) => void step(...batch).losses.dataSync(),
+    "a read of every loss": (_device, step, batch) => void step(...batch).losses.dataSync(),
   },
   check(feed) {
     assert.deepEqual(countEpoch(openDevice(), feed), { up: rows * 4, down: 0 });
@@ -75,7 +78,7 @@ regressionRow<Feed>({
 
 regressionRow<Feed>({
   row: "P1",
-  rule: "what is read of a compiled step's results comes down, and what is made on the host goes up, byte for byte",
+  rule: "results that are read are downloaded, and host tensors are uploaded, byte for byte",
   sound: (device, step, [x, y]) => {
     const input = device.fromHost(new Float32Array(x.numel), x.shape, "f32");
     step(input, y).losses.dataSync();
@@ -83,7 +86,7 @@ regressionRow<Feed>({
   faults: { "inputs that stay on the device": onDevice },
   check(feed) {
     const batches = Math.ceil(rows / batchSize);
-    // With each read-back the record of the plan that was called comes down too: its labels may have been bad.
+    // Each read-back also downloads the record of the plan that was called: its labels may have been bad.
     const record = 5 * 8;
     const expected = { up: rows * 4 + rows * width * 4, down: rows * 4 + batches * record };
     assert.deepEqual(countEpoch(openDevice(), feed), expected);

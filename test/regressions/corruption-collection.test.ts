@@ -1,4 +1,4 @@
-/** Row C4: garbage collection never frees device memory, neither by itself nor through somebody's late free. */
+/** Row C4: garbage collection never frees device memory, neither by itself nor through a late free. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,15 +16,15 @@ const memory = { memory: "64MiB", arena: "8MiB" } as const;
 
 const sources = filesBelow("src", ".ts").map((path) => ({ path, text: readRepositoryFile(path) }));
 
-/** It lists modules, which own no device memory, and is not told of a collection. */
+/** It lists modules, which own no device memory, and has no finalizer. */
 const listOfModules = "src/units/weak-list.ts";
 
 regressionRow<typeof sources>({
   row: "C4",
-  rule: "nothing in src/ asks to be told of a collection: there is no finalizer that could free device memory",
+  rule: "nothing in src/ registers a finalizer that could free device memory",
   sound: sources,
   faults: {
-    "a pool frees what was collected": [
+    "a pool frees collected blocks": [
       ...sources,
       { path: "src/pool.ts", text: "const late = new FinalizationRegistry((block) => pool.free(block));" },
     ],
@@ -35,29 +35,29 @@ regressionRow<typeof sources>({
   },
   check(files) {
     assert.ok(files.length > 50, "the sources were found");
-    const told = files.filter(
+    const finalizing = files.filter(
       ({ path, text }) => /\b(FinalizationRegistry|WeakRef)\b/.test(text) && path !== listOfModules,
     );
     assert.deepEqual(
-      told.map(({ path }) => path),
+      finalizing.map(({ path }) => path),
       [],
-      "these are told of collections",
+      "these register finalizers",
     );
   },
 });
 
 regressionRow<OpenPool>({
   row: "C4",
-  rule: "alloc A, reset, alloc B in its place, free A: rejected by name, and B's bytes are B's alone",
+  rule: "alloc A, reset, alloc B at its address, free A: rejected by name, and B's bytes are unchanged",
   sound: arenaPool,
-  faults: { "a late free by address hands B's memory out again": oldPool },
+  faults: { "a late free by address allocates B's memory again": oldPool },
   check(open) {
     withRuntime(memory, ({ runtime }) => {
       const pool = open(runtime);
       const a = pool.allocate(1024);
       pool.reset();
       const b = pool.allocate(1024);
-      assert.equal(b.span.address, a.span.address, "B lies where A lay");
+      assert.equal(b.span.address, a.span.address, "B is at A's address");
       const rejection = rejectionOf(() => pool.free(a));
       requireDisjointMembers(runtime, { B: b, "the next block": pool.allocate(1024) });
       assert.equal(rejection?.code, "DOUBLE_FREE");
@@ -66,28 +66,28 @@ regressionRow<OpenPool>({
   },
 });
 
-/** What a collection does in the midst of a step: `dead` was made in the step before, and nobody holds it any more. */
+/** A collection in the middle of a step: `dead` was created in the step before, and is unreferenced. */
 type Collection = (pool: Pool, dead: readonly Storage[]) => void;
 
-/** Trains for some hundred steps on a pool's memory and tells the state in the end. */
+/** Trains for some hundred steps on a pool's memory and returns the final state. */
 function train(runtime: Runtime, pool: Pool, onCollection: Collection): Record<string, Uint8Array> {
   const model = placeTinyModel(runtime);
   let dead: Storage[] = [];
   for (let step = 0; step < 300; step++) {
-    const made: Storage[] = [];
-    const take = (): Storage => {
+    const storages: Storage[] = [];
+    const allocateNext = (): Storage => {
       const storage = pool.allocate(model.p.span.size);
-      made.push(storage);
+      storages.push(storage);
       return storage;
     };
-    const x = take();
+    const x = allocateNext();
     writeF32(runtime, x, sample(step));
     if (step % 3 === 0) onCollection(pool, dead);
-    accumulate(runtime, model, x, take());
-    accumulate(runtime, model, x, take());
-    update(runtime, model, take());
+    accumulate(runtime, model, x, allocateNext());
+    accumulate(runtime, model, x, allocateNext());
+    update(runtime, model, allocateNext());
     pool.reset();
-    dead = made;
+    dead = storages;
   }
   return stateBytes(runtime, model);
 }
@@ -102,7 +102,7 @@ regressionRow<CollectedRun>({
   rule: "300 steps under forced collections end with the same bits as 300 steps without",
   sound: { open: arenaPool, onCollection: collectGarbage },
   faults: {
-    "a finalizer frees the dead by their addresses": {
+    "a finalizer frees dead blocks by their addresses": {
       open: oldPool,
       onCollection: (pool, dead) => {
         for (const storage of dead) pool.free(storage);

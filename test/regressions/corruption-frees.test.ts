@@ -1,4 +1,4 @@
-/** Rows C5 and C16: a span is freed once, whole, by its owner; whatever else is asked is an error with a name. */
+/** Rows C5 and C16: a span is freed once, whole, by its owner; any other request is an error with a name. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,7 +14,7 @@ import type { TestDriver } from "../support/test-device.js";
 const memory = { memory: "64MiB", arena: "1MiB" } as const;
 const blockBytes = 512;
 
-/** A pool in use: a live block of it, and one that a pool of the same kind handed out on another device. */
+/** A pool in use: a live block of it, and a block of a pool of the same kind on another device. */
 interface Scene {
   readonly runtime: Runtime;
   readonly pool: Pool;
@@ -26,11 +26,11 @@ interface Misuse {
   readonly row: "C5" | "C16";
   readonly what: string;
   readonly code: ErrorCode;
-  /** How the old pool took it. */
+  /** How the old pool handled it. */
   readonly fault: string;
-  /** The size of the two allocations that come next: one that would fall into what was wrongly freed. */
+  /** The size of the next two allocations: one that would fit into the wrongly freed memory. */
   readonly nextBytes: number;
-  /** Sets the scene and gives the call that must be rejected. */
+  /** Sets up the case and returns the call that must be rejected. */
   readonly prepare: (scene: Scene) => () => unknown;
 }
 
@@ -44,7 +44,7 @@ const misuses: readonly Misuse[] = [
     row: "C5",
     what: "a double free",
     code: "DOUBLE_FREE",
-    fault: "a block freed twice is handed out twice",
+    fault: "a block freed twice is allocated twice",
     nextBytes: 256,
     prepare: ({ pool }) => {
       const once = pool.allocate(256);
@@ -56,7 +56,7 @@ const misuses: readonly Misuse[] = [
     row: "C5",
     what: "a zero-byte allocation",
     code: "BAD_SIZE",
-    fault: "a request for nothing rewinds the pool",
+    fault: "an empty request rewinds the pool",
     nextBytes: 256,
     prepare: ({ pool }) => {
       return () => pool.allocate(0);
@@ -76,7 +76,7 @@ const misuses: readonly Misuse[] = [
     row: "C5",
     what: "freeing a view",
     code: "VIEW_NOT_OWNER",
-    fault: "a freed view's bytes are handed out under its owner",
+    fault: "a freed view's bytes are allocated again under its owner",
     nextBytes: 256,
     prepare: ({ runtime, pool, kept }) => {
       const view = runtime.view(kept, 256, 256, "a block's end");
@@ -87,7 +87,7 @@ const misuses: readonly Misuse[] = [
     row: "C16",
     what: "a free with a larger size",
     code: "NOT_OWNER",
-    fault: "a free with a larger size takes the neighbour along",
+    fault: "a free with a larger size also frees the neighbour",
     nextBytes: blockBytes + 256,
     prepare: ({ pool, kept }) => {
       return () => pool.free(changed(kept, { size: 256 }));
@@ -107,7 +107,7 @@ const misuses: readonly Misuse[] = [
     row: "C16",
     what: "a free at an interior pointer",
     code: "NOT_OWNER",
-    fault: "a free at an interior pointer hands out the block's inside",
+    fault: "a free at an interior pointer allocates the block's inside again",
     nextBytes: 256,
     prepare: ({ pool, kept }) => {
       return () => pool.free(changed(kept, { address: 256, size: -256 }));
@@ -117,7 +117,7 @@ const misuses: readonly Misuse[] = [
     row: "C16",
     what: "a free of another arena's block",
     code: "NOT_OWNER",
-    fault: "another pool's address frees what lies there in this one",
+    fault: "another pool's address frees the memory at the same address in this one",
     nextBytes: blockBytes,
     prepare: ({ pool, foreign }) => {
       return () => pool.free(foreign);
@@ -154,12 +154,12 @@ for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
 }
 
 /**
- * A page of the CPU driver: a region of this size fills its reservation, so an address and a size are all one needs. A GPU
- * need not place the next region where the last one lay.
+ * A page of the CPU driver: a region of this size fills its reservation, so an address and a size identify
+ * it. A GPU need not place the next region at the address of the last one.
  */
 const regionBytes = 64 * 1024;
 
-function placeRegion(runtime: Runtime, name: string): Region {
+function placeNamed(runtime: Runtime, name: string): Region {
   return runtime.persistent.place("weights", name, [{ name, size: regionBytes }]);
 }
 
@@ -173,7 +173,7 @@ const ownersRelease: Release = {
   wrap: strict,
 };
 
-/** The old way: whoever has the address may give it back, and giving back what is not there goes unnoticed. */
+/** The old way: any address can be released, and releasing an invalid one is not detected. */
 const releaseByAddress: Release = {
   release: (_, region, device) => device.release(region.span),
   wrap: (device) =>
@@ -186,21 +186,21 @@ const releaseByAddress: Release = {
 
 regressionRow<Release>({
   row: "C16",
-  rule: "a region released twice is rejected by name, and who was placed there meanwhile keeps its memory",
+  rule: "a region released twice is rejected by name, and a region placed there in between keeps its memory",
   sound: ownersRelease,
-  faults: { "a release by address takes the next owner's memory": releaseByAddress },
+  faults: { "a release by address frees the next owner's memory": releaseByAddress },
   check({ release, wrap }) {
     withCpuRuntime(
       memory,
       ({ runtime, device }) => {
-        const first = placeRegion(runtime, "first");
+        const first = placeNamed(runtime, "first");
         runtime.persistent.release(first);
-        const second = placeRegion(runtime, "second");
-        assert.equal(second.span.address, first.span.address, "the second lies where the first lay");
+        const second = placeNamed(runtime, "second");
+        assert.equal(second.span.address, first.span.address, "the second is at the address of the first");
         const used = runtime.budget.used;
         const rejection = rejectionOf(() => release(runtime, first, device));
         assert.equal(runtime.budget.used, used);
-        const [next] = placeRegion(runtime, "next").storages;
+        const [next] = placeNamed(runtime, "next").storages;
         requireDisjointMembers(runtime, { "the second region": second.storages[0]!, "the next one": next! });
         assert.equal(rejection?.code, "DOUBLE_FREE");
         assert.match(rejection.message, /Region "first"/);
@@ -214,17 +214,17 @@ regressionRow<Release>({
   row: "C16",
   rule: "a region is released by the runtime that placed it and by no other",
   sound: ownersRelease,
-  faults: { "a release by address takes what this runtime has there": releaseByAddress },
+  faults: { "a release by address frees this runtime's memory there": releaseByAddress },
   check({ release, wrap }) {
     withCpuRuntime(memory, ({ runtime: other }) => {
-      const theirs = placeRegion(other, "theirs");
+      const theirs = placeNamed(other, "theirs");
       withCpuRuntime(
         memory,
         ({ runtime, device }) => {
-          const ours = placeRegion(runtime, "ours");
-          assert.deepEqual(ours.span, theirs.span, "the two devices place alike");
+          const ours = placeNamed(runtime, "ours");
+          assert.deepEqual(ours.span, theirs.span, "the two devices use the same addresses");
           const rejection = rejectionOf(() => release(runtime, theirs, device));
-          const [next] = placeRegion(runtime, "next").storages;
+          const [next] = placeNamed(runtime, "next").storages;
           requireDisjointMembers(runtime, { "our region": ours.storages[0]!, "the next one": next! });
           assert.equal(rejection?.code, "DOUBLE_FREE");
           assert.match(rejection.message, /Region "theirs" .* belongs to another runtime/);
@@ -237,14 +237,14 @@ regressionRow<Release>({
 
 test("C16: the arena frees nothing that persistent memory placed", () => {
   withRuntime(memory, ({ runtime }) => {
-    const [storage] = placeRegion(runtime, "weights").storages;
+    const [storage] = placeNamed(runtime, "weights").storages;
     assert.equal(rejectionOf(() => runtime.arena.free(storage!))?.code, "NOT_OWNER");
     runtime.fill(storage!, 7);
     assert.equal(runtime.read(storage!)[0], 7);
   });
 });
 
-test("C16: a block that its owner frees whole is free once, and its room serves again", () => {
+test("C16: a block that its owner frees whole is free once, and its memory is reused", () => {
   withRuntime(memory, ({ runtime }) => {
     const block = runtime.arena.allocate(blockBytes, "block");
     runtime.arena.free(block);

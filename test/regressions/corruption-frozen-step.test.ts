@@ -1,6 +1,7 @@
 /**
- * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step is captured as
- * it is, and compiled, and twenty replays are held against twenty eager steps, with a schedule and with dropout.
+ * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step
+ * is captured as it is, and compiled, and twenty replays are compared with twenty eager steps, with a
+ * schedule and with dropout.
  */
 
 import assert from "node:assert/strict";
@@ -18,11 +19,11 @@ const steps = 20;
 interface Training {
   readonly step: () => void;
   readonly schedule: optim.Schedule;
-  /** Everything that a step goes on from, by its name. */
+  /** All state that a step continues from, by name. */
   readonly state: Readonly<Record<string, Storage>>;
 }
 
-/** A network with dropout, whose step looks at no value. */
+/** A network with dropout, whose step reads no value. */
 class Net extends nn.Module {
   readonly layers = new nn.Sequential(
     new nn.Linear(5, 16),
@@ -68,19 +69,19 @@ function read(device: Device, { state }: Training): State {
   );
 }
 
-/** What a replay may find changed: state that its graph took for constants. */
+/** State that changes between replays and that a faulty graph treats as constant. */
 type Freeze = (device: Device, training: Training, start: State) => void;
 
-/** The old ways: what the graph should have read from memory is what it was at the capture. */
+/** The old ways: state that the graph should have read from memory is frozen at the capture. */
 const freezing =
   (pattern: RegExp): Freeze =>
   (device, { state }, start) => {
     const frozen = Object.keys(state).filter((name) => pattern.test(name));
-    assert.ok(frozen.length > 0, `nothing is called ${pattern}`);
+    assert.ok(frozen.length > 0, `nothing is named ${pattern}`);
     device.runtime.upload(frozen.map((name) => ({ source: start[name]!, target: state[name]! })));
   };
 
-/** A step as something that is run again and again. */
+/** A step that can be run repeatedly. */
 type Repeat = (device: Device, step: () => void) => { run(): void; close(): void };
 
 const repeats = {
@@ -96,12 +97,12 @@ const repeats = {
 } satisfies Readonly<Record<string, Repeat>>;
 
 /** Twenty steps of a kind; the state after each. */
-function train(way: keyof typeof repeats, freeze: Freeze): State[] {
+function train(mode: keyof typeof repeats, freeze: Freeze): State[] {
   return withDevice({ capture: "on", poison: true }, (device) => {
     const training = prepare(device);
     const { step, schedule } = training;
     const start = read(device, training);
-    const repeat = repeats[way](device, step);
+    const repeat = repeats[mode](device, step);
     const states = Array.from({ length: steps }, () => {
       freeze(device, training, start);
       repeat.run();
@@ -113,19 +114,19 @@ function train(way: keyof typeof repeats, freeze: Freeze): State[] {
   });
 }
 
-for (const way of ["replayed", "compiled"] as const) {
+for (const mode of ["replayed", "compiled"] as const) {
   regressionRow<Freeze>({
     row: "C11",
-    rule: `twenty steps, ${way}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
+    rule: `twenty steps, ${mode}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
     sound: () => {},
     faults: {
-      [`${way}, the learning rate is the capture's`]: freezing(/\blr$/),
-      [`${way}, the bias correction is the capture's`]: freezing(/step$/),
-      [`${way}, the dropout masks are the capture's`]: freezing(/^random state$/),
+      [`${mode}, the learning rate is the capture's`]: freezing(/\blr$/),
+      [`${mode}, the bias correction is the capture's`]: freezing(/step$/),
+      [`${mode}, the dropout masks are the capture's`]: freezing(/^random state$/),
     },
     check(freeze) {
       const eager = train("eager", () => {});
-      for (const [index, state] of train(way, freeze).entries())
+      for (const [index, state] of train(mode, freeze).entries())
         sameNamedBytes(state, eager[index]!, `after step ${index + 1}`);
       assert.notDeepEqual(eager[0], eager[1], "the steps change something");
     },

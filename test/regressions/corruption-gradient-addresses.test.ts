@@ -18,7 +18,7 @@ class Linear extends nn.Module {
 
 type Prepare = (cpu: Device, model: Linear) => void;
 
-/** The old way: every accumulation makes a new array in the arena, and that is the gradient from now on. */
+/** The old way: every accumulation creates a new array in the arena, and that becomes the gradient. */
 const rehomed: Prepare = (cpu, model) => {
   for (const parameter of model.parameters()) {
     let gradient: DeviceArray | undefined;
@@ -44,39 +44,47 @@ const rehomed: Prepare = (cpu, model) => {
   }
 };
 
-/** Where everything lies that must stay: parameters, the gradients that have arrived, moments. */
+/** The addresses that must stay: of parameters, existing gradients and moments. */
 function addresses(model: Linear, optimizer: optim.Optimizer): number[] {
   const gradients = model.parameters().map(({ gradientHolder }) => gradientHolder?.gradient);
   const arrays = [...model.parameters(), ...Object.values(optimizer.stateDict())].map(({ array }) => array);
   return [...arrays, ...gradients].map((array) => array?.storage?.span.address ?? 0);
 }
 
-/** Small whole numbers: their sums are exact, in whatever order. */
+/** Small integers: their sums are exact in any order. */
 const samples = (step: number): Float32Array =>
   Float32Array.from({ length: 8 * 3 }, (_, index) => ((index * 7 + step * 5) % 11) - 5); // [8, 3]
 
-/** Trains for 25 steps of eight samples, gathered in so many parts. */
+/** Trains for 25 steps of eight samples, accumulated in some micro-batches. */
 function train(prepare: Prepare, microBatches: number): readonly Float32Array[] {
   return withDevice({ memory: "64MiB", poison: true }, (cpu) => {
     const model = new Linear().to(cpu);
     prepare(cpu, model);
     const optimizer = new optim.AdamW(model.parameters(), { lr: 0.05 });
-    let placed: number[] | undefined;
+    let lastAddresses: number[] | undefined;
     for (let step = 0; step < 25; step++) {
       cpu.step(() => {
         optimizer.zeroGrad();
         const rows = 8 / microBatches;
-        for (let part = 0; part < microBatches; part++) {
-          const x = fromTyped(samples(step).subarray(part * rows * 3, (part + 1) * rows * 3), [rows, 3], {
-            device: cpu,
-          });
+        for (let microBatch = 0; microBatch < microBatches; microBatch++) {
+          const x = fromTyped(
+            samples(step).subarray(microBatch * rows * 3, (microBatch + 1) * rows * 3),
+            [rows, 3],
+            {
+              device: cpu,
+            },
+          );
           x.matmul(model.weight).add(model.bias).sum().backward();
-          placed ??= addresses(model, optimizer);
-          assert.deepEqual(addresses(model, optimizer), placed, `step ${step + 1}, part ${part + 1}`);
+          lastAddresses ??= addresses(model, optimizer);
+          assert.deepEqual(
+            addresses(model, optimizer),
+            lastAddresses,
+            `step ${step + 1}, micro-batch ${microBatch + 1}`,
+          );
         }
         optim.clipGradNorm(model.parameters(), 1e6);
         optimizer.step();
-        assert.deepEqual(addresses(model, optimizer), placed, `after step ${step + 1}`);
+        assert.deepEqual(addresses(model, optimizer), lastAddresses, `after step ${step + 1}`);
       });
     }
     return model.parameters().map((parameter) => Float32Array.from(parameter.dataSync()));
@@ -87,13 +95,13 @@ regressionRow<Prepare>({
   row: "C2",
   rule: "over 25 steps of AdamW p, g, m and v stay at their addresses, and two or four micro-batches equal one batch",
   sound: () => {},
-  faults: { "accumulating re-homes the gradient in the arena": rehomed },
+  faults: { "accumulating moves the gradient into the arena": rehomed },
   check(prepare) {
     const oneBatch = train(prepare, 1);
     assert.notEqual(oneBatch[1]![0], 0, "the run has trained something");
     for (const microBatches of [2, 4]) {
-      const found = train(prepare, microBatches);
-      for (const [index, values] of found.entries()) {
+      const actual = train(prepare, microBatches);
+      for (const [index, values] of actual.entries()) {
         sameBytes(values, oneBatch[index]!, `${microBatches} micro-batches, parameter ${index}`);
       }
     }

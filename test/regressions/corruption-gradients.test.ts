@@ -1,6 +1,6 @@
 /**
- * C1: a reset between forward and backward let the next forward overwrite what backward still needed, and gradients went
- * to zero under a correct loss. C10: the seed of the loss lay in step memory, and drifted.
+ * C1: a reset between forward and backward let the next forward overwrite memory that backward still needed,
+ * and gradients became zero under a correct loss. C10: the seed of the loss was in step memory, and drifted.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +13,7 @@ import { sameNamedBytes } from "../support/same-bytes.js";
 
 const [batch, features, width, classes] = [6, 5, 7, 3] as const;
 
-/** Two layers with a tanh between: tanh saves its output, the products their operands. */
+/** Two layers with a tanh between: tanh saves its output, the GEMMs their operands. */
 class Net extends nn.Module {
   readonly first = new nn.Parameter([features, width], (shape) => wave(shape, 1)); // [F, D]
   readonly second = new nn.Parameter([width, classes], (shape) => wave(shape, 2)); // [D, C]
@@ -24,7 +24,7 @@ class Net extends nn.Module {
 }
 
 function wave(shape: readonly number[], phase: number): Float32Array {
-  const size = shape.reduce((product, one) => product * one, 1);
+  const size = shape.reduce((count, extent) => count * extent, 1);
   return Float32Array.from({ length: size }, (_, index) => Math.sin(index * 1.7 + phase));
 }
 
@@ -34,8 +34,8 @@ const batchOf = (device: Device, number: number): Tensor =>
 /** What may happen between a batch's forward and its backward. */
 type Between = (device: Device) => void;
 
-const nothing: Between = () => {};
-/** The arena is reset, and the next forward takes the memory that has become free. */
+const doNothing: Between = () => {};
+/** The arena is reset, and the next forward allocates the freed memory. */
 const resetAndReuse: Between = (device) => {
   device.runtime.arena.reset();
   for (let index = 0; index < 16; index++) {
@@ -52,7 +52,7 @@ function gradientsOf(between: Between): { gradients: Record<string, Uint8Array>;
   for (let number = 0; number < 4; number++) {
     const loss = model.forward(batchOf(device, number)).square().mean();
     losses.push(loss.item());
-    // Kept: what is asked of the arena here is to hold what backward needs, not the loss itself.
+    // Kept: this tests that the arena keeps backward's inputs, not the loss itself.
     device.keep(loss);
     between(device);
     loss.backward();
@@ -108,10 +108,10 @@ regressionRow<{ readonly run: () => ReturnType<typeof gradientsOf> }>({
   rule: "four batches with a reset before each backward, poison on: every gradient equals the run without, bit for bit",
   sound: { run: () => gradientsOf(resetAndReuse) },
   faults: {
-    "what backward needs is not pinned": {
+    "backward's inputs are not pinned": {
       run: () => withMethods(SavedSet.prototype, { save: () => {} }, () => gradientsOf(resetAndReuse)),
     },
-    "the reset lets go of what backward needs": {
+    "the reset frees backward's inputs": {
       run: () =>
         gradientsOf((device) => {
           device.tape.release();
@@ -121,15 +121,15 @@ regressionRow<{ readonly run: () => ReturnType<typeof gradientsOf> }>({
   },
   check: ({ run }) => {
     const { gradients, losses } = run();
-    const plain = gradientsOf(nothing);
+    const plain = gradientsOf(doNothing);
     assert.deepEqual(losses, plain.losses);
     sameNamedBytes(gradients, plain.gradients, "the gradients");
     for (let number = 0; number < 4; number++) {
       for (const [name, expected] of Object.entries(plainGradients(number))) {
         const bytes = gradients[`batch ${number}, ${name}`];
-        const found = new Float32Array(bytes?.buffer ?? new ArrayBuffer(0));
+        const actual = new Float32Array(bytes?.buffer ?? new ArrayBuffer(0));
         for (const [index, value] of expected.entries()) {
-          const error = Math.abs((found[index] ?? Number.NaN) - value);
+          const error = Math.abs((actual[index] ?? Number.NaN) - value);
           assert.ok(
             error <= 1e-5 * Math.max(1, Math.abs(value)),
             `${name}[${index}] of batch ${number}: off by ${error}`,
@@ -144,7 +144,7 @@ regressionRow<{ readonly backward: (loss: Tensor, seed: Tensor) => void }>({
   row: "C10",
   rule: "the seed of the loss is persistent: steps, resets and poison between losses change no gradient",
   sound: { backward: (loss) => loss.backward() },
-  faults: { "the seed lies in step memory": { backward: (loss, seed) => loss.backward(seed) } },
+  faults: { "the seed is in step memory": { backward: (loss, seed) => loss.backward(seed) } },
   check: ({ backward }) => {
     const device = openStrictDevice();
     const x = full([4], 3, { device, requiresGrad: true });

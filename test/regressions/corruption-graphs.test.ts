@@ -13,6 +13,7 @@ import {
 } from "holdfast/internals";
 import { Arena, PersistentMemory, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
+import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
@@ -20,7 +21,6 @@ import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { sameBytes, sameNamedBytes } from "../support/same-bytes.js";
-import { fillTheRest } from "../support/strangers.js";
 import type { TestDriver } from "../support/test-device.js";
 import {
   accumulate,
@@ -44,8 +44,11 @@ function movable(runtime: Runtime, storage: Storage): Movable {
   return runtime.view(storage, 0, storage.span.size);
 }
 
-/** p = ½p + x by two launches, 600 times; as a graph whose caller then changes everything it had passed, or directly. */
-function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
+/**
+ * p = ½p + x by two launches, 600 times; as a graph whose caller then changes all of its arguments, or
+ * directly.
+ */
+function repeat(mode: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
   return withRuntime(
     memory,
     ({ runtime }) => {
@@ -55,25 +58,26 @@ function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver
         half: [0.5],
         decoy: sample(3),
       });
-      const own = { p: movable(runtime, p), x: movable(runtime, x), half: movable(runtime, half) };
-      const halve: (Storage | number)[] = [own.p, own.p, own.half, elementsOf(p)];
-      const addX: (Storage | number)[] = [own.p, own.x, own.p, elementsOf(p)];
+      const storages = { p: movable(runtime, p), x: movable(runtime, x), half: movable(runtime, half) };
+      const halve: (Storage | number)[] = [storages.p, storages.p, storages.half, elementsOf(p)];
+      const addX: (Storage | number)[] = [storages.p, storages.x, storages.p, elementsOf(p)];
       const blocks = blockCount(elementsOf(p));
       const body = (): void => {
         runtime.launch({ op: "halve", kernel: runtime.kernel(basicKernels.scale), blocks, arguments: halve });
         runtime.launch({ op: "add", kernel: runtime.kernel(basicKernels.add), blocks, arguments: addX });
       };
-      if (way === "direct") {
+      if (mode === "direct") {
         for (let i = 0; i < replays; i++) body();
         return runtime.read(p);
       }
       const graph = runtime.capture("step", body);
       assert.equal(graph.mode, "graph");
-      for (const storage of Object.values(own)) storage.span.address = decoy.span.address;
+      for (const storage of Object.values(storages)) storage.span.address = decoy.span.address;
       halve.fill(0);
       addX.length = 0;
       for (let i = 0; i < replays; i++) {
-        // Garbage of the arguments' kind, so that what the caller let go of is really gone and overwritten.
+        // Garbage of the same size as the arguments, so that the caller's freed arguments are really gone and
+        // overwritten.
         const garbage = Array.from({ length: 200 }, () => [movable(runtime, decoy), { ...decoy.span }, i]);
         assert.equal(garbage.length, 200);
         if (i % 10 === 0) collectGarbage();
@@ -87,7 +91,7 @@ function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver
 
 regressionRow<(device: TestDriver) => Driver>({
   row: "C8",
-  rule: "600 replays under collections, after the caller changed all it had passed, equal 600 direct runs",
+  rule: "600 replays under collections, after the caller changed all arguments, equal 600 direct runs",
   sound: strict,
   faults: { "a graph keeps its caller's argument arrays by reference": keepingReferences },
   check(wrap) {
@@ -95,7 +99,7 @@ regressionRow<(device: TestDriver) => Driver>({
   },
 });
 
-/** Pins that have no effect: a graph then owns nothing. */
+/** Pins without effect: a graph then owns nothing. */
 const noPins = { pin: () => undefined, unpin: () => undefined };
 
 /** The memory of a step that a graph reads and writes. */
@@ -120,8 +124,8 @@ function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
   const direct = withRuntime(memory, ({ runtime }) => {
     const model = placeTinyModel(runtime);
     runtime.step(() => {
-      const taken = takeStepMemory(runtime);
-      for (let i = 0; i < 3; i++) trainOnce(runtime, model, taken);
+      const memory = takeStepMemory(runtime);
+      for (let i = 0; i < 3; i++) trainOnce(runtime, model, memory);
     });
     return stateBytes(runtime, model);
   });
@@ -130,21 +134,21 @@ function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
     ({ runtime }) => {
       const model = placeTinyModel(runtime);
       const graph = runtime.step(() => {
-        const taken = takeStepMemory(runtime);
-        return runtime.capture("step", () => trainOnce(runtime, model, taken));
+        const memory = takeStepMemory(runtime);
+        return runtime.capture("step", () => trainOnce(runtime, model, memory));
       });
       runtime.arena.reset();
-      const strangers = fillTheRest(runtime, poisonByte);
+      const fillers = fillFreeMemory(runtime, poisonByte);
       for (let i = 0; i < 3; i++) graph.replay();
-      sameNamedBytes(stateBytes(runtime, model), direct, "the replays read strangers' bytes");
-      for (const stranger of strangers) {
+      sameNamedBytes(stateBytes(runtime, model), direct, "the replays read other allocations' bytes");
+      for (const filler of fillers) {
         assert.ok(
-          runtime.read(stranger).every((byte) => byte === poisonByte),
-          "the replays wrote a stranger",
+          runtime.read(filler).every((byte) => byte === poisonByte),
+          "the replays wrote to another allocation",
         );
       }
       graph.close();
-      assert.equal(runtime.arena.figures.pins, 0, "a closed graph lets go");
+      assert.equal(runtime.arena.figures.pins, 0, "a closed graph frees its memory");
     },
     wrap,
   );
@@ -163,16 +167,16 @@ regressionRow<() => void>({
 
 function releaseUnderGraph(): void {
   withRuntime(memory, ({ runtime }) => {
-    const place = (name: string) => runtime.persistent.place("weights", name, [{ name, size: 4096 }]);
-    const region = place("captured");
+    const placeNamed = (name: string) => runtime.persistent.place("weights", name, [{ name, size: 4096 }]);
+    const region = placeNamed("captured");
     const graph = runtime.capture("fill", () => runtime.fill(region.storages[0]!, 7));
     const rejection = rejectionOf(() => runtime.persistent.release(region));
-    const next = place("next").storages[0]!;
+    const next = placeNamed("next").storages[0]!;
     runtime.fill(next, 1);
     graph.replay();
     assert.ok(
       runtime.read(next).every((byte) => byte === 1),
-      "the replay wrote what was placed there meanwhile",
+      "the replay wrote to memory that was placed there in between",
     );
     assert.equal(rejection?.code, "PINNED");
     assert.match(rejection.message, /Region "captured" is pinned by graph "fill"/);
@@ -183,7 +187,7 @@ function releaseUnderGraph(): void {
 
 regressionRow<() => void>({
   row: "C9",
-  rule: "a region of persistent memory is not released under a graph, and is once the graph is closed",
+  rule: "a region of persistent memory can't be released before a graph that uses it is closed, and can afterwards",
   sound: releaseUnderGraph,
   faults: {
     "a graph does not pin persistent memory": () =>
@@ -197,15 +201,15 @@ test("C9: a graph that touches only a view owns the whole storage", () => {
     const { p, two } = placeValues(runtime, "weights", { p: [1, 2, 3], two: [2] });
     const graph = runtime.step(() => {
       const whole = runtime.arena.allocate(4096, "whole");
-      const part = runtime.view(whole, 1024, 12, "partial-out");
-      writeF32(runtime, part, [10, 20, 30]);
+      const slice = runtime.view(whole, 1024, 12, "partial-out");
+      writeF32(runtime, slice, [10, 20, 30]);
       return runtime.capture("double and add", () => {
-        scale(runtime, part, two, part);
-        add(runtime, p, part, p);
+        scale(runtime, slice, two, slice);
+        add(runtime, p, slice, p);
       });
     });
     runtime.arena.reset();
-    fillTheRest(runtime, poisonByte);
+    fillFreeMemory(runtime, poisonByte);
     graph.replay();
     graph.replay();
     assert.deepEqual([...readF32(runtime, p)], [61, 122, 183]);

@@ -1,4 +1,4 @@
-/** Rows C2 and C3: what is written in place stays in its place, over steps and for every op that has the form. */
+/** Rows C2 and C3: in-place writes keep the address, over steps and for every in-place op. */
 
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast/internals";
@@ -21,18 +21,18 @@ const memory = { memory: "64MiB", arena: "8MiB", poison: true } as const;
 
 type Accumulate = (runtime: Runtime, model: TinyModel, x: Storage) => void;
 
-/** The old way: the sum goes to fresh step memory, and the model's gradient is that from now on. */
+/** The old way: the sum goes to fresh step memory, which becomes the model's gradient. */
 const accumulateIntoArena: Accumulate = (runtime, model, x) => {
   const moved = allocateTensor(runtime, "g");
   add(runtime, model.g, x, moved);
   model.g = moved;
 };
 
-/** Trains for 100 steps of four samples, gathered into `microBatches` accumulations a step. */
+/** Trains for 100 steps of four samples, in `microBatches` accumulations a step. */
 function train(accumulateInto: Accumulate, microBatches: 1 | 2 | 4): Record<string, Uint8Array> {
   return withRuntime(memory, ({ runtime }) => {
     const model = placeTinyModel(runtime);
-    const placed = { ...model };
+    const original = { ...model };
     for (let step = 0; step < 100; step++) {
       runtime.step(() => {
         for (let micro = 0; micro < microBatches; micro++) {
@@ -48,7 +48,7 @@ function train(accumulateInto: Accumulate, microBatches: 1 | 2 | 4): Record<stri
         update(runtime, model);
       });
       for (const name of stateNames) {
-        assert.deepEqual(model[name].span, placed[name].span, `${name} has moved in step ${step + 1}`);
+        assert.deepEqual(model[name].span, original[name].span, `${name} has moved in step ${step + 1}`);
       }
       assert.equal(runtime.arena.figures.live, 0, "a step leaves nothing in the arena");
     }
@@ -79,7 +79,7 @@ interface Operands {
   readonly factor: Storage; // [1]
 }
 
-/** An op with an in-place form. It tells where its result is, and what it is for one element. */
+/** An op with an in-place variant. It has the address of its result, and the formula for one element. */
 interface InPlaceOp {
   readonly run: (runtime: Runtime, operands: Operands) => Storage;
   readonly expected: (a: number, b: number, factor: number) => number;
@@ -127,7 +127,7 @@ const ops: Readonly<Record<string, InPlaceOp>> = {
   },
 };
 
-/** The old way: the op works on a copy of its target in the arena and calls that the result. */
+/** The old way: the op works on a copy of its target in the arena and returns that as the result. */
 function rehomed(op: InPlaceOp): InPlaceOp {
   return {
     ...op,
@@ -139,7 +139,7 @@ function rehomed(op: InPlaceOp): InPlaceOp {
   };
 }
 
-/** The same, and the result is copied back: the place is right again, the memory was taken all the same. */
+/** The same, and the result is copied back: the address is right again, but memory was allocated. */
 function detoured(op: InPlaceOp): InPlaceOp {
   return {
     ...op,
@@ -152,31 +152,31 @@ function detoured(op: InPlaceOp): InPlaceOp {
 
 /** Around a vector of four, and around a block of 4096. */
 const sizes = [1, 3, 4, 5, 4095, 4096, 4097, 8195];
-/** Where a view begins, in elements: on a vector, off it, on the next alignment. */
+/** The offsets of a view, in elements: aligned to a vector, unaligned, and at the next alignment. */
 const offsets = [0, 1, 3, 64];
 const homeElements = Math.max(...sizes) + Math.max(...offsets) + 5;
 const factorValue = -3;
 
 /** Runs the op on views of every size and offset in `home`, which is as large as `bHome`. */
-function checkViews(runtime: Runtime, op: InPlaceOp, home: Storage, bHome: Storage, factor: Storage): void {
+function checkViews(runtime: Runtime, op: InPlaceOp, memory: Storage, bHome: Storage, factor: Storage): void {
   const aValues = Float32Array.from({ length: homeElements }, (_, i) => (i % 13) - 6);
   const bValues = Float32Array.from({ length: homeElements }, (_, i) => ((i * 3) % 11) - 5);
   writeF32(runtime, bHome, bValues);
   for (const elements of sizes) {
     for (const offset of offsets) {
-      const where = `${elements} elements at ${offset} in ${home.kind} memory`;
-      writeF32(runtime, home, aValues);
-      const a = runtime.view(home, offset * f32Bytes, elements * f32Bytes, "a");
+      const where = `${elements} elements at ${offset} in ${memory.kind} memory`;
+      writeF32(runtime, memory, aValues);
+      const a = runtime.view(memory, offset * f32Bytes, elements * f32Bytes, "a");
       const b = runtime.view(bHome, f32Bytes, elements * f32Bytes, "b");
       const before = runtime.arena.figures;
       const result = op.run(runtime, { a, b, factor });
-      assert.deepEqual(result.span, a.span, `${where}: the result lies elsewhere`);
-      assert.deepEqual(runtime.arena.figures, before, `${where}: memory was taken`);
+      assert.deepEqual(result.span, a.span, `${where}: the result is at another address`);
+      assert.deepEqual(runtime.arena.figures, before, `${where}: memory was allocated`);
       const expected = aValues.map((value, i) => {
         const isInside = i >= offset && i < offset + elements;
         return isInside ? op.expected(value, bValues[i - offset + 1]!, factorValue) : value;
       });
-      sameBytes(readF32(runtime, home), expected, `${where}: the values, and those beside the view`);
+      sameBytes(readF32(runtime, memory), expected, `${where}: the values, and those next to the view`);
     }
   }
 }
@@ -184,20 +184,20 @@ function checkViews(runtime: Runtime, op: InPlaceOp, home: Storage, bHome: Stora
 for (const [name, op] of Object.entries(ops)) {
   regressionRow<InPlaceOp>({
     row: "C3",
-    rule: `${name} happens in place, takes no memory and touches nothing beside it, whatever the size and offset`,
+    rule: `${name} works in place, allocates no memory and writes nothing outside it, for every size and offset`,
     sound: op,
     faults: {
-      [`${name} re-homes its target into the arena`]: rehomed(op),
-      [`${name} makes a detour through the arena`]: detoured(op),
+      [`${name} moves its target into the arena`]: rehomed(op),
+      [`${name} makes a copy in the arena`]: detoured(op),
     },
     check(subject) {
       withRuntime(memory, ({ runtime }) => {
         const zeros = new Float32Array(homeElements);
-        const placed = placeValues(runtime, "weights", { home: zeros, b: zeros, factor: [factorValue] });
-        checkViews(runtime, subject, placed.home, placed.b, placed.factor);
+        const storages = placeValues(runtime, "weights", { home: zeros, b: zeros, factor: [factorValue] });
+        checkViews(runtime, subject, storages.home, storages.b, storages.factor);
         runtime.step(() => {
           const home = runtime.arena.allocate(homeElements * f32Bytes, "home");
-          checkViews(runtime, subject, home, placed.b, placed.factor);
+          checkViews(runtime, subject, home, storages.b, storages.factor);
         });
       });
     },

@@ -1,4 +1,7 @@
-/** Rows C7 and C13: the host looks only behind the stream that wrote, and two streams meet only behind an event. */
+/**
+ * Rows C7 and C13: the host reads only after the writing stream, and two streams share memory only after an
+ * event.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -23,7 +26,7 @@ const memory = { memory: "64MiB", arena: "8MiB", staging: `${stagingBytes}B` } a
 
 type Wrap = (device: Driver) => Driver;
 
-/** The old way: the host goes on as if every copy were over when it is issued. */
+/** The old way: the host continues as if every copy were complete when it is issued. */
 const neverWaiting: Wrap = (device) =>
   interceptCalls(device, (call, _, proceed) => (call === "synchronizeEvent" ? undefined : proceed()));
 
@@ -40,11 +43,11 @@ function sumOfTwenty(runtime: Runtime): Float32Array {
 
 regressionRow<Wrap>({
   row: "C7",
-  rule: "a read sees what the kernels before it wrote, however late kernels and copies come",
+  rule: "a read sees the writes of the kernels before it, however late kernels and copies are",
   sound: strict,
   faults: {
-    "the host looks at staging without waiting": neverWaiting,
-    "the host looks without waiting, under strict": (device) => neverWaiting(strict(device)),
+    "the host reads staging without waiting": neverWaiting,
+    "the host reads without waiting, under strict": (device) => neverWaiting(strict(device)),
   },
   check(wrap) {
     for (const script of delays) {
@@ -57,7 +60,7 @@ regressionRow<Wrap>({
   },
 });
 
-test("C7: strict rejects a look that nothing orders behind the copy, by name", () => {
+test("C7: strict rejects a read that is not ordered after the copy, by name", () => {
   const rejection = withRuntime(
     memory,
     ({ runtime }) => rejectionOf(() => sumOfTwenty(runtime)),
@@ -69,9 +72,9 @@ test("C7: strict rejects a look that nothing orders behind the copy, by name", (
 
 regressionRow<Wrap>({
   row: "C7",
-  rule: "a staging slot is written again only when its copy is over: ten rings of bytes go up, each byte right",
+  rule: "a staging slot is reused only when its copy is complete: ten rings of bytes are uploaded, each byte right",
   sound: strict,
-  faults: { "a slot is reused while its copy is on the way": neverWaiting },
+  faults: { "a slot is reused while its copy is pending": neverWaiting },
   check(wrap) {
     for (const script of delays) {
       withRuntime(
@@ -81,8 +84,8 @@ regressionRow<Wrap>({
           const target = runtime.arena.allocate(source.byteLength, "data");
           runtime.upload([{ source, target }]);
           runtime.synchronize();
-          const found = device.deviceBytes(target.span);
-          assert.ok(Buffer.compare(found, Buffer.from(source.buffer)) === 0, "other bytes went up");
+          const actual = device.deviceBytes(target.span);
+          assert.ok(Buffer.compare(actual, Buffer.from(source.buffer)) === 0, "other bytes were uploaded");
         },
         (device) => wrap(faulty(device, script)),
       );
@@ -94,7 +97,7 @@ type OrderStreams = (runtime: Runtime, earlier: Stream, later: Stream) => void;
 
 const byEvent: OrderStreams = (runtime, earlier, later) => runtime.orderStreams(earlier, later);
 
-/** Two streams that hand `u` to each other twice; seven launches, and `before` each of them what is to come before it. */
+/** Two streams that pass `u` to each other twice: seven launches, and `before` runs before each of them. */
 function shareTwoStreams(
   runtime: Runtime,
   order: OrderStreams,
@@ -132,13 +135,13 @@ function shareTwoStreams(
 
 const ordinals = ["1st", "2nd", "3rd", "4th", "5th", "6th", "7th"];
 
-/** Orders the streams except the n-th time it is asked. */
+/** Orders the streams except the n-th time. */
 function skipping(skipped: number): () => OrderStreams {
   return () => {
-    let asked = 0;
+    let count = 0;
     return (runtime, earlier, later) => {
-      asked += 1;
-      if (asked !== skipped) runtime.orderStreams(earlier, later);
+      count += 1;
+      if (count !== skipped) runtime.orderStreams(earlier, later);
     };
   };
 }
@@ -150,10 +153,10 @@ interface TwoStreams {
 
 regressionRow<TwoStreams>({
   row: "C13",
-  rule: "two streams that events order give the same result whichever kernel is late",
+  rule: "two streams ordered by events give the same result whichever kernel is late",
   sound: { wrap: strict, order: () => byEvent },
   faults: {
-    "a private stream that nothing orders": { wrap: (device) => device, order: () => () => undefined },
+    "a private stream without any order": { wrap: (device) => device, order: () => () => undefined },
     "the first event is missing": { wrap: (device) => device, order: skipping(1) },
     "the last event is missing": { wrap: (device) => device, order: skipping(3) },
     "the event against overwriting is missing, under strict": { wrap: strict, order: skipping(2) },
@@ -176,7 +179,7 @@ regressionRow<TwoStreams>({
   },
 });
 
-/** Keeps a stream busy: on a GPU four threads walk over memory forty times, which takes it milliseconds. */
+/** Keeps a stream busy: on a GPU four threads iterate over memory forty times, which takes milliseconds. */
 function slowDown(runtime: Runtime): (stream: Stream) => void {
   const zeros = new Float32Array(elementsPerBlock);
   const { input, ofMain, ofSide } = placeValues(runtime, "weights", {
@@ -186,25 +189,25 @@ function slowDown(runtime: Runtime): (stream: Stream) => void {
   });
   const kernel = runtime.kernel(basicKernels.sum);
   return (stream) => {
-    const given = [input, stream === runtime.stream ? ofMain : ofSide, elementsPerBlock];
-    for (let turn = 0; turn < 40; turn++)
-      runtime.launch({ op: "slow", kernel, blocks: 1, arguments: given, stream });
+    const args = [input, stream === runtime.stream ? ofMain : ofSide, elementsPerBlock];
+    for (let round = 0; round < 40; round++)
+      runtime.launch({ op: "slow", kernel, blocks: 1, arguments: args, stream });
   };
 }
 
-test("C13: kernels that take long before any one launch, or before all, change nothing", () => {
+test("C13: slow kernels before any one launch, or before all, change nothing", () => {
   for (const late of [...ordinals.keys(), "all"] as const) {
     withRuntime(memory, ({ runtime }) => {
       const slow = slowDown(runtime);
-      const found = shareTwoStreams(runtime, byEvent, (launch, stream) => {
+      const actual = shareTwoStreams(runtime, byEvent, (launch, stream) => {
         if (late === "all" || launch === late + 1) slow(stream);
       });
-      assert.deepEqual(found, [1105, 1110, 1115, 1120, 1125], `late: ${late}`);
+      assert.deepEqual(actual, [1105, 1110, 1115, 1120, 1125], `late: ${late}`);
     });
   }
 });
 
-test("C13: strict rejects two streams on the same bytes wherever one of the three events is missing", () => {
+test("C13: strict rejects two streams on the same bytes if one of the three events is missing", () => {
   for (const skipped of [1, 2, 3]) {
     const rejection = withRuntime(memory, ({ runtime }) =>
       rejectionOf(() => shareTwoStreams(runtime, skipping(skipped)())),

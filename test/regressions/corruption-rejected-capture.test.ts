@@ -1,4 +1,4 @@
-/** Row C12: a rejected capture leaves state untouched, whatever rejected it and however far it had come. */
+/** Row C12: a rejected capture leaves state unchanged, whatever rejected it and however far it came. */
 
 import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError } from "holdfast";
@@ -10,11 +10,11 @@ import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 
 const memory = { memory: "64MiB", arena: "1MiB", poison: true } as const;
 
-/** What a captured function of this file updates: one tensor of each kind of memory, and a view. */
+/** The tensors that a captured function of this file updates: one of each kind of memory, and a view. */
 interface State {
   readonly p: Storage; // [3], persistent
   readonly kept: Storage; // [3], in the arena, pinned
-  readonly part: Storage; // [2], a view into the arena
+  readonly viewed: Storage; // [2], a view into the arena
   readonly one: Storage; // [3]
   readonly twoOnes: Storage; // [2], a view of `one`
 }
@@ -26,24 +26,30 @@ function makeState(runtime: Runtime): State {
   runtime.arena.pin(kept, "test");
   const whole = runtime.arena.allocate(1024, "whole");
   runtime.fill(whole, 0);
-  return { p, one, kept, part: runtime.view(whole, 256, 8, "partial-out"), twoOnes: runtime.view(one, 0, 8) };
+  return {
+    p,
+    one,
+    kept,
+    viewed: runtime.view(whole, 256, 8, "partial-out"),
+    twoOnes: runtime.view(one, 0, 8),
+  };
 }
 
 /** Three launches; each adds one. */
-function updateState(runtime: Runtime, { p, kept, part, one, twoOnes }: State): void {
+function updateState(runtime: Runtime, { p, kept, viewed, one, twoOnes }: State): void {
   add(runtime, p, one, p);
   add(runtime, kept, one, kept);
-  add(runtime, part, twoOnes, part);
+  add(runtime, viewed, twoOnes, viewed);
 }
 
-/** Everything that a rejected capture must leave as it was. */
-function lookAt(runtime: Runtime, state: State) {
+/** All state that a rejected capture must leave unchanged. */
+function stateOf(runtime: Runtime, state: State) {
   const values = Object.entries(state).map(([name, storage]) => [name, [...readF32(runtime, storage)]]);
   const { used, left } = runtime.budget;
   return { values, figures: runtime.arena.figures, used, left, holders: runtime.budget.holders() };
 }
 
-/** One way in which a capture is rejected. */
+/** A reason why a capture is rejected. */
 interface Rejection {
   readonly because: string;
   readonly code: ErrorCode | "its own error";
@@ -157,7 +163,7 @@ const rejections: readonly Rejection[] = [
     wrap: addingNodes({ host: 1 }),
   },
   {
-    because: "the graph has a kernel too many",
+    because: "the graph has an extra kernel",
     code: "CAPTURE_NODES",
     wrap: addingNodes({ kernel: 4 }),
   },
@@ -182,7 +188,7 @@ type Capture = (runtime: Runtime, body: () => void) => Replayable;
 
 const soundCapture: Capture = (runtime, body) => runtime.capture("update", body);
 
-/** The old way: what could not be captured is run at once, on top of what the attempt has done. */
+/** The old way: rejected work runs at once, on top of what the attempt has done. */
 const runAgainOnRejection: Capture = (runtime, body) => {
   try {
     return soundCapture(runtime, body);
@@ -199,7 +205,7 @@ function codeOf(error: unknown): string {
 for (const { because, code, wrap = strict, afterwards = () => undefined } of rejections) {
   regressionRow<Capture>({
     row: "C12",
-    rule: `rejected because ${because}, a capture leaves bytes, pins and budget as they were`,
+    rule: `rejected because ${because}, a capture leaves bytes, pins and budget unchanged`,
     sound: soundCapture,
     faults: { [`rejected because ${because}, the work is run again at once`]: runAgainOnRejection },
     check(capture) {
@@ -207,7 +213,7 @@ for (const { because, code, wrap = strict, afterwards = () => undefined } of rej
         { ...memory, capture: "on" },
         ({ runtime }) => {
           const state = makeState(runtime);
-          const before = lookAt(runtime, state);
+          const before = stateOf(runtime, state);
           let runs = 0;
           let ending = "a graph";
           try {
@@ -219,12 +225,12 @@ for (const { because, code, wrap = strict, afterwards = () => undefined } of rej
           } catch (error) {
             ending = codeOf(error);
           }
-          const after = lookAt(runtime, state);
+          const after = stateOf(runtime, state);
           assert.deepEqual(after.values, before.values, "the state has changed");
           assert.deepEqual(after, before);
           assert.equal(ending, code);
           const graph = runtime.capture("next", () => runtime.fill(state.kept, 0));
-          assert.equal(graph.mode, "graph", "the door is open for the next capture");
+          assert.equal(graph.mode, "graph", "the next capture can begin");
         },
         wrap,
       );
@@ -240,7 +246,7 @@ interface AutoRun {
 
 regressionRow<AutoRun>({
   row: "C12",
-  rule: 'in mode "auto" rejected work runs directly, once a replay and not before, and the rejection is told once',
+  rule: 'in mode "auto" rejected work runs directly, once a replay and not before, with one warning',
   sound: { capture: soundCapture, wrap: strict },
   faults: {
     "the work is run again at once": {
@@ -251,12 +257,12 @@ regressionRow<AutoRun>({
       },
       wrap: strict,
     },
-    "what the direct run wrote is not put back": { capture: soundCapture, wrap: losingUploads },
+    "the writes of the direct run are not undone": { capture: soundCapture, wrap: losingUploads },
   },
   check({ capture, wrap }) {
-    const told: string[] = [];
+    const printed: string[] = [];
     withRuntime(
-      { ...memory, capture: "auto", print: (text) => told.push(text) },
+      { ...memory, capture: "auto", print: (text) => printed.push(text) },
       ({ runtime }) => {
         const state = makeState(runtime);
         for (const [attempt, expected] of [
@@ -275,12 +281,9 @@ regressionRow<AutoRun>({
           assert.deepEqual([...readF32(runtime, state.p)], expected, `attempt ${attempt + 1}`);
           assert.equal(runs - runsBefore, 3, "one run a replay");
         }
-        const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
-        assert.equal(rejectionsTold.length, 1);
-        assert.match(
-          rejectionsTold[0]!,
-          /Allocation of 256 B by late is not allowed inside capture "update"/,
-        );
+        const warnings = printed.filter((text) => text.includes("a capture was rejected"));
+        assert.equal(warnings.length, 1);
+        assert.match(warnings[0]!, /Allocation of 256 B by late is not allowed inside capture "update"/);
       },
       wrap,
     );

@@ -1,4 +1,7 @@
-/** Row C10: the loss seed, the step's scalars and its counters are persistent, so no step's end can change them. */
+/**
+ * Row C10: the loss seed, the step's scalars and its counters are persistent, so the end of a step can't
+ * change them.
+ */
 
 import assert from "node:assert/strict";
 import { type Driver, type Runtime, type Storage, strict } from "holdfast/internals";
@@ -17,7 +20,7 @@ import {
 const steps = 50;
 const memory = { memory: "64MiB", arena: "8MiB" } as const;
 
-/** Puts the model's seed somewhere else, with its value. */
+/** Moves the model's seed to another address, with its value. */
 type PlaceSeed = (runtime: Runtime, model: TinyModel) => Storage;
 
 interface Home {
@@ -31,7 +34,7 @@ const inArena: PlaceSeed = (runtime) => {
   return seed;
 };
 
-/** The old way: the seed lies in the arena, and nobody asks whether it is alive when its address is used. */
+/** The old way: the seed is in the arena, and nothing checks that it is alive when its address is used. */
 const inArenaUnchecked: PlaceSeed = (runtime, model) => ({
   ...model.seed,
   span: inArena(runtime, model).span,
@@ -49,8 +52,8 @@ function train({ placeSeed, wrap }: Home, isReset: boolean): Result {
   return withRuntime(
     { ...memory, poison: isReset },
     ({ runtime }) => {
-      const placed = placeTinyModel(runtime);
-      const model = { ...placed, seed: placeSeed(runtime, placed) };
+      const tiny = placeTinyModel(runtime);
+      const model = { ...tiny, seed: placeSeed(runtime, tiny) };
       const { counter, one } = placeValues(runtime, "scalars", { counter: [0], one: [1] });
       const work = (step: number): void => {
         const x = allocateTensor(runtime, "x");
@@ -66,7 +69,7 @@ function train({ placeSeed, wrap }: Home, isReset: boolean): Result {
           runtime.step(() => work(step));
         }
       }
-      const [p, seed, count] = [model.p, model.seed, counter].map((one) => readF32(runtime, one));
+      const [p, seed, count] = [model.p, model.seed, counter].map((storage) => readF32(runtime, storage));
       return { p: p!, seed: [...seed!], counter: [...count!] };
     },
     wrap,
@@ -75,11 +78,11 @@ function train({ placeSeed, wrap }: Home, isReset: boolean): Result {
 
 regressionRow<Home>({
   row: "C10",
-  rule: "seed, learning rate and counter survive 50 steps with resets and poison, and so does every bit they lead to",
+  rule: "seed, learning rate and counter survive 50 steps with resets and poison, and so does every dependent bit",
   sound: { placeSeed: (_, model) => model.seed, wrap: strict },
   faults: {
-    "the loss seed lies in the arena": { placeSeed: inArena, wrap: strict },
-    "the loss seed lies in the arena, unchecked": {
+    "the loss seed is in the arena": { placeSeed: inArena, wrap: strict },
+    "the loss seed is in the arena, unchecked": {
       placeSeed: inArenaUnchecked,
       wrap: (device) => device,
     },

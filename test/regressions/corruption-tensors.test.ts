@@ -1,6 +1,6 @@
 /**
- * The rules of memory once more, for tensors. C3: filling, reshaping, gathering "into" a tensor re-homed it. C6: a view was
- * saved and not pinned, and its source was handed out again.
+ * The rules of memory once more, for tensors. C3: filling, reshaping or gathering into a tensor moved it. C6:
+ * a view was saved and not pinned, and its source was allocated again.
  */
 
 import assert from "node:assert/strict";
@@ -10,8 +10,8 @@ import { openStrictDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 
-/** Every op that has an in-place form, with what it makes of [1, 4, 9]. */
-const inPlaceForms: Readonly<
+/** Every in-place op, with its result for [1, 4, 9]. */
+const inPlaceMethods: Readonly<
   Record<string, readonly [run: (x: Tensor) => Tensor, expected: readonly number[]]>
 > = {
   add_: [(x) => x.add_(1), [2, 5, 10]],
@@ -65,14 +65,14 @@ const addressOf = ({ array }: Tensor): number | undefined => array.storage?.span
 
 regressionRow<{ readonly apply: (x: Tensor, run: (x: Tensor) => Tensor) => Tensor }>({
   row: "C3",
-  rule: "every in-place method writes where the tensor stands, in persistent and in step memory, and gives it back",
+  rule: "every in-place method writes to the tensor's memory, persistent or of a step, and returns the tensor",
   sound: { apply: (x, run) => run(x) },
   faults: { "the result is a new tensor": { apply: (x, run) => run(x.clone()) } },
   check: ({ apply }) => {
     const device = openStrictDevice();
     const methods = Object.getOwnPropertyNames(Tensor.prototype).filter((name) => name.endsWith("_"));
-    assert.deepEqual(methods.sort(), Object.keys(inPlaceForms).sort(), "a method has no row in this test");
-    for (const [name, [run, expected]] of Object.entries(inPlaceForms)) {
+    assert.deepEqual(methods.sort(), Object.keys(inPlaceMethods).sort(), "a method has no row in this test");
+    for (const [name, [run, expected]] of Object.entries(inPlaceMethods)) {
       device.step(() => {
         const parameter = new Held().to(device).x;
         for (const x of [parameter, tensor([1, 4, 9], { device })]) {
@@ -88,7 +88,7 @@ regressionRow<{ readonly apply: (x: Tensor, run: (x: Tensor) => Tensor) => Tenso
 
 regressionRow<{ readonly save: SavedSet["save"] }>({
   row: "C6",
-  rule: "a saved view keeps its owner: after a reset and reuse, backward through it is what it was",
+  rule: "a saved view keeps its owner: after a reset and reuse, backward through it is unchanged",
   sound: { save: SavedSet.prototype.save },
   faults: {
     "the view is not pinned": {
@@ -103,7 +103,7 @@ regressionRow<{ readonly save: SavedSet["save"] }>({
       const weight = tensor([1, 2, 3, 4], { device, requiresGrad: true });
       device.keep(weight);
       const base = tensor([[9, 8, 7, 6, 5, 4, 3, 2]], { device });
-      // Half of the tensor's memory, seen from its fifth element on.
+      // Half of the tensor's memory, from its fifth element on.
       const view = base.reshape([2, 4]).expand([2, 4]).slice(1);
       const loss = weight.mul(view).sum();
       device.keep(loss);
@@ -112,13 +112,13 @@ regressionRow<{ readonly save: SavedSet["save"] }>({
       return weight.grad?.tolist();
     };
     const expected = gradient(() => {});
-    const found = withMethods(SavedSet.prototype, { save }, () =>
+    const gradients = withMethods(SavedSet.prototype, { save }, () =>
       gradient((device) => {
         device.runtime.arena.reset();
         for (let index = 0; index < 8; index++) device.fromHost(new Float32Array(8), [8], "f32");
       }),
     );
-    assert.deepEqual(found, expected);
+    assert.deepEqual(gradients, expected);
   },
 });
 

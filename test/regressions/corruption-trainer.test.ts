@@ -1,4 +1,7 @@
-/** C14: gradients were scaled by the loss for ten months. Every op was right; what no test looked at was the whole step. */
+/**
+ * C14: gradients were scaled by the loss for ten months. Every op was right, and no test covered the whole
+ * step.
+ */
 
 import assert from "node:assert/strict";
 import { type Device, nn, noGrad, optim, type Tensor } from "holdfast";
@@ -8,7 +11,7 @@ import { regressionRow } from "../support/regressions.js";
 const [batch, features, width, classes] = [5, 4, 6, 3] as const;
 const lr = 0.125;
 
-/** One of everything that a model is made of, small enough to try each weight. */
+/** One of every kind of layer, small enough to test each weight. */
 function makeModel(device: Device): nn.Sequential {
   return new nn.Sequential(
     new nn.Linear(features, width),
@@ -18,7 +21,7 @@ function makeModel(device: Device): nn.Sequential {
   ).to(device, "f64");
 }
 
-/** How a training step goes from the loss to the weights. */
+/** How a training step gets from the loss to the weights. */
 interface Trainer {
   readonly train: (loss: Tensor, model: nn.Module, optimizer: optim.SGD) => void;
 }
@@ -32,7 +35,7 @@ const sound: Trainer = {
 
 regressionRow<Trainer>({
   row: "C14",
-  rule: "what a whole training step changes a weight by is the rate times the slope of the loss, by central differences",
+  rule: "a whole training step changes a weight by the rate times the slope of the loss, by central differences",
   sound,
   faults: {
     "gradients are scaled by the loss": {
@@ -41,7 +44,7 @@ regressionRow<Trainer>({
         optimizer.step();
       },
     },
-    "gradients of the step before are still there": {
+    "gradients of the previous step are still there": {
       train(loss, model, optimizer) {
         loss.backward(undefined, { retainGraph: true });
         sound.train(loss, model, optimizer);
@@ -85,7 +88,7 @@ regressionRow<Trainer>({
         const error = Math.abs(change - (slope[index] ?? Number.NaN));
         assert.ok(
           error < 1e-8,
-          `${parameter.name}[${index}] moved by ${change} times the rate, the slope is ${slope[index]}`,
+          `${parameter.name}[${index}] changed by ${change} times the rate, the slope is ${slope[index]}`,
         );
       }
     }

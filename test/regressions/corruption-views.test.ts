@@ -1,16 +1,16 @@
-/** Row C6: a view keeps its owner, over the end of its step, over a reset and against a free. */
+/** Row C6: a view keeps its owner alive over the end of its step, over a reset and against a free. */
 
 import assert from "node:assert/strict";
 import { type Runtime, SavedSet, type Span, type Storage } from "holdfast/internals";
+import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { arenaPool, type OpenPool, oldPool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { rejectionOf } from "../support/rejections.js";
 import { withRuntime } from "../support/runtimes.js";
-import { fillTheRest } from "../support/strangers.js";
 
 const memory = { memory: "64MiB", arena: "1MiB", poison: true } as const;
 
-/** Saves a view for a backward pass to come, and gives what lets it go. */
+/** Saves a view for a later backward, and returns the function that frees it. */
 type Save = (runtime: Runtime, view: Storage) => () => void;
 
 const saveWithOwner: Save = (runtime, view) => {
@@ -21,33 +21,33 @@ const saveWithOwner: Save = (runtime, view) => {
 
 regressionRow<Save>({
   row: "C6",
-  rule: "a saved view keeps its owner's bytes over the step's end and a reset, until the backward pass lets go",
+  rule: "a saved view keeps its owner's bytes over the step's end and a reset, until backward frees it",
   sound: saveWithOwner,
   faults: { "only the view's address is saved": () => () => undefined },
   check(save) {
     withRuntime(memory, ({ runtime, device }) => {
       const { source, view, release } = runtime.step(() => {
-        const made = runtime.arena.allocate(4096, "source");
-        runtime.fill(made, 7);
-        const part = runtime.view(runtime.view(made, 1024, 2048, "reshaped"), 256, 1028, "transposed");
-        return { source: made, view: part, release: save(runtime, part) };
+        const source = runtime.arena.allocate(4096, "source");
+        runtime.fill(source, 7);
+        const nested = runtime.view(runtime.view(source, 1024, 2048, "reshaped"), 256, 1028, "transposed");
+        return { source, view: nested, release: save(runtime, nested) };
       });
       runtime.arena.reset();
-      fillTheRest(runtime, 0x5a);
+      fillFreeMemory(runtime, 0x5a);
       runtime.synchronize();
       const isIntact = (span: Span): boolean => device.deviceBytes(span).every((byte) => byte === 7);
-      assert.ok(isIntact(view.span), "the view's bytes are another's now");
-      assert.ok(isIntact(source.span), "the owner's bytes are another's now");
+      assert.ok(isIntact(view.span), "the view's bytes belong to another storage now");
+      assert.ok(isIntact(source.span), "the owner's bytes belong to another storage now");
       assert.ok(runtime.read(view).every((byte) => byte === 7));
       release();
-      assert.equal(rejectionOf(() => runtime.read(view))?.code, "DEAD_STORAGE", "let go, it is dead by name");
+      assert.equal(rejectionOf(() => runtime.read(view))?.code, "DEAD_STORAGE", "freed, it is dead by name");
     });
   },
 });
 
 regressionRow<OpenPool>({
   row: "C6",
-  rule: "a source is not freed while a view of it lives, and is once the view is dropped",
+  rule: "a source can't be freed while a view of it lives, and can once the view is dropped",
   sound: arenaPool,
   faults: { "a reshape's source is freed under the view": oldPool },
   check(open) {
@@ -66,7 +66,7 @@ regressionRow<OpenPool>({
   },
 });
 
-/** Makes a view, of an owner or of a view. */
+/** Creates a view, of an owner or of a view. */
 type View = (runtime: Runtime, storage: Storage, offset: number, size: number) => Storage;
 
 const naiveView: View = (_, storage, offset, size) => ({
@@ -80,7 +80,7 @@ regressionRow<View>({
   rule: "a view of a view has the root as its owner, and outlives the view between them",
   sound: (runtime, storage, offset, size) => runtime.view(storage, offset, size),
   faults: {
-    "a view is owned by what it was taken from": (runtime, storage, offset, size) =>
+    "a view is owned by its immediate source": (runtime, storage, offset, size) =>
       storage.owner ? naiveView(runtime, storage, offset, size) : runtime.view(storage, offset, size),
     "a view has no owner at all": (runtime, storage, offset, size) => {
       const { owner: _, ...rest } = naiveView(runtime, storage, offset, size);

@@ -12,15 +12,15 @@ import { withMethods } from "../support/replaced-methods.js";
 import { readF32 } from "../support/runtimes.js";
 import { doubleWeights, type Model, passes, withModel } from "../support/weights-model.js";
 
-/** Something that is illegal inside a capture, and what the rejection must say of it. */
+/** An action that is illegal inside a capture, and what the error must say of it. */
 interface IllegalAct {
   readonly act: (model: Model) => unknown;
   readonly says: RegExp;
-  /** What is lazy may be made in the first pass, which sends no work to the driver. */
+  /** Lazy resources may be created in the first pass, which submits no work to the driver. */
   readonly rejectedIn: readonly CapturePass[];
 }
 
-/** The recording comes first: a red proof ends at the first pass that lets the act through. */
+/** The recording comes first: a red proof ends at the first pass that accepts the action. */
 const afterTheFirst: readonly CapturePass[] = ["recording", "running"];
 
 const illegalActs: Readonly<Record<string, IllegalAct>> = {
@@ -56,21 +56,21 @@ const illegalActs: Readonly<Record<string, IllegalAct>> = {
   },
 };
 
-/** What a capture may let through to the driver while it records. */
+/** Calls that a capture may pass to the driver while it records. */
 const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
 
-/** Commits the act in one pass of a capture and holds the rejection to its name and the driver to its peace. */
+/** Performs the action in one pass of a capture; checks the error's name and that the driver got no call. */
 function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, model: Model): void {
-  let asked: DriverCall[] = [];
-  let passesBegun = 0;
+  let called: DriverCall[] = [];
+  let passCount = 0;
   const body = (): void => {
     doubleWeights(model);
-    if (passes[passesBegun++] !== pass) return;
+    if (passes[passCount++] !== pass) return;
     const before = log.calls.length;
     try {
       act(model);
     } finally {
-      asked = log.namesFrom(before);
+      called = log.namesFrom(before);
     }
   };
   let rejection: unknown;
@@ -79,27 +79,27 @@ function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, mo
   } catch (error) {
     rejection = error;
   }
-  assert.deepEqual(asked, [], `the driver was asked while ${pass}`);
+  assert.deepEqual(called, [], `the driver was called while ${pass}`);
   assert.ok(rejection instanceof HoldfastError, `nothing was rejected while ${pass}`);
   assert.equal(rejection.code, "CAPTURE_REJECTED");
   assert.match(rejection.message, says);
 }
 
-type Gate = (run: () => void) => void;
+type Checks = (run: () => void) => void;
 
-const noGate: Gate = (run) =>
+const noChecks: Checks = (run) =>
   withMethods(CaptureStateMachine.prototype, { reject: () => undefined, rejectInside: () => undefined }, run);
 
 for (const [name, illegal] of Object.entries(illegalActs)) {
-  regressionRow<Gate>({
+  regressionRow<Checks>({
     row: "H4",
-    rule: `${name} inside a capture is rejected by name before the driver is asked`,
+    rule: `${name} inside a capture is rejected by name before a driver call`,
     sound: (run) => run(),
-    faults: { [`${name} with the gate switched off`]: noGate },
-    check: (gate) => {
+    faults: { [`${name} with the checks switched off`]: noChecks },
+    check: (checks) => {
       const log = new CallLog();
       withModel(log.wrap, (model) =>
-        gate(() => {
+        checks(() => {
           for (const pass of illegal.rejectedIn) checkAct(illegal, pass, log, model);
           assert.deepEqual(
             log.namesInCapture().filter((call) => !legalInCapture.has(call)),
@@ -138,16 +138,16 @@ test("H4: a capture with the 50 weights replays as one launch of 50 nodes, and n
   );
 });
 
-/** A way to turn a function's work into something that is replayed. */
-type CaptureWay = (model: Model, body: () => void) => () => void;
+/** A way to turn a function's work into a replay. */
+type CaptureMethod = (model: Model, body: () => void) => () => void;
 
-const ourDoor: CaptureWay = ({ runtime }, body) => {
+const ourDoor: CaptureMethod = ({ runtime }, body) => {
   const captured = runtime.capture("lazy", body);
   return () => captured.replay();
 };
 
 /** The old way: the first call of the function is the recorded one. */
-const withoutWarmUp: CaptureWay = ({ runtime: { stream }, driver }, body) => {
+const withoutWarmUp: CaptureMethod = ({ runtime: { stream }, driver }, body) => {
   let graph: Graph;
   driver.beginCapture(stream, "thread-local");
   try {
@@ -159,11 +159,11 @@ const withoutWarmUp: CaptureWay = ({ runtime: { stream }, driver }, body) => {
   return () => driver.launchGraph(stream, graph);
 };
 
-regressionRow<CaptureWay>({
+regressionRow<CaptureMethod>({
   row: "H5",
-  rule: "the warm-up makes every lazy resource: no allocation and no load is counted inside the recording",
+  rule: "the warm-up creates every lazy resource: no allocation and no load is counted inside the recording",
   sound: ourDoor,
-  faults: { "a capture with no warm-up": withoutWarmUp },
+  faults: { "a capture without a warm-up": withoutWarmUp },
   check: (capture) => {
     const log = new CallLog();
     withModel(log.wrap, (model) => {
@@ -174,19 +174,19 @@ regressionRow<CaptureWay>({
       let madeInRecording = 0;
       const body = (): void => {
         const { allocations } = runtime.arena.figures;
-        // Larger than what is committed so far, as a library's first workspace is.
+        // Larger than the committed memory, like a library's first workspace.
         scratch ??= runtime.arena.allocate(16 * 1024 * 1024, "library workspace");
         if (log.isCapturing) madeInRecording += runtime.arena.figures.allocations - allocations;
         const kernel = runtime.kernel(basicKernels.add);
-        const given = [bias, bias, bias, 3];
-        runtime.launch({ op: "double", kernel, blocks: 1, arguments: given });
+        const args = [bias, bias, bias, 3];
+        runtime.launch({ op: "double", kernel, blocks: 1, arguments: args });
         runtime.fill(scratch, 0);
       };
       try {
         capture(model, body)();
       } finally {
-        const strangers = log.namesInCapture().filter((call) => !legalInCapture.has(call));
-        assert.deepEqual(strangers, [], "driver calls inside the recording");
+        const illegal = log.namesInCapture().filter((call) => !legalInCapture.has(call));
+        assert.deepEqual(illegal, [], "driver calls inside the recording");
         assert.equal(madeInRecording, 0, "allocations of the arena inside the recording");
       }
       assert.deepEqual(

@@ -1,4 +1,4 @@
-/** Regressions, hangs for want of memory: H9 to H12. */
+/** Regressions, hangs when memory is short: H9 to H12. */
 
 import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError, type RuntimeOptions } from "holdfast";
@@ -13,7 +13,7 @@ import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
 
-/** The rejection that a call ends with. */
+/** The error of a call. */
 function rejectionOf(call: () => unknown): HoldfastError {
   try {
     call();
@@ -24,14 +24,14 @@ function rejectionOf(call: () => unknown): HoldfastError {
   return assert.fail("nothing was rejected");
 }
 
-/** Calls until it is rejected, two hundred times at most, and tells the rejection. */
+/** Calls until it is rejected, at most two hundred times, and returns the error. */
 function rejectionAfterSome(call: () => unknown): HoldfastError {
   return rejectionOf(() => {
     for (let times = 0; times < 200; times++) call();
   });
 }
 
-/** A way to come under pressure, what the cause on it must be, and what the message must show. */
+/** A way to run out of memory, the expected cause, and what the message must show. */
 interface Pressed {
   readonly options: RuntimeOptions;
   readonly press: (runtime: Runtime) => HoldfastError;
@@ -57,7 +57,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       /Raise HOLDFAST_ARENA/,
     ],
   },
-  "128 batches that nothing resets": {
+  "128 batches without a reset": {
     options: { memory: "64MiB", arena: "4MiB" },
     press: (runtime) =>
       rejectionAfterSome(() => {
@@ -72,7 +72,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       /Run each batch inside step\(\)/,
     ],
   },
-  "a step that needs more than there is": {
+  "a step that needs more than is available": {
     options: { memory: "4MiB", arena: "4MiB", staging: "64KiB" },
     press: (runtime) => {
       runtime.step(() => runtime.arena.allocate(4 * KiB, "input"));
@@ -91,9 +91,9 @@ const pressures: Readonly<Record<string, Pressed>> = {
   },
 };
 
-type Plant = (run: () => void) => void;
+type Injection = (run: () => void) => void;
 
-/** A judge who has one answer for everything. */
+/** A diagnosis that gives one answer for everything. */
 function withCause(cause: OomCause, run: () => void): void {
   const diagnosis: OomDiagnosis = { cause, why: "it is what it is", help: "Buy more memory." };
   withMethods(StepAllocator.prototype, { diagnoseOom: () => diagnosis }, run);
@@ -101,21 +101,21 @@ function withCause(cause: OomCause, run: () => void): void {
 
 for (const [situation, { options, press, cause, shows }] of Object.entries(pressures)) {
   const usualAnswer = cause === "truly full" ? "mis-sized" : "truly full";
-  regressionRow<Plant>({
+  regressionRow<Injection>({
     row: "H9",
-    rule: `${situation}: "${cause}", with the figures and the top holders, said once before it is thrown`,
+    rule: `${situation}: "${cause}", with the figures and the top holders, reported once before it is thrown`,
     sound: (run) => run(),
     faults: {
-      [`${situation}, "${usualAnswer}" being the only answer`]: (run) => withCause(usualAnswer, run),
+      [`${situation}, with "${usualAnswer}" as the only answer`]: (run) => withCause(usualAnswer, run),
     },
     check: (inject) =>
       inject(() => {
         const printed: string[] = [];
-        // A GPU commits 2 MiB at least, more than there is in these.
+        // A GPU commits at least 2 MiB, more than these arenas have.
         withCpuRuntime({ ...options, print: (text) => printed.push(text) }, ({ runtime }) => {
           const rejection = press(runtime);
           assert.equal(rejection.numbers["cause"], cause);
-          for (const part of shows) assert.match(rejection.message, part);
+          for (const pattern of shows) assert.match(rejection.message, pattern);
           assert.deepEqual(press(runtime).code, rejection.code, "the second rejection");
         });
         assert.equal(printed.filter((text) => text.includes("memory under pressure")).length, 1);
@@ -123,12 +123,12 @@ for (const [situation, { options, press, cause, shows }] of Object.entries(press
   });
 }
 
-/** How the arena is asked for memory. */
+/** How memory is requested from the arena. */
 type Allocate = (runtime: Runtime, driver: Driver, size: number, label: string) => Storage;
 
 const insideTheBudget: Allocate = (runtime, _driver, size, label) => runtime.arena.allocate(size, label);
 
-/** The old way: what the arena rejects is taken from the driver, past every account. */
+/** The old way: memory that the arena rejects is allocated from the driver, without accounting. */
 const byOverflow: Allocate = (runtime, driver, size, label) => {
   try {
     return runtime.arena.allocate(size, label);
@@ -139,7 +139,7 @@ const byOverflow: Allocate = (runtime, driver, size, label) => {
   }
 };
 
-/** Every byte that the driver was ever made to give, on the device and pinned on the host. */
+/** All bytes that the driver ever allocated, on the device and pinned on the host. */
 function everTaken(log: CallLog): number {
   const sizes = log.calls.map(({ call, args, hasReturned }): number => {
     if (!hasReturned) return 0;
@@ -155,7 +155,7 @@ const maxCallsOfARejection = 4;
 interface OutOfMemory {
   readonly code: ErrorCode;
   readonly script: readonly string[];
-  /** Is there memory to grow into after the rejection? */
+  /** True if there is memory to grow into after the rejection. */
   readonly isPassing: boolean;
 }
 
@@ -169,26 +169,26 @@ function checkRejectionWithoutTrace(allocate: Allocate, { code, script, isPassin
   withRuntime(
     { memory: "16MiB", arena: "16MiB", staging: "1MiB" },
     ({ runtime }) => {
-      const take = (): Storage => allocate(runtime, driver!, 1 * MiB, "activations");
+      const allocateNext = (): Storage => allocate(runtime, driver!, 1 * MiB, "activations");
       const state = () => ({ ...runtime.arena.figures, used: runtime.budget.used });
       runtime.step(() => {
-        let last = take();
+        let last = allocateNext();
         let before = state();
         let callsBefore = 0;
         const rejection = rejectionAfterSome(() => {
           before = state();
           callsBefore = log.calls.length;
-          last = take();
+          last = allocateNext();
         });
         assert.equal(rejection.code, code);
-        assert.deepEqual(state(), before, "a rejection leaves no trace");
+        assert.deepEqual(state(), before, "a rejection has no side effects");
         assert.ok(log.calls.length - callsBefore <= maxCallsOfARejection, "a rejection takes a bounded time");
 
         runtime.arena.free(last);
-        assert.equal(take().span.address, last.span.address, "what was freed is given again");
-        if (isPassing) take();
+        assert.equal(allocateNext().span.address, last.span.address, "freed memory is allocated again");
+        if (isPassing) allocateNext();
       });
-      assert.ok(everTaken(log) <= runtime.budget.limit, `${everTaken(log)} bytes were taken`);
+      assert.ok(everTaken(log) <= runtime.budget.limit, `${everTaken(log)} bytes were allocated`);
       assert.equal(runtime.budget.used, everTaken(log));
     },
     wrap,
@@ -197,7 +197,7 @@ function checkRejectionWithoutTrace(allocate: Allocate, { code, script, isPassin
 
 regressionRow<Allocate>({
   row: "H10",
-  rule: "an exhausted budget is an error without a trace, and nothing is ever taken beside it",
+  rule: "an exhausted budget is an error without side effects, and nothing is allocated outside it",
   sound: insideTheBudget,
   faults: { "an overflow path past the budget": byOverflow },
   check: (allocate) =>
@@ -206,7 +206,7 @@ regressionRow<Allocate>({
 
 regressionRow<Allocate>({
   row: "H10",
-  rule: "a device that rejects to let the arena grow is an error without a trace",
+  rule: "a device that rejects the arena's growth is an error without side effects",
   sound: insideTheBudget,
   faults: { "an overflow path past the rejection": byOverflow },
   check: (allocate) =>
@@ -222,7 +222,7 @@ const allocationsAStep = 500;
 
 regressionRow<(runtime: Runtime, body: () => void) => void>({
   row: "H11",
-  rule: "over 10,000 steps of 500 allocations, committed memory is flat from the second on: the step scope resets",
+  rule: "over 10,000 steps of 500 allocations, committed memory is constant from the second on: the step scope resets",
   sound: (runtime, body) => runtime.step(body),
   faults: { "a loop without a step scope": (_runtime, body) => body() },
   check: (runBatch) =>
@@ -234,7 +234,7 @@ regressionRow<(runtime: Runtime, body: () => void) => void>({
         for (let step = 1; step <= steps; step++) {
           runBatch(runtime, () => {
             for (let index = 0; index < allocationsAStep; index++) {
-              // The same sizes in every step, and each step begins with another one.
+              // The same sizes in every step, and each step begins with a different one.
               arena.allocate(1 + 97 * ((step + index) % allocationsAStep), "activation");
             }
           });
@@ -256,19 +256,19 @@ regressionRow<(runtime: Runtime, body: () => void) => void>({
     ),
 });
 
-/** A machine: what its kernel says of memory, and what its driver does. */
+/** A machine: the memory figures of its kernel and of its driver. */
 interface Machine {
   readonly totalGiB: number;
   readonly availableGiB: number;
   readonly driverFreeGiB: number;
 }
 
-/** What the runtime takes the machine for: the old fault believed the driver, as on a card of its own. */
+/** How the runtime classifies the machine: the old fault believed the driver, as on a discrete card. */
 type MemoryKind = DeviceInfo["memory"];
 
 interface OnMachine {
   readonly open: (options: RuntimeOptions, look: (runtime: Runtime) => void) => void;
-  /** Changes what the machine's kernel calls available. */
+  /** Changes the available memory of the machine's kernel. */
   readonly tell: (availableBytes: number) => void;
   readonly log: CallLog;
 }
@@ -277,11 +277,11 @@ interface OnMachine {
 function withMachine(machine: Machine, kind: MemoryKind, use: (on: OnMachine) => void): void {
   const total = machine.totalGiB * GiB;
   const host = fakeHost(total, machine.availableGiB * GiB);
-  const told: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
+  const figures: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
   const log = new CallLog();
   const wrap = (device: Driver): Driver =>
     interceptCalls(log.wrap(device), (call, _args, proceed) => {
-      if (call === "memory") return told;
+      if (call === "memory") return figures;
       return call === "describe" ? { ...(proceed() as DeviceInfo), memory: kind } : proceed();
     });
   const open: OnMachine["open"] = (options, look) =>
@@ -295,7 +295,7 @@ function withMachine(machine: Machine, kind: MemoryKind, use: (on: OnMachine) =>
 
 regressionRow<MemoryKind>({
   row: "H12",
-  rule: "on unified memory the budget is MemAvailable less max(8 GiB, 10 %), however little the driver calls free",
+  rule: "on unified memory the budget is MemAvailable minus max(8 GiB, 10 %), whatever the driver reports as free",
   sound: "unified",
   faults: { "the driver's figure is believed": "discrete" },
   check: (kind) => {
@@ -315,7 +315,7 @@ regressionRow<MemoryKind>({
   row: "H12",
   rule: "on unified memory a budget that would take the host's share is rejected at the start",
   sound: "unified",
-  faults: { "the driver calls the host's share free, and is believed": "discrete" },
+  faults: { "the driver reports the host's share as free, and is believed": "discrete" },
   check: (kind) =>
     withMachine({ totalGiB: 120, availableGiB: 100, driverFreeGiB: 110 }, kind, ({ open, log }) => {
       const rejection = rejectionOf(() => open({ memory: "90GiB" }, () => undefined));
@@ -327,9 +327,9 @@ regressionRow<MemoryKind>({
 
 regressionRow<MemoryKind>({
   row: "H12",
-  rule: "on unified memory growth is rejected before the driver is asked once the host itself runs short",
+  rule: "on unified memory growth is rejected without a driver call once the host runs short",
   sound: "unified",
-  faults: { "the driver still calls it free, and is believed": "discrete" },
+  faults: { "the driver still reports it as free, and is believed": "discrete" },
   check: (kind) =>
     withMachine({ totalGiB: 16, availableGiB: 12, driverFreeGiB: 12 }, kind, ({ open, tell, log }) =>
       open({ memory: "1GiB", staging: "1MiB" }, (runtime) =>

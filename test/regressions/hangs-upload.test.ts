@@ -1,4 +1,4 @@
-/** Regressions, hangs on the way up to the device: H1 and H2 at their real size, and H14. */
+/** Regressions, hangs in uploads: H1 and H2 at their real size, and H14. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -31,16 +31,16 @@ test("the 50 weights of CrossAsset have 2,174,211 parameters", () => {
   );
 });
 
-/** One way of bringing the data set to the device. */
-interface WayUp {
+/** A way to upload the data set. */
+interface UploadMethod {
   readonly rows: number;
-  readonly place: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
+  readonly allocate: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
   readonly upload: (runtime: Runtime, items: readonly UploadItem[]) => void;
 }
 
-const ourWay: WayUp = {
+const engineMethod: UploadMethod = {
   rows: rowsThatFailed,
-  place: (runtime, sizes) =>
+  allocate: (runtime, sizes) =>
     runtime.persistent.place(
       "data set",
       "rows",
@@ -49,8 +49,8 @@ const ourWay: WayUp = {
   upload: (runtime, items) => void runtime.upload(items),
 };
 
-/** Stops a way up at the first call too many: two hundred thousand of them would take the old way's time. */
-function atMost(limit: number, inner: Driver): Driver {
+/** Stops an upload at the first call over the limit: two hundred thousand calls would take the old way's time. */
+function withLimit(limit: number, inner: Driver): Driver {
   const counts = new Map<string, number>();
   return interceptCalls(inner, (call, _args, proceed) => {
     const count = (counts.get(call) ?? 0) + 1;
@@ -61,13 +61,13 @@ function atMost(limit: number, inner: Driver): Driver {
   });
 }
 
-function requireSameBytes({ source, target }: UploadItem, found: Uint8Array): void {
-  sameBytes(found, source, `the bytes of ${target.label}`);
+function requireSameBytes({ source, target }: UploadItem, actual: Uint8Array): void {
+  sameBytes(actual, source, `the bytes of ${target.label}`);
 }
 
-/** Brings the data set and the weights up, and lets `look` see what has arrived. */
-function bringUp(
-  { rows, place, upload }: WayUp,
+/** Uploads the data set and the weights, and lets `look` check them. */
+function uploadAll(
+  { rows, allocate, upload }: UploadMethod,
   look: (runtime: Runtime, items: readonly UploadItem[]) => void,
 ): void {
   const values = distinctValues(rows * features, weightCount); // [rows, 193]
@@ -77,7 +77,7 @@ function bringUp(
   withRuntime(
     { memory: "512MiB", arena: "64MiB" },
     ({ runtime }) => {
-      const targets = place(
+      const targets = allocate(
         runtime,
         sources.map((source) => source.byteLength),
       );
@@ -85,7 +85,7 @@ function bringUp(
       upload(runtime, data);
       look(runtime, [...data, ...uploadWeights(runtime).items]);
     },
-    (device) => strict(atMost(maxCalls, device)),
+    (device) => strict(withLimit(maxCalls, device)),
   );
 }
 
@@ -94,24 +94,24 @@ function requireFailingSize(runtime: Runtime): void {
   assert.equal(tensors, rowsThatFailed + 50, "only the size that failed proves anything");
 }
 
-regressionRow<WayUp>({
+regressionRow<UploadMethod>({
   row: "H1",
-  rule: "213,304 rows and the 50 weights go up whole and aligned, in at most 60 copies and as few allocations",
-  sound: ourWay,
+  rule: "213,304 rows and the 50 weights are uploaded whole and aligned, in at most 60 copies and as few allocations",
+  sound: engineMethod,
   faults: {
     "a copy for each tensor": {
-      ...ourWay,
+      ...engineMethod,
       upload: (runtime, items) => {
         for (const item of items) runtime.upload([item]);
       },
     },
     "an allocation for each tensor": {
-      ...ourWay,
-      place: (runtime, sizes) => sizes.flatMap((size) => ourWay.place(runtime, [size])),
+      ...engineMethod,
+      allocate: (runtime, sizes) => sizes.flatMap((size) => engineMethod.allocate(runtime, [size])),
     },
   },
-  check: (way) =>
-    bringUp(way, (runtime, items) => {
+  check: (method) =>
+    uploadAll(method, (runtime, items) => {
       requireFailingSize(runtime);
       const { up } = runtime.diagnostics().transfers;
       assert.ok(up.copies <= maxCalls, `${up.copies} copies`);
@@ -122,22 +122,22 @@ regressionRow<WayUp>({
     }),
 });
 
-regressionRow<WayUp>({
+regressionRow<UploadMethod>({
   row: "H2",
-  rule: "the proof of H1 runs at the size that failed",
-  sound: ourWay,
-  faults: { "256 tensors, called done": { ...ourWay, rows: 256 } },
-  check: (way) => bringUp(way, requireFailingSize),
+  rule: "the test of H1 runs at the size that failed",
+  sound: engineMethod,
+  faults: { "256 tensors, reported as done": { ...engineMethod, rows: 256 } },
+  check: (method) => uploadAll(method, requireFailingSize),
 });
 
-/** Host bytes of every origin that a caller may have. */
+/** Host bytes of every possible origin. */
 function sourcesOfEveryOrigin(folder: string): Record<string, Uint8Array> {
   const path = join(folder, "rows.bin");
   writeFileSync(path, distinctBytes(5000));
   const shared = new Uint8Array(new SharedArrayBuffer(5000));
   shared.set(distinctBytes(5000));
   return {
-    // Small buffers share a pool: this one begins somewhere inside it.
+    // Small buffers share a pool: this one has an offset in it.
     "a buffer of Node's pool": Buffer.from(distinctBytes(1000)),
     "a view that begins at an odd byte": distinctBytes(5000).subarray(3, 4003),
     "shared memory": shared.subarray(100, 4100),
@@ -158,7 +158,7 @@ function withSources(use: (sources: Record<string, Uint8Array>) => void): void {
   }
 }
 
-/** Rejects copies from anything but memory that this very driver has pinned. */
+/** Rejects copies from any memory that this driver has not pinned. */
 function onlyFromPinned(inner: Driver): Driver {
   const pinned = new Set<unknown>();
   return interceptCalls(inner, (call, args, proceed) => {
@@ -172,7 +172,7 @@ function onlyFromPinned(inner: Driver): Driver {
   });
 }
 
-/** The old way: the driver is told that the caller's bytes are as good as pinned ones. */
+/** The old way: the driver is told that the caller's bytes are pinned. */
 function copyStraight(driver: Driver, stream: Stream, { source, target }: UploadItem): void {
   const size = target.span.size;
   assert.equal(source.byteLength, size);
@@ -196,11 +196,11 @@ function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
           const [target] = runtime.persistent.place("data set", origin, [
             { name: origin, size: source.length },
           ]).storages;
-          const sent = Uint8Array.from(source);
+          const original = Uint8Array.from(source);
           copy(runtime, driver!, { source, target: target! });
-          // The caller's bytes are the caller's again: the copy may not have started yet.
+          // The caller may reuse the bytes: the copy may not have started yet.
           source.fill(0);
-          sameBytes(runtime.read(target!), sent, origin);
+          sameBytes(runtime.read(target!), original, origin);
         }
       },
       wrapAndKeep,
@@ -210,7 +210,7 @@ function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
 
 regressionRow<Copy>({
   row: "H14",
-  rule: "every byte goes up from our own pinned staging, wherever it came from",
+  rule: "every byte is uploaded from our own pinned staging, wherever it came from",
   sound: (runtime, _driver, item) => void runtime.upload([item]),
   faults: {
     "a copy straight from the caller's memory": (runtime, driver, item) =>
@@ -219,7 +219,7 @@ regressionRow<Copy>({
   check: (copy) => checkCopies(copy, onlyFromPinned),
 });
 
-test("H14: the strict driver takes uploads, and rejects a copy from memory that is not ours by name", () => {
+test("H14: the strict driver accepts uploads, and rejects a copy from foreign memory by name", () => {
   checkCopies((runtime, _driver, item) => void runtime.upload([item]), strict);
   assert.throws(
     () => checkCopies((runtime, driver, item) => copyStraight(driver, runtime.stream, item), strict),

@@ -1,4 +1,4 @@
-/** Regressions, hangs that nobody could name or that a setting brought about: H3, H13 and H15. */
+/** Regressions, hangs that had no name or that a setting caused: H3, H13 and H15. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -20,7 +20,7 @@ import { withMethods } from "../support/replaced-methods.js";
 import { repositoryRoot } from "../support/repository.js";
 import { withRuntime } from "../support/runtimes.js";
 
-/** The phases of a log that were entered and not left, after holding every exit against its entry. */
+/** The phases of a log that were entered and not left, after matching every exit with its entry. */
 function openAtTheEnd(lines: readonly string[]): string[] {
   const open: string[] = [];
   for (const line of lines) {
@@ -32,7 +32,7 @@ function openAtTheEnd(lines: readonly string[]): string[] {
   return open;
 }
 
-/** Phases with a log of their own making: what to replace in them, given the way to write a line. */
+/** Phases with a faulty log: what to replace in them, given a function that writes a line. */
 type PhaseLog = (log: (line: string) => void) => Partial<Phases>;
 
 const endsOnly: PhaseLog = (log) => ({
@@ -55,8 +55,8 @@ regressionRow<PhaseLog>({
   rule: "every phase logs its entry and its exit, also one that fails",
   sound: () => ({}),
   faults: {
-    "a log that tells of a phase when it is over": endsOnly,
-    "a log that loses the exit of what failed": endsOfSuccessOnly,
+    "a log that reports a phase when it is over": endsOnly,
+    "a log that loses the exit of a failed phase": endsOfSuccessOnly,
   },
   check: (inject) => {
     const lines: string[] = [];
@@ -82,44 +82,44 @@ regressionRow<PhaseLog>({
   },
 });
 
-/** What there is to name a hang by, at the moment it is found. */
+/** The information about a hang at the moment of its detection. */
 interface Evidence {
   readonly stall: Stall;
   readonly lastLine: string;
   readonly lastEvent: RecordedEvent;
 }
 
-/** A run whose third step hangs in its synchronise, behind an upload that has ended; time passes on a fake clock. */
+/** A run whose third step hangs in its synchronize, after an upload that has ended; on a fake clock. */
 function hangInStep3(): Evidence {
   const clock = new FakeClock();
   const device = openCpuDriver({ threads: 1 });
   const driver = faulty(device, ["the 2nd synchronize takes 40s of fake time"], { clock });
   const lines: string[] = [];
   const options = { driver, clock, memory: "64MiB", log: "phases", environment: {} } as const;
-  const parts = openComponents(options, {
+  const components = openComponents(options, {
     log: (line) => lines.push(line),
     onMemoryPressure: () => undefined,
   });
-  const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = parts;
+  const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = components;
   const detector = new StallDetector(sharedStatus, 30_000, clock);
-  const found: Evidence[] = [];
+  const evidence: Evidence[] = [];
   clock.onTick(() => {
     const stall = detector.examine();
-    if (stall) found.push({ stall, lastLine: lines.at(-1)!, lastEvent: recorder.recent(1)[0]! });
+    if (stall) evidence.push({ stall, lastLine: lines.at(-1)!, lastEvent: recorder.recent(1)[0]! });
   });
 
   const target = persistent.place("weights", "w", [{ name: "w", size: 4 }]).storages[0]!;
   for (const number of [1, 2, 3]) {
     const body = (): void => {
       phases.run("upload", () => transfer.upload([{ source: new Float32Array(1), target }]));
-      if (number > 1) parts.driver.synchronize(stream);
+      if (number > 1) components.driver.synchronize(stream);
     };
     phases.run("step", body, { number });
   }
   for (const close of closing.reverse()) close();
   device.close();
-  assert.equal(found.length, 1, "one stall, told once");
-  return found[0]!;
+  assert.equal(evidence.length, 1, "one stall, reported once");
+  return evidence[0]!;
 }
 
 regressionRow<(evidence: Evidence) => string>({
@@ -130,9 +130,9 @@ regressionRow<(evidence: Evidence) => string>({
     return `${phaseTitle(innermost.phase, innermost.number)}, ${stall.call?.call}`;
   },
   faults: {
-    "the last log line is taken for the place of the hang": ({ lastLine, stall }) =>
+    "the last log line is taken as the location of the hang": ({ lastLine, stall }) =>
       `${lastLine.split(":")[0]}, ${stall.call?.call}`,
-    "the last recorded event is taken for the place of the hang": ({ lastEvent, stall }) =>
+    "the last recorded event is taken as the location of the hang": ({ lastEvent, stall }) =>
       `${lastEvent.label}, ${stall.call?.call}`,
   },
   check: (nameOf) => assert.equal(nameOf(hangInStep3()), "step 3, synchronize"),
@@ -144,7 +144,7 @@ interface Ended {
   readonly reports: readonly StallReport[];
 }
 
-/** Runs a process whose third step never ends, under the watcher named, until somebody ends it. */
+/** Runs a process whose third step never ends, under this watcher, until it is ended. */
 async function runHungStep(watcher: string): Promise<Ended> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-regression-"));
   try {
@@ -163,16 +163,16 @@ async function runHungStep(watcher: string): Promise<Ended> {
 
 regressionRow<string>({
   row: "H13",
-  rule: "a step that spins for ever is named by a second thread and ended, with exit code 86, by a process outside",
+  rule: "a step that spins for ever is named by a second thread and ended, with exit code 86, by an outside process",
   sound: "outside, ending",
-  faults: { "a watchdog in the thread that hangs": "same thread" },
+  faults: { "a watchdog in the hanging thread": "same thread" },
   check: async (watcher) => {
     const { code, stderr, reports } = await runHungStep(watcher);
     assert.equal(code, exitCodes.stalled.code, stderr);
     assert.equal(reports.length, 1);
     const [{ what, noticedBy, ending, notes }] = reports as [StallReport];
     assert.deepEqual([what.phase, what.number, what.call], ["step", 3, null]);
-    // A thread that has to act without its outside process says so in a note.
+    // A thread that acts without its outside process prints a note.
     assert.deepEqual([noticedBy, ending, notes], ["thread", "exit", []]);
     assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
   },
@@ -193,7 +193,7 @@ const badSettings: readonly BadSetting[] = [
   { environment: { HOLDFAST_ARENA: "a lot" } },
   { environment: { HOLDFAST_ARENA: "1B" } },
   { environment: { HOLDFAST_STAGING: "auto" } },
-  // Four slots of no bytes: an upload that goes slot by slot would never end.
+  // Four slots of no bytes: an upload slot by slot would never end.
   { environment: { HOLDFAST_STAGING: "1B" } },
   { environment: { HOLDFAST_STAGING: "4000TiB" } },
   { environment: { HOLDFAST_POISON: "1" } },
@@ -246,7 +246,7 @@ function requireRejection({ options = {}, environment = {} }: BadSetting): void 
       print: () => {},
       ...options,
     };
-    assert.throws(() => openRuntime(runtimeOptions).close(), HoldfastError, `${name} was taken`);
+    assert.throws(() => openRuntime(runtimeOptions).close(), HoldfastError, `${name} was accepted`);
     for (const [opening, closing] of pairs) {
       assert.equal(log.count(closing), log.count(opening), `${name}: ${opening} and ${closing}`);
     }
@@ -255,7 +255,7 @@ function requireRejection({ options = {}, environment = {} }: BadSetting): void 
   }
 }
 
-/** The old reader: what it can't read, it takes for the default. */
+/** The old reader: it replaces invalid values by the default. */
 function withLenientReader(run: () => void): void {
   const rows: readonly Setting<unknown>[] = Object.values(settingsTable);
   const injected = rows.reduce(
@@ -267,11 +267,11 @@ function withLenientReader(run: () => void): void {
 
 regressionRow<(run: () => void) => void>({
   row: "H15",
-  rule: "a bad setting is an error at the start, by option or by variable, and nothing is left open",
+  rule: "a bad setting is an error at the start, by option or by variable, and nothing stays open",
   sound: (run) => run(),
   faults: {
-    "a reader that takes nonsense for the default": withLenientReader,
-    "an opening that forgets what it has opened": (run) =>
+    "a reader that replaces nonsense by the default": withLenientReader,
+    "an opening that leaks what it has opened": (run) =>
       withMethods(StagingRing.prototype, { close: () => undefined }, run),
   },
   check: (inject) => inject(() => badSettings.forEach(requireRejection)),

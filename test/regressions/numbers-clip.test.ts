@@ -1,10 +1,13 @@
-/** Row N4: the norm of large gradients is measured in f64, so they are clipped and never scaled to zero in silence. */
+/**
+ * Row N4: the norm of large gradients is computed in f64, so they are clipped and never silently scaled to
+ * zero.
+ */
 
 import assert from "node:assert/strict";
 import { optim, type Tensor } from "holdfast";
 import { withDevice } from "../support/devices.js";
+import { placeParameters, setGradient } from "../support/parameter-module.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeGiven, setGradient } from "../support/trained-module.js";
 
 type Clip = (parameters: readonly Tensor[], maxNorm: number) => void;
 
@@ -34,17 +37,17 @@ regressionRow<Clip>({
   check(subject) {
     withDevice({ memory: "64MiB", poison: true }, (cpu) => {
       for (const scale of [1, 1.4e18, 1e-20]) {
-        const wanted = gradients.map((one) => one.map((value) => Math.fround(value * scale)));
-        const parameters = placeGiven(cpu, "f32", [[3], [4]], wanted);
-        for (const [index, parameter] of parameters.entries()) setGradient(cpu, parameter, wanted[index]!);
+        const scaled = gradients.map((gradient) => gradient.map((value) => Math.fround(value * scale)));
+        const parameters = placeParameters(cpu, "f32", [[3], [4]], scaled);
+        for (const [index, parameter] of parameters.entries()) setGradient(cpu, parameter, scaled[index]!);
         subject(parameters, 1);
-        const norm = Math.hypot(...wanted.flat());
+        const norm = Math.hypot(...scaled.flat());
         for (const [index, parameter] of parameters.entries()) {
-          for (const [at, found] of Array.from(parameter.grad!.dataSync()).entries()) {
-            const expected = wanted[index]![at]! * Math.min(1, 1 / (norm + 1e-6));
+          for (const [at, actual] of Array.from(parameter.grad!.dataSync()).entries()) {
+            const expected = scaled[index]![at]! * Math.min(1, 1 / (norm + 1e-6));
             assert.ok(
-              Math.abs(found - expected) <= 1e-6,
-              `${found} for ${expected}, gradients of ${scale * 1e20}`,
+              Math.abs(actual - expected) <= 1e-6,
+              `${actual} instead of ${expected}, gradients of ${scale * 1e20}`,
             );
           }
         }

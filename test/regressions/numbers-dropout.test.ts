@@ -1,7 +1,8 @@
 /**
- * N7: dropout masks of two machines differed where a random word lay on the threshold, because each had rounded it in its
- * own way. The mask is decided on integers: the device's has the bits of the host's, for words equal to the threshold too.
- * N11, in part: what is drawn follows from the seed and the number of draws before.
+ * N7: dropout masks of two machines differed where a random word equalled the threshold, because each had
+ * rounded it differently. The mask is computed on integers: the device's has the bits of the host's, for
+ * words equal to the threshold too. N11, in part: random numbers depend on the seed and the number of earlier
+ * draws.
  */
 
 import assert from "node:assert/strict";
@@ -16,7 +17,7 @@ const cpu = openDevice({ threads: 2 });
 const seed = 0x0123456789abcdefn;
 const count = 5003;
 
-/** The words that the device draws with this seed, as the plain Philox has them. */
+/** The random words of the device for this seed, by a plain Philox. */
 function wordsOf(draw: bigint): Uint32Array {
   const halves = (value: bigint): [number, number] => [Number(value & 0xffffffffn), Number(value >> 32n)];
   const words = new Uint32Array(count);
@@ -26,7 +27,7 @@ function wordsOf(draw: bigint): Uint32Array {
   return words;
 }
 
-/** The mask that dropout gives for a probability, in the first draw after seeding. */
+/** The dropout mask for a probability, in the first draw after seeding. */
 type Mask = (p: number) => Uint8Array;
 
 const onDevice: Mask = (p) =>
@@ -37,7 +38,7 @@ const onDevice: Mask = (p) =>
     const scale = Math.fround(1 / (1 - p));
     const values = kept!.dataSync();
     const expected = Float32Array.from(mask!.dataSync(), (keeps) => (keeps ? scale : 0));
-    sameBytes(values, expected, `what is kept with p = ${p}`);
+    sameBytes(values, expected, `the elements kept with p = ${p}`);
     return Uint8Array.from(mask!.dataSync());
   });
 
@@ -47,7 +48,7 @@ const byFloats: Mask = (p) => {
   return Uint8Array.from(wordsOf(0n), (word) => (uniform(word) < probability ? 1 : 0));
 };
 
-/** Words against the threshold, but as signed numbers. */
+/** Words compared with the threshold as signed numbers. */
 const bySignedWords: Mask = (p) => {
   const threshold = thresholdOf(1 - p) | 0;
   return Uint8Array.from(wordsOf(0n), (word) => ((word | 0) < threshold ? 1 : 0));
@@ -55,7 +56,7 @@ const bySignedWords: Mask = (p) => {
 
 regressionRow<Mask>({
   row: "N7",
-  rule: "the dropout mask is decided on integers: the device's bits are the host's, on the threshold too",
+  rule: "the dropout mask is computed on integers: the device's bits are the host's, at the threshold too",
   sound: onDevice,
   faults: {
     "fractions are compared with a rounded probability": byFloats,
@@ -79,7 +80,7 @@ regressionRow<Mask>({
 /** Two draws in a row after seeding. */
 type TwoDraws = () => readonly [Uint8Array, Uint8Array];
 
-const drawTwice = (): readonly [Uint8Array, Uint8Array] =>
+const twoMasks = (): readonly [Uint8Array, Uint8Array] =>
   cpu.step(() => {
     const x = cpu.fromHost(new Float32Array(count).fill(1), [count], "f32");
     const draw = (): Uint8Array => Uint8Array.from(nn.functional.dropout(x, 0.5).ne(0).dataSync());
@@ -88,16 +89,16 @@ const drawTwice = (): readonly [Uint8Array, Uint8Array] =>
 
 regressionRow<TwoDraws>({
   row: "N11",
-  rule: "one seed gives the same dropout masks, draw for draw, and no two draws are alike",
+  rule: "one seed gives the same dropout masks, draw for draw, and no two draws are equal",
   sound: () => {
     manualSeed(seed);
-    return drawTwice();
+    return twoMasks();
   },
   faults: {
-    "the draws go on from where they were": drawTwice,
-    "every draw begins anew": () => {
+    "the draws continue after seeding": twoMasks,
+    "every draw starts again": () => {
       manualSeed(seed);
-      const [first] = drawTwice();
+      const [first] = twoMasks();
       return [first, first];
     },
   },

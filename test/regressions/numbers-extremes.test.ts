@@ -1,6 +1,6 @@
 /**
- * N1: a tanh compiled with fast-math did not saturate, and gave 1e27. Every elementwise op at the ends of its range, against
- * the same function in float64.
+ * N1: a tanh compiled with fast-math did not saturate, and gave 1e27. Every elementwise op at the ends of its
+ * range, compared with the same function in float64.
  */
 
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ import { ulpError } from "../support/vector-math.js";
 const cpu = openDevice({ threads: 1 });
 const inf = Number.POSITIVE_INFINITY;
 
-/** More than one vector of them, so that they meet the vector code and the code for what is left. */
+/** More than one vector, so that the test covers the vector code and the code for the tail. */
 const extremes = [0, 1e-38, 1, 1e4, 3e38, inf].flatMap((x) => [x, -x]).concat(Number.NaN);
 const inF32 = extremes.map(Math.fround);
 
@@ -23,7 +23,10 @@ const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.e
 const erf = mathFunctions.erf;
 const sign = (x: number): number => (Number.isNaN(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0);
 
-/** The functions of one operand in float64. At −∞ the products of a share are −∞ · 0, which is NaN, as in PyTorch. */
+/**
+ * The functions of one operand in float64. At −∞ products with a fraction are −∞ · 0, which is NaN, as in
+ * PyTorch.
+ */
 const inFloat64: Readonly<Record<string, (x: number) => number>> = {
   neg: (x) => -x,
   abs: Math.abs,
@@ -60,8 +63,8 @@ const attributes: Readonly<Record<string, Readonly<Record<string, number>>>> = {
 };
 
 for (const name of [...Object.keys(functions), ...Object.keys(activations)]) {
-  test(`N1: ${name} of zeros, subnormals, huge numbers, infinities and NaN is what float64 says`, () => {
-    const expected = inFloat64[name] ?? assert.fail(`nothing here says what ${name} is in float64: add it`);
+  test(`N1: ${name} of zeros, subnormals, huge numbers, infinities and NaN equals float64`, () => {
+    const expected = inFloat64[name] ?? assert.fail(`no reference in float64 for ${name}: add it`);
     checkEach(name, (x) => cpu.apply(opTable[name]!, [x], attributes[name] ?? {}), expected);
   });
 }
@@ -85,22 +88,22 @@ const pairs: Readonly<Record<string, Pair>> = {
 };
 
 for (const [name, expected] of Object.entries(pairs)) {
-  test(`N1: ${name} of every two extremes is what float64 says`, () => {
+  test(`N1: ${name} of every two extremes equals float64`, () => {
     cpu.step(() => {
       const [left, right] = [inF32.flatMap((a) => inF32.map(() => a)), inF32.flatMap(() => inF32)];
       const [a, b] = [left, right].map((values) => cpu.fromHost(values, [values.length], "f32")) as [
         Tensor,
         Tensor,
       ];
-      const found = cpu.apply(opTable[name]!, [a, b]).dataSync();
+      const actual = cpu.apply(opTable[name]!, [a, b]).dataSync();
       for (const [at, x] of left.entries()) {
-        requireSame(`${name}(${x}, ${right[at]})`, found[at]!, expected(x, right[at]!));
+        requireSame(`${name}(${x}, ${right[at]})`, actual[at]!, expected(x, right[at]!));
       }
     });
   });
 }
 
-test("N1: isnan and isfinite tell the extremes apart", () => {
+test("N1: isnan and isfinite classify the extremes", () => {
   cpu.step(() => {
     const x = cpu.fromHost(inF32, [inF32.length], "f32");
     const [nan, finite] = [comparisons.isnan, comparisons.isfinite].map((op) => [
@@ -108,16 +111,16 @@ test("N1: isnan and isfinite tell the extremes apart", () => {
     ]);
     assert.deepEqual(
       nan,
-      inF32.map((one) => Number(Number.isNaN(one))),
+      inF32.map((value) => Number(Number.isNaN(value))),
     );
     assert.deepEqual(
       finite,
-      inF32.map((one) => Number(Number.isFinite(one))),
+      inF32.map((value) => Number(Number.isFinite(value))),
     );
   });
 });
 
-test("N1: the slopes of the activations have saturated too: 0 or 1 at ±1e4 and ±3e38, never NaN", () => {
+test("N1: the slopes of the activations saturate too: 0 or 1 at ±1e4 and ±3e38, never NaN", () => {
   const slopes: Readonly<Record<string, readonly [atPlus: number, atMinus: number]>> = {
     relu: [1, 0],
     leakyRelu: [1, 0.1],
@@ -136,23 +139,23 @@ test("N1: the slopes of the activations have saturated too: 0 or 1 at ±1e4 and 
       cpu
         .apply(opTable[name]!, [x], attributes[name] ?? {})
         .backward(cpu.fromHost([1, 1, 1, 1, 1], [5], "f32"));
-      const found = [...x.grad!.dataSync()].map((one) => one + 0);
-      assert.deepEqual(found, [atPlus, atMinus, atPlus, atMinus, atPlus].map(Math.fround), name);
+      const actual = [...x.grad!.dataSync()].map((value) => value + 0);
+      assert.deepEqual(actual, [atPlus, atMinus, atPlus, atMinus, atPlus].map(Math.fround), name);
     });
   }
 });
 
-/** A function of tensors, made of others or an op itself. */
+/** A function of tensors, composed of others or an op itself. */
 type Candidate = (x: Tensor) => Tensor;
 
 function saturates(name: string, sound: Candidate, faults: Readonly<Record<string, Candidate>>): void {
   const expected = inFloat64[name]!;
   regressionRow<Candidate>({
     row: "N1",
-    rule: `${name} saturates: what it is at ±1e4 and at all extremes is what float64 says`,
+    rule: `${name} saturates: at ±1e4 and at all extremes it equals float64`,
     sound,
     faults,
-    check: (way) => checkEach(name, way, expected),
+    check: (candidate) => checkEach(name, candidate, expected),
   });
 }
 
@@ -179,24 +182,24 @@ test("N1: tanh(±1e4) = ±1, exactly, in every float dtype", () => {
 });
 
 /** All extremes at once, and one by one. */
-function checkEach(name: string, way: Candidate, expected: (x: number) => number): void {
+function checkEach(name: string, candidate: Candidate, expected: (x: number) => number): void {
   cpu.step(() => {
-    const together = way(cpu.fromHost(inF32, [inF32.length], "f32")).dataSync();
+    const batched = candidate(cpu.fromHost(inF32, [inF32.length], "f32")).dataSync();
     for (const [at, x] of inF32.entries()) {
-      const alone = way(cpu.fromHost([x], [1], "f32")).item();
-      requireSame(`${name}(${x})`, together[at]!, expected(x));
+      const alone = candidate(cpu.fromHost([x], [1], "f32")).item();
+      requireSame(`${name}(${x})`, batched[at]!, expected(x));
       requireSame(`${name}(${x}) alone`, alone, expected(x));
     }
   });
 }
 
 /** Zeros with their signs, infinities and NaN exactly; everything else within a few units in the last place of f32. */
-function requireSame(what: string, found: number, expected: number): void {
+function requireSame(what: string, actual: number, expected: number): void {
   const rounded = Math.fround(expected);
-  const isExact = Object.is(found, rounded);
+  const isExact = Object.is(actual, rounded);
   const isSpecial = rounded === 0 || !Number.isFinite(rounded);
   assert.ok(
-    isExact || (!isSpecial && ulpError(found, expected) <= 3),
-    `${what} = ${found}, and float64 has ${expected}`,
+    isExact || (!isSpecial && ulpError(actual, expected) <= 3),
+    `${what} = ${actual}, and float64 has ${expected}`,
   );
 }

@@ -1,6 +1,7 @@
 /**
- * N9: float arguments of a foreign function went through integer registers, and garbage arrived. Every function of every
- * table is called here with a value for each parameter that no other has, in a C library that writes down what it gets.
+ * N9: float arguments of a foreign function were passed in integer registers, and garbage arrived. Every
+ * function of every table is called here with a distinct value for each parameter, in a C library that
+ * records its arguments.
  */
 
 import assert from "node:assert/strict";
@@ -26,7 +27,7 @@ import {
 } from "../support/recording-library.js";
 import { regressionRow } from "../support/regressions.js";
 
-/** The signatures under which the functions are called; the libraries always have the true ones. */
+/** The signatures under which the functions are called; the libraries always have the right ones. */
 type Tables = Readonly<Record<string, Signatures>>;
 
 const libraries = compileRecordingLibraries();
@@ -54,7 +55,7 @@ if (libraries) {
       "two parameters of the same type are swapped": replaced("libcuda.so.1", "cuMemMap", (parameters) =>
         swap(parameters, 1, 2),
       ),
-      "a parameter on the stack is left out": replaced("libcuda.so.1", "cuLaunchKernel", (parameters) =>
+      "a parameter on the stack is omitted": replaced("libcuda.so.1", "cuLaunchKernel", (parameters) =>
         parameters.toSpliced(9, 1),
       ),
     },
@@ -80,10 +81,10 @@ function replaced(
   };
 }
 
-function swap(parameters: readonly ForeignParameter[], one: number, other: number): ForeignParameter[] {
+function swap(parameters: readonly ForeignParameter[], first: number, other: number): ForeignParameter[] {
   return parameters
-    .with(one, parameters[other] as ForeignParameter)
-    .with(other, parameters[one] as ForeignParameter);
+    .with(first, parameters[other] as ForeignParameter)
+    .with(other, parameters[first] as ForeignParameter);
 }
 
 function checkLibrary(recording: RecordingLibraries, library: RecordedTable, functions: Signatures): void {
@@ -97,9 +98,9 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
   const trueTable: Signatures = recordedTables[library];
   for (const [name, signature] of Object.entries(trueTable)) {
     const values = listParameters(functions[name] as Signature).map(sentinelOf);
-    assert.equal(new Set(values).size, values.length, `${name}: two parameters were given the same value`);
+    assert.equal(new Set(values).size, values.length, `${name}: two parameters got the same value`);
     const expected = listParameters(signature).map(bytesOf);
-    const call = (calls as Readonly<Record<string, (...given: ForeignValue[]) => unknown>>)[name]!;
+    const call = (calls as Readonly<Record<string, (...args: ForeignValue[]) => unknown>>)[name]!;
     const result = call(...values);
     assert.equal(
       result,
@@ -114,7 +115,7 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
     checkRecord(name, listParameters(signature), expected, recording.recordOf(library));
     if (resultType(signature) !== "status") continue;
 
-    const inStatus = (calls.status as Readonly<Record<string, (...given: ForeignValue[]) => number>>)[name]!;
+    const inStatus = (calls.status as Readonly<Record<string, (...args: ForeignValue[]) => number>>)[name]!;
     assert.equal(inStatus(...values), 0);
     checkRecord(name, listParameters(signature), expected, recording.recordOf(library));
   }
@@ -128,16 +129,16 @@ function checkRecord(
 ): void {
   let at = 0;
   for (const [index, bytes] of expected.entries()) {
-    const [is, should] = [arrived.subarray(at, at + bytes.length), bytes].map((one) =>
-      Buffer.from(one).toString("hex"),
+    const [is, should] = [arrived.subarray(at, at + bytes.length), bytes].map((slice) =>
+      Buffer.from(slice).toString("hex"),
     );
     assert.equal(is, should, `${name}: ${parameters[index]} arrived as other bytes`);
     at += bytes.length;
   }
-  assert.equal(arrived.length, at, `${name} got more than its table says`);
+  assert.equal(arrived.length, at, `${name} got more arguments than its table has`);
 }
 
-/** A value by the parameter's name: one that shows when it is cut off, extended, rounded or put elsewhere. */
+/** A value by the parameter's name: one that shows truncation, extension, rounding and misplacement. */
 function sentinelOf(parameter: ForeignParameter): ForeignValue {
   const { type, name } = splitParameter(parameter);
   const mark = markOf(name);
@@ -155,7 +156,7 @@ function sentinelOf(parameter: ForeignParameter): ForeignValue {
   return values[type];
 }
 
-/** Two names of one function must not share a mark: it is the name's own letters. */
+/** Two names of one function must not share a mark: it consists of the name's letters. */
 function markOf(name: string): number {
   let mark = 7;
   for (const letter of name) mark = (mark * 31 + letter.charCodeAt(0)) % 65_521;

@@ -1,6 +1,6 @@
 /**
- * N6: gradients lacked a transpose, a 1/N or a factor 2, or took axis −1 for all axes, and square matrices and gradients of
- * ones hid it. The check that every entry of the op table passes must find each of these.
+ * N6: gradients lacked a transpose, a 1/N or a factor 2, or treated axis −1 as all axes, and square matrices
+ * and gradients of ones hid it. The check that every entry of the op table passes must find each of these.
  */
 
 import assert from "node:assert/strict";
@@ -32,13 +32,13 @@ const cpu = openDevice({ threads: 1 });
 
 type Rule<A extends Attributes> = <V>(rule: GradientRule<V, A>) => Gradients<V>;
 
-/** The op with another gradient, and everything that could be read saved for it. */
+/** The op with another gradient, and with everything saved for it. */
 function injected<A extends Attributes>(op: Op<A>, gradient: Rule<A>): Op {
   const kernel = op as KernelOp<A>;
   return { ...kernel, saves: () => ({ operands: [0, 1], outputs: [0] }), gradient } as unknown as Op;
 }
 
-/** Runs the check of test/op-gradients.test.ts: the op's own cases, with whatever op is given in its place. */
+/** Runs the check of test/op-gradients.test.ts: the op's own cases, with another op in its place. */
 function row<A extends Attributes>(
   name: string,
   sound: Op<A>,
@@ -46,11 +46,11 @@ function row<A extends Attributes>(
   only?: string,
 ): void {
   const cases = opCases.filter(
-    (one) => one.op === (sound as unknown as Op) && (!only || nameOf(one) === only),
+    (opCase) => opCase.op === (sound as unknown as Op) && (!only || nameOf(opCase) === only),
   );
   regressionRow<Op>({
     row: "N6",
-    rule: `the gradient of ${name} is what central differences give, under a random upstream`,
+    rule: `the gradient of ${name} equals central differences, under a random upstream gradient`,
     sound: sound as unknown as Op,
     faults,
     check(op) {
@@ -70,8 +70,8 @@ row("mul", mul, {
   ),
 });
 
-row("a stretched operand", add, {
-  "what was stretched is averaged and not summed": injected(add, (rule) => {
+row("a broadcast operand", add, {
+  "a broadcast operand is averaged and not summed": injected(add, (rule) => {
     const apply: typeof rule.apply = (op, operands, attributes) =>
       rule.apply((op as unknown) === sum ? (mean as unknown as typeof op) : op, operands, attributes);
     return add.gradient?.({ ...rule, apply }) ?? [];
@@ -84,7 +84,7 @@ row("square", functions.square, {
   ]),
 });
 
-/** The gradient of a mean, with a count of one's own. */
+/** The gradient of a mean, with another count. */
 function meanWith(count: (shape: readonly number[], axes: ReductionAttributes["axes"]) => number): Op {
   return injected<ReductionAttributes>(mean, (rule) => {
     const { shape } = rule.typeOf(0);
@@ -95,7 +95,7 @@ function meanWith(count: (shape: readonly number[], axes: ReductionAttributes["a
 
 row("mean", mean, {
   "without 1/N": meanWith(() => 1),
-  "axis −1 taken for all of them": meanWith((shape) => shape.reduce((product, size) => product * size, 1)),
+  "axis −1 treated as all axes": meanWith((shape) => shape.reduce((count, size) => count * size, 1)),
 });
 
 const transpose = <V>({ apply }: GradientRule<V, Attributes>, matrix: V | number): V =>
@@ -109,7 +109,7 @@ row(
       rule.apply(matmul, [rule.upstream, rule.operand(1)]),
       rule.apply(matmul, [transpose(rule, rule.operand(0)), rule.upstream]),
     ]),
-    "the product of the left one's gradient is transposed as a whole": injected(matmul, (rule) => [
+    "the gradient of the left matrix is transposed as a whole": injected(matmul, (rule) => [
       rule.apply(matmul, [rule.upstream, transpose(rule, rule.operand(1))]),
       rule.apply(matmul, [transpose(rule, rule.upstream), rule.operand(0)]),
     ]),
@@ -117,10 +117,10 @@ row(
   "matmul, square",
 );
 
-/** Passes its operand on, and adds a hundredth to the gradient on the way back. */
+/** Returns its operand, and adds a hundredth to the gradient in backward. */
 const hundredthOff = injected(contiguous, ({ apply, upstream }) => [apply(add, [upstream, 0.01])]);
 
-/** The op, with a gradient that is a hundredth off at one operand. */
+/** The op, with a gradient that is a hundredth off for one operand. */
 function slightlyWrong(op: Op, index: number): Op {
   return {
     kind: "composite",
@@ -129,29 +129,29 @@ function slightlyWrong(op: Op, index: number): Op {
     compose: ({ apply }, operands, attributes) => [
       apply(
         op,
-        operands.map((one, place) => (place === index ? apply(hundredthOff, [one]) : one)),
+        operands.map((operand, at) => (at === index ? apply(hundredthOff, [operand]) : operand)),
         attributes,
       ),
     ],
   };
 }
 
-test("N6, red proof: for every case of the op table, a gradient that is a hundredth off at any operand is found", () => {
+test("N6, red proof: for every case of the op table, a gradient that is a hundredth off for any operand is found", () => {
   const unseen: string[] = [];
-  for (const one of opCases) {
-    if (one.gradients === "none") continue;
-    const calls = fc.sample(one.draw(24), { seed: 6, numRuns: 20 });
-    for (const index of one.gradients) {
+  for (const opCase of opCases) {
+    if (opCase.gradients === "none") continue;
+    const calls = fc.sample(opCase.draw(24), { seed: 6, numRuns: 20 });
+    for (const index of opCase.gradients) {
       const isSeen = calls.some((call) => {
         try {
-          checkGradients(cpu, slightlyWrong(one.op, index), call, [index]);
+          checkGradients(cpu, slightlyWrong(opCase.op, index), call, [index]);
           return false;
         } catch (error) {
           assert.ok(error instanceof assert.AssertionError, String(error));
           return true;
         }
       });
-      if (!isSeen) unseen.push(`${nameOf(one)}, operand ${index}`);
+      if (!isSeen) unseen.push(`${nameOf(opCase)}, operand ${index}`);
     }
   }
   assert.deepEqual(unseen, []);

@@ -1,11 +1,14 @@
-/** Row N5: moments are kept in f32 or better, so small gradients are not lost in them and half floats move. */
+/**
+ * Row N5: moments are kept in f32 or better, so that they keep small gradients and half-float parameters
+ * change.
+ */
 
 import assert from "node:assert/strict";
 import { type Device, type Dtype, optim, type Tensor } from "holdfast";
 import { narrowToBf16, widenBf16 } from "../../src/ir/index.js";
 import { withDevice } from "../support/devices.js";
+import { placeParameters, setGradient } from "../support/parameter-module.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeGiven, setGradient } from "../support/trained-module.js";
 
 const settings = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0.01 } as const;
 
@@ -22,7 +25,7 @@ function momentsOf(optimizer: optim.Optimizer, kind: RegExp): Tensor[] {
   return Object.entries(optimizer.stateDict()).flatMap(([name, moment]) => (kind.test(name) ? [moment] : []));
 }
 
-/** The old way: moments are rounded to bf16 wherever they are stored. */
+/** The old way: moments are rounded to bf16 when they are stored. */
 const momentsInBf16: MakeTrainer = (cpu, parameters) => {
   const optimizer = new optim.AdamW(parameters, settings);
   return {
@@ -35,7 +38,7 @@ const momentsInBf16: MakeTrainer = (cpu, parameters) => {
   };
 };
 
-/** The old way: β₂ = 0.999 is 1 in bf16, and nothing of the second moment is ever forgotten. */
+/** The old way: β₂ = 0.999 is 1 in bf16, and the second moment never decays. */
 const roundedBeta: MakeTrainer = (cpu, parameters) => {
   const optimizer = new optim.AdamW(parameters, settings);
   return {
@@ -65,13 +68,13 @@ function reference(first: number, gradientOf: (step: number) => number, steps: n
 
 const magnitudes = [1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1, 30, 1e3];
 const steps = 60;
-/** Signs that don't cancel and sizes that vary, exact in f32. */
+/** Signs that do not cancel and sizes that vary, exact in f32. */
 const gradientAt = (magnitude: number, t: number): number =>
   Math.fround(magnitude * (t % 3 === 0 ? -0.75 : 1 + (t % 5) / 4));
 
 function train(make: MakeTrainer, dtype: Dtype, first: number): number[] {
   return withDevice({ memory: "64MiB", poison: true }, (cpu) => {
-    const parameters = placeGiven(
+    const parameters = placeParameters(
       cpu,
       dtype,
       magnitudes.map(() => [1]),
@@ -90,21 +93,21 @@ function train(make: MakeTrainer, dtype: Dtype, first: number): number[] {
 
 regressionRow<MakeTrainer>({
   row: "N5",
-  rule: "AdamW in f32 goes the way of AdamW in f64 for gradients from 1e-10 to 1e3, and moves bf16 parameters",
+  rule: "AdamW in f32 follows AdamW in f64 for gradients from 1e-10 to 1e3, and changes bf16 parameters",
   sound: adamW,
   faults: { "moments are kept in bf16": momentsInBf16, "β₂ is rounded to bf16": roundedBeta },
   check(make) {
     const first = 0.125;
-    const found = train(make, "f32", first);
+    const actual = train(make, "f32", first);
     for (const [index, magnitude] of magnitudes.entries()) {
       const expected = reference(first, (t) => gradientAt(magnitude, t), steps);
-      const way = Math.abs(expected - first);
+      const distance = Math.abs(expected - first);
       assert.ok(
-        Math.abs(found[index]! - expected) <= 1e-4 * way + 1e-7,
-        `gradients of ${magnitude}: ${found[index]} for ${expected}`,
+        Math.abs(actual[index]! - expected) <= 1e-4 * distance + 1e-7,
+        `gradients of ${magnitude}: ${actual[index]} instead of ${expected}`,
       );
     }
-    // One step of 1e-3 is half of what bf16 can tell apart at 0.125; the way of sixty is not.
+    // One step of 1e-3 is half of bf16's resolution at 0.125; sixty steps are not.
     const halves = train(make, "bf16", first);
     for (const [index, magnitude] of magnitudes.entries()) {
       if (magnitude < 1e-6) continue;

@@ -1,6 +1,7 @@
 /**
- * N12: a NaN in the data was trained on, and hours later every weight was one. It is found when the data is loaded, with
- * its row; and one that a step makes is found with the first op that made it, forward or backward.
+ * N12: the model was trained on a NaN in the data, and hours later every weight was NaN. It is found when the
+ * data is loaded, with its row. A NaN that a step computes is found with the first op that computed it,
+ * forward or backward.
  */
 
 import assert from "node:assert/strict";
@@ -18,21 +19,21 @@ const values = Float32Array.from({ length: rows * width }, (_, index) =>
   index === badRow * width + 3 ? Number.NaN : 1,
 );
 
-/** Loads rows of inputs and gives the first batch. */
+/** Loads rows of inputs and returns the first batch. */
 type Load = (values: Float32Array) => Tensor;
 
 regressionRow<Load>({
   row: "N12",
   rule: "a NaN in the data is found at load, with its row",
-  sound(given) {
-    const loader = new DataLoader(new TensorDataset({ values: given, shape: [rows, width] }), {
+  sound(values) {
+    const loader = new DataLoader(new TensorDataset({ values, shape: [rows, width] }), {
       batchSize: rows,
       device: cpu,
     });
     return loader[Symbol.iterator]().next().value![0];
   },
   faults: {
-    "a loader that looks at nothing": (given) => cpu.fromHost(given, [rows, width], "f32"),
+    "a loader without a check": (values) => cpu.fromHost(values, [rows, width], "f32"),
   },
   check(load) {
     const rejection = rejectionOf(() => load(values));
@@ -44,9 +45,9 @@ regressionRow<Load>({
 
 regressionRow<Device>({
   row: "N12",
-  rule: "a NaN that a step makes is found with the first op that made it",
+  rule: "a NaN that a step computes is found with the first op that computed it",
   sound: watched,
-  faults: { "a device that does not look": cpu },
+  faults: { "a device without a check": cpu },
   check(device) {
     const rejection = rejectionOf(() =>
       device.step(() => {
@@ -65,13 +66,13 @@ regressionRow<Device>({
 
 regressionRow<Device>({
   row: "N12",
-  rule: "a NaN that backward makes is found with the op whose gradient it is",
+  rule: "a NaN that backward computes is found with the op whose gradient it is",
   sound: watched,
-  faults: { "a device that does not look": cpu },
+  faults: { "a device without a check": cpu },
   check(device) {
     const rejection = rejectionOf(() =>
       device.step(() => {
-        // √x has an infinite slope at 0: times the 0 that comes from above, it is the first NaN.
+        // √x has an infinite slope at 0: times the upstream gradient of 0, it is the first NaN.
         const x = tensor([0, 4], { device, requiresGrad: true });
         x.sqrt()
           .mul(tensor([0, 1], { device }))

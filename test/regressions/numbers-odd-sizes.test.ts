@@ -1,6 +1,7 @@
 /**
- * N8: vector loads on odd sizes faulted and poisoned the context. Odd sizes and offset views, for the kernels that work in
- * vectors: no byte beside an output is written, and nothing behind an input is taken for a value.
+ * N8: vector loads on odd sizes faulted and poisoned the context. Odd sizes and views with offsets, for the
+ * kernels that work in vectors: no byte next to an output is written, and no byte after an input is used as a
+ * value.
  */
 
 import assert from "node:assert/strict";
@@ -11,7 +12,7 @@ import { activations, functions, type Op } from "../../src/ops/index.js";
 import type { Tensor } from "../../src/tensor/index.js";
 import { openDevice } from "../support/devices.js";
 import { guarded } from "../support/guarded-driver.js";
-import { placeOperand } from "../support/op-runs.js";
+import { uploadOperand } from "../support/op-runs.js";
 import { regressionRow } from "../support/regressions.js";
 import { sameBytes } from "../support/same-bytes.js";
 import { openTestDriver } from "../support/test-device.js";
@@ -20,7 +21,7 @@ const driver = openTestDriver();
 const cpu = openDevice({ driver: strict(guarded(driver)), memory: "64MiB", poison: true });
 after(() => driver.close());
 
-/** Ways to double and to add up an array. */
+/** Ways to double and to sum an array. */
 interface Vectorised {
   double(x: Tensor): Tensor;
   total(x: Tensor): number;
@@ -28,14 +29,14 @@ interface Vectorised {
 
 const engine: Vectorised = { double: (x) => x.add(x), total: (x) => x.sum().item() };
 
-/** The planted kernels as a GPU takes them, element by element: a vector off its boundary would end the whole context. */
+/** The faulty kernels for a GPU, element by element: an unaligned vector would end the whole context. */
 function cudaOf(name: string, body: string): CudaCode {
   const entry = `hf_${name}`;
   const head = `extern "C" __global__ void __launch_bounds__(32) ${entry}(const float* from, float* to, unsigned count)`;
   return { entry, threads: 32, code: `${head} {\n  if (threadIdx.x > 0u) return;\n${body}\n}\n` };
 }
 
-/** `for (at = 0; at < n; at += 4)`: the last vector may lie half behind the end. */
+/** `for (at = 0; at < n; at += 4)`: the last vector may be partly after the end. */
 const doubleInWasm = encodeKernel({
   name: "doubleInWholeVectors",
   parameters: ["in", "out", "u32"],
@@ -92,7 +93,7 @@ const totalOfWholeVectors: KernelSource = {
 
 function launchOver(source: KernelSource, x: Tensor, shape: readonly number[]): Tensor {
   const { runtime } = cpu;
-  const size = shape.reduce((product, one) => product * one, 1);
+  const size = shape.reduce((count, extent) => count * extent, 1);
   const target = runtime.arena.allocate(4 * size, source.name);
   const kernel = runtime.kernel(source);
   runtime.launch({ op: source.name, kernel, blocks: 1, arguments: [x.array.storage!, target, x.numel] });
@@ -101,7 +102,7 @@ function launchOver(source: KernelSource, x: Tensor, shape: readonly number[]): 
 
 regressionRow<Vectorised>({
   row: "N8",
-  rule: "at every size from 1 to 37 and from every offset, nothing beside the output is written and nothing behind the input is read",
+  rule: "at every size from 1 to 37 and from every offset, nothing next to the output is written and nothing after the input is read",
   sound: engine,
   faults: {
     "whole vectors are stored past an odd end": {
@@ -118,7 +119,7 @@ regressionRow<Vectorised>({
       for (const layout of ["contiguous", "offset"] as const) {
         cpu.step(() => {
           const values = Array.from({ length: size }, (_, index) => index + 1);
-          const { tensor } = placeOperand(cpu, { shape: [size], values, dtype: "f32", layout }, "f32");
+          const { tensor } = uploadOperand(cpu, { shape: [size], values, dtype: "f32", layout }, "f32");
           const twice = values.map((value) => 2 * value);
           assert.deepEqual([...double(tensor).dataSync()], twice, `${size} elements, ${layout}`);
           assert.equal(total(tensor), (size * (size + 1)) / 2, `the sum of ${size} elements, ${layout}`);
@@ -131,7 +132,7 @@ regressionRow<Vectorised>({
 const [longest, offsets] = [19, 5] as const;
 
 for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
-  test(`N8: every function of one operand in ${dtype}, at odd sizes and offsets: the same bits wherever an element lies`, () => {
+  test(`N8: every function of one operand in ${dtype}, at odd sizes and offsets: the same bits at every offset of an element`, () => {
     const values = Array.from({ length: longest + offsets }, (_, index) => 0.05 + index / 13);
     for (const [name, op] of Object.entries({ ...functions, ...activations })) {
       const run = (x: Tensor) =>
@@ -144,9 +145,11 @@ for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
       for (let offset = 0; offset < offsets; offset++) {
         for (const size of [1, 2, 3, 5, 7, 9, 17, longest]) {
           cpu.step(() => {
-            const part = run(seenFrom(cpu.fromHost(values, [values.length], dtype), offset, size)).dataSync();
+            const slice = run(
+              viewFrom(cpu.fromHost(values, [values.length], dtype), offset, size),
+            ).dataSync();
             sameBytes(
-              part,
+              slice,
               whole.slice(offset, offset + size),
               `${name}: ${size} elements from ${offset} on`,
             );
@@ -157,10 +160,10 @@ for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
   });
 }
 
-/** A view of some elements, from any one on. */
-function seenFrom(x: Tensor, offset: number, size: number): Tensor {
+/** A view of some elements, from any offset. */
+function viewFrom(x: Tensor, offset: number, size: number): Tensor {
   const { storage, dtype } = x.array;
-  const { span } = storage ?? assert.fail("there is nothing to see");
+  const { span } = storage ?? assert.fail("there are no elements");
   const each = span.size / x.numel;
   return cpu.fromStorage(cpu.runtime.view(storage!, offset * each, size * each), [size], dtype);
 }

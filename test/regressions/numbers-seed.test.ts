@@ -1,6 +1,6 @@
 /**
- * N11: initialisation, shuffling and dropout could not be seeded, so that no run could be had again. One seed drives all
- * three: two processes print the same hashes, with garbage collected in every step or not.
+ * N11: initialisation, shuffling and dropout could not be seeded, so that no run could be repeated. One seed
+ * drives all three: two processes print the same hashes, with garbage collected in every step or not.
  */
 
 import assert from "node:assert/strict";
@@ -12,7 +12,7 @@ import { repositoryRoot } from "../support/repository.js";
 
 const script = join(repositoryRoot, "dist/test/fixtures/seeded-run.js");
 
-/** What a process prints: a hash each of first weights, orders and trained weights. */
+/** The output of a process: hashes of first weights, orders and trained weights. */
 async function hashesOf(...options: readonly string[]): Promise<string[]> {
   const { stdout } = await promisify(execFile)(process.execPath, [script, ...options]);
   const lines = stdout.trim().split("\n");
@@ -22,7 +22,7 @@ async function hashesOf(...options: readonly string[]): Promise<string[]> {
 
 regressionRow<string>({
   row: "N11",
-  rule: "one seed, two processes, the same bits in first weights, shuffles and dropout, under forced collection too",
+  rule: "one seed gives two processes the same bits in first weights, shuffles and dropout, under forced collection too",
   sound: "seeded",
   faults: {
     "first weights from Math.random": "unseeded weights",

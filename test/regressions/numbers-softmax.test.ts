@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Tensor } from "holdfast";
 import { openStrictDevice } from "../support/devices.js";
-import { randomFrom } from "../support/op-cases/draw.js";
+import { randomFrom } from "../support/op-cases/arbitraries.js";
 import { regressionRow } from "../support/regressions.js";
 
 const [rows, width] = [2000, 257] as const;
@@ -20,22 +20,22 @@ function wideRows(): Float32Array {
   return values;
 }
 
-/** The softmax of one row in doubles, which hold e¹²² and much more. */
+/** The softmax of one row in doubles, which can represent e¹²² and much more. */
 function softmaxInDoubles(row: Float32Array): Float64Array {
   const powers = Float64Array.from(row, Math.exp);
   const sum = powers.reduce((total, power) => total + power, 0);
   return powers.map((power) => power / sum);
 }
 
-/** The difference to the row's largest element is rounded to f32, at up to 151: 7.6e-6 in the exponent. */
+/** The difference to the row's maximum is rounded to f32, at up to 151: 7.6e-6 in the exponent. */
 const tolerance = 2e-5;
 
 regressionRow<(x: Tensor) => Tensor>({
   row: "N2",
-  rule: "softmax of 2,000 wide rows from -29 to 122 is what float64 gives, in every element",
+  rule: "softmax of 2,000 wide rows from -29 to 122 equals float64, in every element",
   sound: (x) => x.softmax(-1),
   faults: {
-    "the row's largest element is not taken out": (x) => {
+    "the row's maximum is not subtracted": (x) => {
       const powers = x.exp();
       return powers.div(powers.sum(-1, { keepdim: true }));
     },
@@ -43,13 +43,13 @@ regressionRow<(x: Tensor) => Tensor>({
   check(softmax) {
     const cpu = openStrictDevice();
     const values = wideRows();
-    const found = cpu.step(() => softmax(cpu.fromHost(values, [rows, width], "f32")).dataSync());
+    const actual = cpu.step(() => softmax(cpu.fromHost(values, [rows, width], "f32")).dataSync());
     for (let row = 0; row < rows; row++) {
       const expected = softmaxInDoubles(values.subarray(row * width, (row + 1) * width));
       for (const [column, share] of expected.entries()) {
-        const own = found[row * width + column]!;
-        if (Math.abs(own - share) <= tolerance * share + 1e-38) continue;
-        assert.fail(`row ${row}, column ${column} is ${own}; float64 gives ${share}`);
+        const value = actual[row * width + column]!;
+        if (Math.abs(value - share) <= tolerance * share + 1e-38) continue;
+        assert.fail(`row ${row}, column ${column} is ${value}; float64 gives ${share}`);
       }
     }
   },

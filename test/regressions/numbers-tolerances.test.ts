@@ -1,6 +1,6 @@
 /**
- * Row N10: bf16 was compared at a tolerance that bf16 can't meet, and the test was switched off. Every dtype is held to a
- * tolerance of its own, which the device meets in it.
+ * Row N10: bf16 was compared with a tolerance that bf16 can't meet, and the test was switched off. Every
+ * dtype has its own tolerance, which the device meets.
  */
 
 import assert from "node:assert/strict";
@@ -31,7 +31,7 @@ regressionRow<Readonly<Record<FloatDtype, Tolerance>>>({
       ...tolerances["against f64"],
       bf16: { relative: 1e-3, absolute: 1e-3 },
     },
-    "f32 is compared as f64 is": { ...tolerances["against f64"], f32: tolerances["against f64"].f64 },
+    "f32 is compared like f64": { ...tolerances["against f64"], f32: tolerances["against f64"].f64 },
   },
   check(table) {
     const expected = computeIn("f64");
@@ -41,7 +41,7 @@ regressionRow<Readonly<Record<FloatDtype, Tolerance>>>({
         const { relative, absolute } = table[dtype];
         assert.ok(
           isNear(value, expected[at]!, table[dtype], scale),
-          `${dtype}: ${value} for ${expected[at]} at ${at}, within ${relative} and ${absolute}`,
+          `${dtype}: ${value} instead of ${expected[at]} at ${at}, within ${relative} and ${absolute}`,
         );
       }
     }

@@ -1,4 +1,4 @@
-/** Row P3: small attention is one kernel each way, and not a fan-out of products. */
+/** Row P3: small attention is one kernel in each direction, and not many GEMMs. */
 
 import assert from "node:assert/strict";
 import { nn, type Tensor } from "holdfast";
@@ -6,12 +6,12 @@ import { CallLog } from "../support/call-log.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 
-/** The application's: 12 assets, heads of 64. */
+/** The sizes of the application: 12 assets, heads of 64. */
 const [batch, heads, rows, width] = [2, 4, 12, 64] as const;
 
 type Attend = (query: Tensor, key: Tensor, value: Tensor) => Tensor;
 
-/** The old way: a product for each head, a softmax, and a product for each head again. */
+/** The old way: a GEMM for each head, a softmax, and a GEMM for each head again. */
 const inFanOut: Attend = (query, key, value) =>
   query
     .matmul(key.permute([0, 1, 3, 2]))
@@ -23,7 +23,7 @@ regressionRow<Attend>({
   row: "P3",
   rule: "attention of 12 × 12 in heads of 64 is one launch forward and one backward",
   sound: (query, key, value) => nn.functional.scaledDotProductAttention(query, key, value),
-  faults: { "products in a fan-out": inFanOut },
+  faults: { "a GEMM for each head": inFanOut },
   check(attend) {
     const log = new CallLog();
     const launches = withDevice(
@@ -33,10 +33,10 @@ regressionRow<Attend>({
           const [query, key, value] = [0, 1, 2].map((phase) => {
             const size = batch * heads * rows * width;
             const values = Float32Array.from({ length: size }, (_, at) => Math.sin(at + phase));
-            // As a projection makes them, and as their gradients come back.
-            const one = device.fromHost(values, [batch, rows, heads, width], "f32");
-            one.requiresGrad = true;
-            return one.permute([0, 2, 1, 3]);
+            // With the layouts of a projection's outputs and of their gradients.
+            const operand = device.fromHost(values, [batch, rows, heads, width], "f32");
+            operand.requiresGrad = true;
+            return operand.permute([0, 2, 1, 3]);
           }) as [Tensor, Tensor, Tensor];
           const upstream = device.fromHost(new Float32Array(query.numel).fill(1), query.shape, "f32");
           const start = log.countKernels();

@@ -1,11 +1,14 @@
-/** Row P2: an optimizer's step is one fused pass over contiguous memory, without a copy, however many parameters. */
+/**
+ * Row P2: an optimizer's step is one fused pass over contiguous memory, without a copy, for any number of
+ * parameters.
+ */
 
 import assert from "node:assert/strict";
 import { type Device, optim, type Tensor } from "holdfast";
 import { CallLog } from "../support/call-log.js";
 import { withDevice } from "../support/devices.js";
+import { placeParameters, setGradient } from "../support/parameter-module.js";
 import { regressionRow } from "../support/regressions.js";
-import { placeGiven, setGradient } from "../support/trained-module.js";
 
 interface Trainer {
   step(): void;
@@ -20,7 +23,7 @@ type MakeTrainer = (
 
 const fused: MakeTrainer = (name, parameters, options) => new optim[name](parameters, options);
 
-/** The old ways: an update for each parameter; and one that works on copies and copies them back. */
+/** The old ways: an update for each parameter, and an update of copies that are copied back. */
 const oneByOne: MakeTrainer = (name, parameters, options) => {
   const optimizers = parameters.map((parameter) => new optim[name]([parameter], options));
   return {
@@ -43,24 +46,24 @@ const onCopies: MakeTrainer = (name, parameters, options) => {
   };
 };
 
-/** How a step is run once more, after two of its kind. */
-const ways = {
+/** How a step is run again, after two of its kind. */
+const modes = {
   eager: (_device: Device, step: () => void): (() => void) => step,
-  /** As its own code once it is compiled, without a graph: what a graph would hold passes by. */
+  /** As compiled code without a graph, whose launches can be counted. */
   compiled: (device: Device, step: () => void): (() => void) => device.compile(step),
 };
 
-/** The driver's work in the third step of so many parameters of odd sizes. */
+/** The driver's work in the third step, for this many parameters of odd sizes. */
 function workOf(
   make: MakeTrainer,
   name: "SGD" | "Adam" | "AdamW",
   count: number,
-  way: keyof typeof ways,
+  mode: keyof typeof modes,
 ): string[] {
   const log = new CallLog();
   const work = (cpu: Device): string[] => {
     const sizes = Array.from({ length: count }, (_, index) => 1 + ((index * 37) % 101));
-    const parameters = placeGiven(
+    const parameters = placeParameters(
       cpu,
       "f32",
       sizes.map((size) => [size]),
@@ -69,7 +72,7 @@ function workOf(
     const trainer = make(name, parameters, { lr: 0.1, ...(name === "SGD" && { momentum: 0.9 }) });
     for (const parameter of parameters)
       setGradient(cpu, parameter, new Float32Array(parameter.numel).fill(1));
-    const step = ways[way](cpu, () => trainer.step());
+    const step = modes[mode](cpu, () => trainer.step());
     step();
     step();
     const start = log.calls.length;
@@ -81,21 +84,21 @@ function workOf(
   return withDevice({ memory: "64MiB", capture: "off" }, work, log.wrap);
 }
 
-for (const way of ["eager", "compiled"] as const) {
+for (const mode of ["eager", "compiled"] as const) {
   regressionRow<MakeTrainer>({
     row: "P2",
-    rule: `a step of SGD, Adam or AdamW, ${way}, is two launches at most and no copy, for 1 parameter as for 60`,
+    rule: `a step of SGD, Adam or AdamW, ${mode}, is at most two launches and no copy, for 1 parameter as for 60`,
     sound: fused,
     faults: {
-      [`${way}, an update for each parameter`]: oneByOne,
-      [`${way}, updates go through copies`]: onCopies,
+      [`${mode}, an update for each parameter`]: oneByOne,
+      [`${mode}, updates go through copies`]: onCopies,
     },
     check(make) {
       for (const name of ["SGD", "Adam", "AdamW"] as const) {
         for (const count of [1, 60]) {
-          const work = workOf(make, name, count, way);
-          // Compiled, what counts the steps may be one kernel with what updates, or be left out where nobody reads it.
-          const expected = way === "eager" ? 2 : Math.min(work.length, 2);
+          const work = workOf(make, name, count, mode);
+          // Compiled, the step count may be fused with the update, or omitted if nothing reads it.
+          const expected = mode === "eager" ? 2 : Math.min(work.length, 2);
           assert.deepEqual(work, Array(expected).fill("launch"), `${name}, ${count} parameters`);
         }
       }

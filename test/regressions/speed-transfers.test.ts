@@ -1,6 +1,7 @@
 /**
- * P1: operands lived on the host, and 211 GB were uploaded in an epoch. The data set lies on the device: a steady step
- * sends up nothing, an epoch its order, and only what is read comes down. The counts are held against what was declared.
+ * P1: operands were on the host, and 211 GB were uploaded in an epoch. The data set is on the device: a
+ * steady step uploads nothing, an epoch its order, and only values that are read are downloaded. The counts
+ * are compared with the declared ones.
  */
 
 import assert from "node:assert/strict";
@@ -18,10 +19,10 @@ const data = new TensorDataset(
   },
   Int32Array.from({ length: rows }, (_, row) => row % 3),
 );
-const loadFrom = (place: "device" | "host") =>
-  new DataLoader(data, { batchSize, shuffle: true, seed: 1, device: cpu, resident: place === "device" });
+const loadFrom = (location: "device" | "host") =>
+  new DataLoader(data, { batchSize, shuffle: true, seed: 1, device: cpu, resident: location === "device" });
 
-/** Where the rows lie, and the batch that a step works on. */
+/** Where the rows are, and the batch that a step works on. */
 interface Feed {
   readonly rowsOn: "device" | "host";
   readonly feed: (batch: readonly [Tensor, Tensor]) => readonly [Tensor, Tensor];
@@ -29,11 +30,11 @@ interface Feed {
 
 regressionRow<Feed>({
   row: "P1",
-  rule: "the bytes up and down of a steady step are counted and equal what was declared: an order an epoch up; the loss, and the highest label, down",
+  rule: "the uploaded and downloaded bytes of a steady step are counted and equal the declared ones: an order an epoch up; the loss and the highest label down",
   sound: { rowsOn: "device", feed: (batch) => batch },
   faults: {
-    "a loader that sends each batch's rows up": { rowsOn: "host", feed: (batch) => batch },
-    "operands that live on the host": {
+    "a loader that uploads each batch's rows": { rowsOn: "host", feed: (batch) => batch },
+    "operands on the host": {
       rowsOn: "device",
       feed: ([x, y]) => [cpu.fromHost(x.dataSync(), x.shape, "f32"), y],
     },
@@ -67,7 +68,8 @@ regressionRow<Feed>({
     const { up, down } = cpu.runtime.diagnostics().transfers;
     assert.deepEqual(
       { up: up.bytes - before.up.bytes, down: down.bytes - before.down.bytes },
-      // Down come the loss of every step, and its highest label, which crossEntropy checks before it uses them.
+      // Downloads are the loss of every step, and its highest label, which crossEntropy checks before it uses
+      // them.
       { up: rows * 4, down: loader.length * 2 * 4 },
     );
     assert.deepEqual(loader.uploads, { perEpoch: rows * 4, perBatch: 0 });

@@ -1,23 +1,23 @@
-/** Random cases of attention for its tests: shapes, layouts, masks, and the operands that they make. */
+/** Random cases of attention for its tests: shapes, layouts, masks, and their operands. */
 
 import fc from "fast-check";
 import type { Lookup, ReferenceShape } from "./attention-reference.js";
 
 type FloatDtype = "f32" | "f64";
 
-/** Where heads stand: before the rows, [B, H, S, D], or behind them, [B, S, H, D]. */
+/** The position of the heads: before the rows, [B, H, S, D], or after them, [B, S, H, D]. */
 type Order = "heads first" | "rows first";
 type Dimension = "batch" | "head" | "row" | "column";
 
 export interface Case extends ReferenceShape {
   readonly dtype: FloatDtype;
   readonly order: Order;
-  /** Elements that a row is longer than it must be, and those before the first one. */
+  /** Padding of a row, in elements, and elements before the first one. */
   readonly padding: number;
   readonly offset: number;
-  /** Along which dimensions keys and values are shared; none for the queries. */
+  /** The dimensions along which keys and values are broadcast; none for the queries. */
   readonly shared: readonly Dimension[];
-  /** Along which dimensions the mask is shared, and whether it hides some columns; no mask at all unless given. */
+  /** The dimensions along which the mask is broadcast, and whether it hides some columns; default: no mask. */
   readonly mask?: { readonly shared: readonly Dimension[]; readonly hides: boolean };
 }
 
@@ -76,26 +76,31 @@ export type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 export function randomValues(dtype: FloatDtype, count: number, seed: number): Values {
   let state = seed;
   const values = new arrayOf[dtype](count);
-  for (const place of values.keys()) {
+  for (const index of values.keys()) {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
-    values[place] = state / 2 ** 31;
+    values[index] = state / 2 ** 31;
   }
   return values;
 }
 
-export interface Laid {
+export interface MatrixLayout {
   readonly batchStride: number;
   readonly headStride: number;
   readonly rowStride: number;
-  /** From the first element to the last, and of the buffer around them. */
+  /** The elements from the first to the last, and of the buffer around them. */
   readonly extent: number;
   readonly size: number;
   readonly offset: number;
-  readonly place: (...place: Parameters<Lookup>) => number;
+  readonly indexOf: (...indices: Parameters<Lookup>) => number;
 }
 
-function layOut(one: Case, rows: number, width: number, shared: readonly Dimension[] = []): Laid {
-  const { batch, heads, order, padding, offset } = one;
+function layoutOf(
+  attentionCase: Case,
+  rows: number,
+  width: number,
+  shared: readonly Dimension[] = [],
+): MatrixLayout {
+  const { batch, heads, order, padding, offset } = attentionCase;
   const long = width + padding;
   const dense =
     order === "heads first"
@@ -103,39 +108,39 @@ function layOut(one: Case, rows: number, width: number, shared: readonly Dimensi
       : { batch: heads * rows * long, head: long, row: heads * long };
   const of = (dimension: "batch" | "head" | "row") => (shared.includes(dimension) ? 0 : dense[dimension]);
   const strides = { batchStride: of("batch"), headStride: of("head"), rowStride: of("row") };
-  const place = (b: number, h: number, row: number, column: number): number =>
+  const indexOf = (b: number, h: number, row: number, column: number): number =>
     offset + b * strides.batchStride + h * strides.headStride + row * strides.rowStride + column;
-  const extent = place(batch - 1, heads - 1, rows - 1, width - 1) + 1 - offset;
-  return { ...strides, offset, extent, size: offset + extent + 3, place };
+  const extent = indexOf(batch - 1, heads - 1, rows - 1, width - 1) + 1 - offset;
+  return { ...strides, offset, extent, size: offset + extent + 3, indexOf };
 }
 
-/** The operands of a case with values in them, as the host sees them. */
-export function prepare(one: Case) {
-  const { dtype, rows, columns, width, valueWidth, shared } = one;
+/** The operands of a case with their values, on the host. */
+export function prepare(attentionCase: Case) {
+  const { dtype, rows, columns, width, valueWidth, shared } = attentionCase;
   const layouts = {
-    query: layOut(one, rows, width),
-    key: layOut(one, columns, width, shared),
-    value: layOut(one, columns, valueWidth, shared),
-    out: layOut(one, rows, valueWidth),
-    outGradient: layOut(one, rows, valueWidth),
-    queryGradient: layOut(one, rows, width),
-    keyGradient: layOut(one, columns, width),
-    valueGradient: layOut(one, columns, valueWidth),
+    query: layoutOf(attentionCase, rows, width),
+    key: layoutOf(attentionCase, columns, width, shared),
+    value: layoutOf(attentionCase, columns, valueWidth, shared),
+    out: layoutOf(attentionCase, rows, valueWidth),
+    outGradient: layoutOf(attentionCase, rows, valueWidth),
+    queryGradient: layoutOf(attentionCase, rows, width),
+    keyGradient: layoutOf(attentionCase, columns, width),
+    valueGradient: layoutOf(attentionCase, columns, valueWidth),
   };
   const operands = Object.entries(layouts).map(([name, layout], index) => {
     const values = randomValues(dtype, layout.size, index + 1);
-    return [name, { layout, values, at: (...place) => values[layout.place(...place)]! }] as [
+    return [name, { layout, values, at: (...indices) => values[layout.indexOf(...indices)]! }] as [
       string,
-      { layout: Laid; values: Values; at: Lookup },
+      { layout: MatrixLayout; values: Values; at: Lookup },
     ];
   });
   return Object.fromEntries(operands) as Record<
     keyof typeof layouts,
-    { readonly layout: Laid; readonly values: Values; readonly at: Lookup }
+    { readonly layout: MatrixLayout; readonly values: Values; readonly at: Lookup }
   >;
 }
 
-/** A mask's values and how to step through them: as a tensor of size 1 along the dimensions that share. */
+/** A mask's values and strides: a tensor of size 1 along the broadcast dimensions. */
 export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) {
   if (!mask) return undefined;
   const sizes = { batch, head: heads, row: rows, column: columns };
@@ -148,10 +153,11 @@ export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) 
     batchStride: stride("batch", size("column") * size("row") * size("head")),
   };
   const values = randomValues(dtype, size("batch") * size("head") * size("row") * size("column"), 77);
-  // The first column stays in sight, so that no row is all hidden; a mask that all columns share hides nothing.
+  // The first column stays visible, so that no row is fully hidden; a mask that all columns share hides
+  // nothing.
   if (mask.hides && strides.columnStride > 0) {
-    for (const [place, value] of values.entries()) {
-      if (place % size("column") > 0 && value > 0.3) values[place] = Number.NEGATIVE_INFINITY;
+    for (const [index, value] of values.entries()) {
+      if (index % size("column") > 0 && value > 0.3) values[index] = Number.NEGATIVE_INFINITY;
     }
   }
   const at: Lookup = (b, h, row, column) =>

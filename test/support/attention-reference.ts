@@ -1,4 +1,4 @@
-/** Attention by the book, in float64, over plain functions of the place: what the kernels are measured against. */
+/** Attention by its definition, in float64, over plain functions of the index: the reference of the kernels. */
 
 export interface ReferenceShape {
   readonly batch: number;
@@ -14,7 +14,7 @@ export interface ReferenceShape {
 /** An element of a [batch, heads, rows, width] operand. */
 export type Lookup = (batch: number, head: number, row: number, column: number) => number;
 
-/** Values of [batch, heads, rows, width] that lie behind each other. */
+/** Contiguous values of [batch, heads, rows, width]. */
 export class Dense {
   readonly values: Float64Array;
   readonly #sizes: readonly [number, number, number];
@@ -24,15 +24,15 @@ export class Dense {
     this.#sizes = [heads, rows, width];
   }
 
-  place(batch: number, head: number, row: number, column: number): number {
+  indexOf(batch: number, head: number, row: number, column: number): number {
     const [heads, rows, width] = this.#sizes;
     return ((batch * heads + head) * rows + row) * width + column;
   }
 
-  at: Lookup = (...place) => this.values[this.place(...place)]!;
+  at: Lookup = (...indices) => this.values[this.indexOf(...indices)]!;
 
   add(batch: number, head: number, row: number, column: number, by: number): void {
-    this.values[this.place(batch, head, row, column)]! += by;
+    this.values[this.indexOf(batch, head, row, column)]! += by;
   }
 }
 
@@ -84,10 +84,10 @@ export function referenceGradients(
         for (let w = 0; w < valueWidth; w++) sum += outGradient(b, h, row, w) * value(b, h, column, w);
         return sum;
       });
-      const mean = arriving.reduce((sum, one, column) => sum + one * probabilities(b, h, row, column), 0);
-      for (const [column, one] of arriving.entries()) {
+      const mean = arriving.reduce((sum, value, column) => sum + value * probabilities(b, h, row, column), 0);
+      for (const [column, value] of arriving.entries()) {
         const probability = probabilities(b, h, row, column);
-        const gradient = probability * (one - mean);
+        const gradient = probability * (value - mean);
         scoreGradient.add(b, h, row, column, gradient);
         for (let w = 0; w < width; w++) {
           queryGradient.add(b, h, row, w, scale * gradient * key(b, h, column, w));

@@ -1,4 +1,4 @@
-/** Files of bars for tests: a folder that goes away, and files that must be rejected. */
+/** Files of bars for tests: a temporary folder, and files that must be rejected. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -15,7 +15,7 @@ export async function inFolder<Result>(use: (folder: string) => Promise<Result>)
   }
 }
 
-/** Writes a file with this name, hands its path on, and takes it away. */
+/** Writes a file with this name, passes its path to a function, and removes it. */
 export function withFile<Result>(
   name: string,
   content: string | Uint8Array,
@@ -28,7 +28,7 @@ export function withFile<Result>(
   });
 }
 
-/** Holds a promise to being rejected: by a HoldfastError with this code, whose message says this. */
+/** Asserts that a promise is rejected by a HoldfastError with this code, whose message matches. */
 export async function rejectsLater(code: ErrorCode, call: Promise<unknown>, message: RegExp): Promise<void> {
   await assert.rejects(call, (error) => {
     assert.ok(error instanceof HoldfastError, String(error));

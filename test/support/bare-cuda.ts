@@ -1,4 +1,4 @@
-/** CUDA by its bare calls, with statuses for answers: for tests that ask what a library itself does. */
+/** CUDA by its bare calls, which return statuses: for tests of what a library itself does. */
 
 import assert from "node:assert/strict";
 import { type Cuda, openCuda } from "../../src/driver/cuda/calls.js";
@@ -7,7 +7,7 @@ import { NativeBuffer } from "../../src/driver/cuda/native-buffer.js";
 import { structs } from "../../src/driver/cuda/structs.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 
-/** What a kernel is launched with: an address, a number of a type, or whatever lies at a place of this process. */
+/** An argument of a kernel: an address, a number of a type, or the bytes at an address of this process. */
 export type BareArgument =
   | number
   | { readonly at: number }
@@ -34,7 +34,7 @@ export class BareCuda {
   readonly #staging: number;
   readonly #stagingBytes = 1 << 20;
 
-  /** Opens the libraries in a folder, or the system's where none is given, with the first device's context current. */
+  /** Opens the libraries in a folder (default: the system's), with the first device's context current. */
   constructor(folder?: string) {
     this.cuda = openCuda({
       environment: folder === undefined ? process.env : { HOLDFAST_CUDA_PATH: folder },
@@ -53,7 +53,7 @@ export class BareCuda {
     return this.out.i32();
   }
 
-  /** Calls a function that writes a handle or an address to where it is told, and returns that. */
+  /** Calls a function that writes a handle or an address to its first argument, and returns that. */
   make(call: (to: number) => void): number {
     call(this.out.address);
     return this.out.u64();
@@ -63,7 +63,7 @@ export class BareCuda {
     return this.make((to) => this.cuda.driver.cuMemAlloc_v2(to, size));
   }
 
-  /** Device memory with these values in it. */
+  /** Device memory with these values. */
   put(values: Elements): number {
     const address = this.allocate(Math.max(1, values.byteLength));
     this.write(address, values);
@@ -78,7 +78,7 @@ export class BareCuda {
     this.cuda.driver.cuStreamSynchronize(0);
   }
 
-  /** Fills an array with what lies in device memory. */
+  /** Fills an array from device memory. */
   read<Array extends Elements>(address: number, target: Array): Array {
     this.cuda.driver.cuMemcpyDtoHAsync_v2(this.#staging, address, target.byteLength, 0);
     this.cuda.driver.cuStreamSynchronize(0);
@@ -130,21 +130,21 @@ export class BareCuda {
     entry: number,
     blocks: number,
     threads: number,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
     stream = 0,
     sharedBytes = 0,
   ): number {
-    const table = this.#writeArguments(given);
+    const table = this.#writeArguments(args);
     const { status } = this.cuda.driver;
     return status.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, table, 0);
   }
 
-  /** Launches what may begin before the launch before it has ended; with 0 for `isPdl`, what may not. */
+  /** Launches with PDL, so that it may start before the preceding launch ends; with 0 for `isPdl`, without. */
   launchPdl(
     entry: number,
     blocks: number,
     threads: number,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
     { stream = 0, sharedBytes = 0, isPdl = 1 } = {},
   ): void {
     const { launchConfig, launchAttribute: attribute } = structs;
@@ -157,15 +157,15 @@ export class BareCuda {
     const id = launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION;
     attribute.write(block.view, { id }, launchConfig.size);
     block.view.setInt32(launchConfig.size + attribute.offsets.value, isPdl, true);
-    this.cuda.driver.cuLaunchKernelEx(block.address, entry, this.#writeArguments(given), 0);
+    this.cuda.driver.cuLaunchKernelEx(block.address, entry, this.#writeArguments(args), 0);
     block.free();
   }
 
-  /** Where the table of a launch's arguments lies. */
-  #writeArguments(given: readonly BareArgument[]): number {
+  /** The address of the table of a launch's arguments. */
+  #writeArguments(args: readonly BareArgument[]): number {
     const block = this.#arguments;
     const table = 256;
-    for (const [index, argument] of given.entries()) {
+    for (const [index, argument] of args.entries()) {
       const at = 8 * index;
       if (typeof argument === "number") block.setU64(argument, at);
       else if ("u32" in argument) block.view.setUint32(at, argument.u32, true);
@@ -182,11 +182,11 @@ export class BareCuda {
     entry: number,
     blocks: number,
     threads: number,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
     stream = 0,
     sharedBytes = 0,
   ): void {
-    assert.equal(this.tryLaunch(entry, blocks, threads, given, stream, sharedBytes), 0);
+    assert.equal(this.tryLaunch(entry, blocks, threads, args, stream, sharedBytes), 0);
   }
 
   stream(): number {
@@ -197,7 +197,7 @@ export class BareCuda {
     return this.make((to) => this.cuda.driver.cuEventCreate(to, 2));
   }
 
-  /** Where a description of device memory stands, as the virtual memory API takes it. */
+  /** The address of a description of device memory for the virtual memory API. */
   memoryProperty(): NativeBuffer {
     const block = new NativeBuffer();
     structs.allocationProperty.write(block.view, { type: 1, locationType: 1, locationId: 0 });

@@ -1,4 +1,7 @@
-/** The basic kernels as functions over float32 storages: what the regression tests compute with below the op table. */
+/**
+ * The basic kernels as functions over float32 storages: the regression tests compute with them below the op
+ * table.
+ */
 
 import type { BudgetLabel } from "holdfast";
 import { basicKernels, blockCount, type Runtime, type Storage, type Stream } from "holdfast/internals";
@@ -25,7 +28,7 @@ export function add(runtime: Runtime, a: Storage, b: Storage, out: Storage, stre
   launch(runtime, "add", out, [a, b, out], stream);
 }
 
-/** `out[i] = source[i] · factor`, the factor being one float in memory; `out` may be `source`. */
+/** `out[i] = source[i] · factor`, where the factor is one float in memory; `out` may be `source`. */
 export function scale(
   runtime: Runtime,
   source: Storage,
@@ -53,7 +56,7 @@ function launch(
   });
 }
 
-/** Places tensors in one region of persistent memory, and their values with them. */
+/** Places tensors in one region of persistent memory, with their values. */
 export function placeValues<Name extends string>(
   runtime: Runtime,
   label: BudgetLabel,
@@ -65,10 +68,10 @@ export function placeValues<Name extends string>(
     label,
     entries.map(([name, values]) => ({ name, size: values.length * f32Bytes })),
   );
-  const placed = entries.map(([name, values], index): [Name, Storage] => {
+  const storages = entries.map(([name, values], index): [Name, Storage] => {
     const storage = region.storages[index]!;
     writeF32(runtime, storage, values);
     return [name, storage];
   });
-  return Object.fromEntries(placed) as Record<Name, Storage>;
+  return Object.fromEntries(storages) as Record<Name, Storage>;
 }

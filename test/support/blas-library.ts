@@ -1,4 +1,4 @@
-/** A BLAS library of the tests' own, compiled where it is needed, so that none must be installed. */
+/** A BLAS library for tests, compiled on demand, so that none must be installed. */
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -10,13 +10,13 @@ import { repositoryRoot } from "./repository.js";
 
 export interface BlasLibrary {
   readonly path: string;
-  /** How many products it has computed. */
-  readonly products: () => number;
-  /** How many threads it was last told to use. */
+  /** The number of GEMMs that it has computed. */
+  readonly gemmCount: () => number;
+  /** The number of threads that it was last set to. */
   readonly threads: () => number;
 }
 
-/** Compiles test/fixtures/blas.c, with macros defined; undefined where the machine has no C compiler. */
+/** Compiles test/fixtures/blas.c, with macros defined; undefined if the machine has no C compiler. */
 export function compileBlas(...macros: string[]): BlasLibrary | undefined {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-blas-"));
   after(() => rmSync(folder, { recursive: true }));
@@ -29,7 +29,7 @@ export function compileBlas(...macros: string[]): BlasLibrary | undefined {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
-  // Loaded at the first look only: koffi must be configured before its first library.
+  // Loaded at the first access: koffi must be configured before its first library.
   const count = (name: string) => koffi.load(path).func(`int ${name}()`)() as number;
-  return { path, products: () => count("count_products"), threads: () => count("count_threads") };
+  return { path, gemmCount: () => count("count_products"), threads: () => count("count_threads") };
 }

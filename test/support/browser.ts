@@ -1,6 +1,6 @@
 /**
- * A real browser for tests: the part of playwright-core that they use. Its own types name those of a document, which code for
- * Node must not see; so the part is typed here, and what runs in the page is text.
+ * A real browser for tests: the subset of playwright-core that they use. Its types refer to those of a
+ * document, which code for Node must not see. So the subset is typed here, and code for the page is text.
  */
 
 import { existsSync } from "node:fs";
@@ -88,15 +88,15 @@ interface Playwright {
   };
 }
 
-const places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const path = places.find((place) => existsSync(place));
+const paths = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const path = paths.find((candidate) => existsSync(candidate));
 
-/** What a test that needs a browser is told where there is none. */
+/** The reason for skipping a test that needs a browser. */
 export const needsBrowser = path === undefined ? { skip: "no Chromium here" } : {};
 
 let opened: Promise<Browser> | undefined;
 
-/** One browser for all that a process asks for. */
+/** One browser for all tests of a process. */
 export async function openContext(options: ContextOptions): Promise<BrowserContext> {
   const { chromium } = createRequire(import.meta.url)("playwright-core") as Playwright;
   opened ??= chromium.launch({ executablePath: path ?? "chromium", args: ["--no-sandbox"] });

@@ -1,4 +1,4 @@
-/** A wrapper that writes down every driver call that passes: tests count them, and look at what a capture let through. */
+/** A wrapper that records every driver call: tests count them, and check which calls a capture passed on. */
 
 import type { Driver, DriverCall, Launch } from "holdfast/internals";
 import { interceptCalls } from "../../src/driver/index.js";
@@ -6,7 +6,7 @@ import { interceptCalls } from "../../src/driver/index.js";
 export interface LoggedCall {
   readonly call: DriverCall;
   readonly args: readonly unknown[];
-  /** Did the driver record at that time? The calls that begin and end it stand outside. */
+  /** True if the driver was recording then. The calls that begin and end it are outside. */
   readonly isInCapture: boolean;
   hasReturned: boolean;
 }
@@ -19,10 +19,10 @@ export class CallLog {
     return this.#isCapturing;
   }
 
-  /** A function, so that it can be handed on: `withRuntime(…, log.wrap)`. */
+  /** A bound function, so that it can be passed on: `withRuntime(…, log.wrap)`. */
   readonly wrap = (inner: Driver): Driver =>
     interceptCalls(inner, (call, args, proceed) => {
-      // Whatever the driver says, its capture is over.
+      // Whatever the driver returns, its capture is over.
       if (call === "endCapture") this.#isCapturing = false;
       const logged: LoggedCall = { call, args, isInCapture: this.#isCapturing, hasReturned: false };
       this.calls.push(logged);
@@ -32,14 +32,14 @@ export class CallLog {
       return result;
     });
 
-  /** How often a call was made and returned. */
+  /** The number of calls that were made and returned. */
   count(call: DriverCall): number {
-    return this.calls.filter((one) => one.call === call && one.hasReturned).length;
+    return this.calls.filter((entry) => entry.call === call && entry.hasReturned).length;
   }
 
   /**
-   * How many kernels were launched and returned, but for those that bring gradients to their places: the CPU does that with
-   * copies.
+   * The number of kernels that were launched and returned, except those that deliver gradients: the CPU uses
+   * copies for that.
    */
   countKernels(): number {
     const names = this.calls.flatMap(({ call, args, hasReturned }) =>
@@ -48,7 +48,7 @@ export class CallLog {
     return names.filter((name) => !/^copy of \d+$/.test(name)).length;
   }
 
-  /** The calls that came behind the first `count`, those that the driver rejected among them. */
+  /** The calls after the first `count`, including rejected ones. */
   namesFrom(count: number): DriverCall[] {
     return this.calls.slice(count).map(({ call }) => call);
   }

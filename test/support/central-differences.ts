@@ -1,4 +1,7 @@
-/** The check that finds a wrong gradient: an op's own against central differences in f64, element by element. */
+/**
+ * The check that finds a wrong gradient: an op's gradient compared with central differences in f64, element
+ * by element.
+ */
 
 import assert from "node:assert/strict";
 import { noGrad } from "../../src/autograd/index.js";
@@ -6,54 +9,62 @@ import type { Op } from "../../src/ops/index.js";
 import type { Device } from "../../src/tensor/index.js";
 import { centralDifferences, isNear } from "../tolerances.js";
 import type { CaseCall } from "./op-cases/op-case.js";
-import { callOp, describeCall, type PlacedOperand, runCase } from "./op-runs.js";
+import { callOp, describeCall, runCase, type UploadedOperand } from "./op-runs.js";
 
-/** Fails, and says where, unless the gradient of Σ upstream·output is right at every element of every operand asked for. */
-export function checkGradients(device: Device, op: Op, call: CaseCall, wanted: readonly number[]): void {
+/**
+ * Fails, and says where, unless the gradient of Σ upstream·output is right at every element of every
+ * requested operand.
+ */
+export function checkGradients(
+  device: Device,
+  op: Op,
+  call: CaseCall,
+  requiresGrad: readonly number[],
+): void {
   device.step(() => {
-    const run = runCase(device, op, call, { float: "f64", wanted });
-    const told = describeCall(op, call);
-    for (const index of wanted) {
-      const placed = run.placed[index]!;
-      const { shape } = placed.tensor;
+    const run = runCase(device, op, call, { float: "f64", wanted: requiresGrad });
+    const text = describeCall(op, call);
+    for (const index of requiresGrad) {
+      const operand = run.uploaded[index]!;
+      const { shape } = operand.tensor;
       const gradient =
-        placed.tensor.grad ?? assert.fail(`${told}: no gradient has arrived at operand ${index}`);
-      assert.deepEqual(gradient.shape, shape, `${told}: the shape of the gradient of operand ${index}`);
-      assert.equal(gradient.dtype, "f64", `${told}: the dtype of the gradient of operand ${index}`);
+        operand.tensor.grad ?? assert.fail(`${text}: no gradient has arrived at operand ${index}`);
+      assert.deepEqual(gradient.shape, shape, `${text}: the shape of the gradient of operand ${index}`);
+      assert.equal(gradient.dtype, "f64", `${text}: the dtype of the gradient of operand ${index}`);
     }
-    const arrived = wanted.map((index) => run.gradients[index]!);
+    const gradients = requiresGrad.map((index) => run.gradients[index]!);
     noGrad(() => {
-      for (const [order, index] of wanted.entries()) {
-        const placed = run.placed[index]!;
-        for (const place of new Set(placed.places)) {
-          const expected = difference(place, placed);
-          const own = placed.places.reduce(
-            (sum, one, element) => (one === place ? sum + arrived[order]![element]! : sum),
+      for (const [order, index] of requiresGrad.entries()) {
+        const operand = run.uploaded[index]!;
+        for (const at of new Set(operand.indices)) {
+          const expected = difference(at, operand);
+          const actual = operand.indices.reduce(
+            (sum, other, element) => (other === at ? sum + gradients[order]![element]! : sum),
             0,
           );
-          if (isNear(own, expected, centralDifferences.f64)) continue;
-          const element = placed.places.indexOf(place);
+          if (isNear(actual, expected, centralDifferences.f64)) continue;
+          const element = operand.indices.indexOf(at);
           assert.fail(
-            `${told}: the gradient of operand ${index} at element ${element} is ${own}; differences give ${expected}`,
+            `${text}: the gradient of operand ${index} at element ${element} is ${actual}; differences give ${expected}`,
           );
         }
       }
     });
 
-    /** d(Σ upstream·output)/dx at one place of an operand's memory. */
-    function difference(place: number, placed: PlacedOperand): number {
-      const before = placed.memory[place]!;
+    /** d(Σ upstream·output)/dx at one element of an operand's memory. */
+    function difference(place: number, operand: UploadedOperand): number {
+      const before = operand.memory[place]!;
       const step = centralDifferences.step * Math.max(1, Math.abs(before));
       const sides = [before + step, before - step];
       const [above = [], below = []] = sides.map((value) => {
-        placed.memory[place] = value;
-        placed.rewrite();
-        const outputs = callOp(device, op, call.operands, run.placed, call.attributes);
+        operand.memory[place] = value;
+        operand.rewrite();
+        const outputs = callOp(device, op, call.operands, run.uploaded, call.attributes);
         const read = outputs.map((output) => output.dataSync());
         return read;
       });
-      placed.memory[place] = before;
-      placed.rewrite();
+      operand.memory[place] = before;
+      operand.rewrite();
       let sum = 0;
       for (const [output, upstream] of run.upstreams.entries()) {
         if (!upstream) continue;

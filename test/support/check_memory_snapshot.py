@@ -1,10 +1,4 @@
-"""Reads a memory snapshot as torch.cuda.memory._dump_snapshot writes it, and holds it to the format, strictly.
-
-usage: check_memory_snapshot.py FILE…
-
-Prints what each snapshot says as a JSON object a line; an assertion says what is wrong. The shapes are those of the typed dictionaries
-in the documentation of torch.cuda.memory._snapshot, with the fields that the viewer reads besides.
-"""
+"""Reads a memory snapshot of torch.cuda.memory._dump_snapshot and strictly checks its format.  usage: check_memory_snapshot.py FILE…  Prints a summary of each snapshot as a line of JSON; a failed assertion names the error. The shapes are those of the typed dictionaries in the documentation of torch.cuda.memory._snapshot, with the further fields that the viewer reads. """
 
 import json
 import pickle
@@ -59,7 +53,7 @@ def check_segment(segment, where):
         name = f"{where}.blocks[{index}]"
         fields(block, BLOCK, name)
         assert block["state"] in STATES, name
-        # The viewer adds sizes up rather than read addresses: blocks must fill their segment.
+        # The viewer sums sizes instead of reading addresses: blocks must fill their segment.
         assert block["address"] == at and block["size"] > 0, name
         assert 0 <= block["requested_size"] <= block["size"], name
         check_frames(block["frames"], f"{name}.frames")
@@ -72,7 +66,7 @@ def check_segment(segment, where):
 
 
 def check_trace(trace, segments):
-    """Replays the trace; gives what is live at its end, the most that was live, and how often was allocated and freed."""
+    """Replays the trace; returns the final live set, its peak, and the numbers of allocations and frees."""
     mapped, live, asked = {}, {}, None
     total = most = allocs = frees = 0
     step_most = 0
@@ -86,7 +80,7 @@ def check_trace(trace, segments):
         assert entry["time_us"] >= last_us, f"{where}: time goes back"
         last_us = entry["time_us"]
         action, addr, size = entry["action"], entry["addr"], entry["size"]
-        # The viewer takes the two entries of a free together only where they follow each other.
+        # The viewer combines the two entries of a free only if they are adjacent.
         assert asked is None or (action == "free_completed" and (addr, size) == asked), where
         if action == "segment_alloc":
             assert all(addr + size <= a or a + s <= addr for a, s in mapped.items()), f"{where}: segments overlap"
@@ -125,16 +119,16 @@ def check_trace(trace, segments):
 def main(path):
     with open(path, "rb") as file:
         snapshot = Strict(file).load()
-        assert file.read() == b"", "bytes behind the pickle"
+        assert file.read() == b"", "bytes after the pickle"
     shape = {"segments": list, "device_traces": list, "allocator_settings": dict, "external_annotations": list}
     fields(snapshot, shape, "snapshot")
     assert len(snapshot["device_traces"]) == 1, "one device"
     for index, segment in enumerate(snapshot["segments"]):
         check_segment(segment, f"segments[{index}]")
         assert segment["device"] == 0, "one device"
-    told = check_trace(snapshot["device_traces"][0], snapshot["segments"])
-    told["segments"] = [s["total_size"] for s in snapshot["segments"]]
-    print(json.dumps(told))
+    summary = check_trace(snapshot["device_traces"][0], snapshot["segments"])
+    summary["segments"] = [s["total_size"] for s in snapshot["segments"]]
+    print(json.dumps(summary))
 
 
 for name in sys.argv[1:]:

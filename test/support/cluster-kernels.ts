@@ -1,4 +1,7 @@
-/** Kernels of clusters on the emulator: made from their bodies, launched with their memory, and asked what became of them. */
+/**
+ * Kernels with clusters on the emulator: built from their bodies, launched with their memory, and checked for
+ * their status.
+ */
 
 import assert from "node:assert/strict";
 import type { BareArgument, BareCuda } from "./bare-cuda.js";
@@ -8,7 +11,7 @@ export interface ClusterShape {
   readonly blocks: number;
   readonly threads: number;
   readonly cluster?: number;
-  /** Of launched memory. */
+  /** Of dynamic shared memory. */
   readonly bytes?: number;
 }
 
@@ -21,7 +24,7 @@ export class ClusterKernels {
     this.#emulator = emulator;
   }
 
-  /** A kernel `hf`; `memory` is the block's launched memory. */
+  /** A kernel `hf`; `memory` is the block's dynamic shared memory. */
   code({ threads, cluster = 4, bytes = 1024 }: ClusterShape, parameters: string, body: string): string {
     return `extern "C" __global__ void __cluster_dims__(${cluster}, 1, 1) __launch_bounds__(${threads}, 1) hf(${parameters}) {
     dynamicSharedMemory(memory, ${bytes});
@@ -35,16 +38,16 @@ export class ClusterKernels {
     return entry;
   }
 
-  /** Runs a kernel, and tells what the device says then. */
+  /** Runs a kernel, and returns the status of the device after it. */
   run(
     shape: ClusterShape,
     parameters: string,
     body: string,
-    given: readonly BareArgument[],
+    args: readonly BareArgument[],
   ): [number, string] {
     const { blocks, threads, bytes = 1024 } = shape;
     const entry = this.load(shape, parameters, body);
-    assert.equal(this.#bare.tryLaunch(entry, blocks, threads, given, 0, bytes), 0);
+    assert.equal(this.#bare.tryLaunch(entry, blocks, threads, args, 0, bytes), 0);
     return [this.#bare.cuda.driver.status.cuStreamSynchronize(0), this.#emulator.lastFault()];
   }
 }

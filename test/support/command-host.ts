@@ -1,4 +1,4 @@
-/** Runs many commands of `holdfast` in one process: the program takes a second to load. */
+/** Runs many commands of `holdfast` in one process, because the program takes a second to load. */
 
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -23,7 +23,7 @@ export function startCommandHost(cwd: string, env: NodeJS.ProcessEnv): CommandHo
   const ended = once(child, "exit").then(([code]) => {
     throw new Error(`The process of the commands ended with ${code}.`);
   });
-  // A command that waits for it is told; without one, its end is what was wanted.
+  // A pending command gets an error; without one, the end was intended.
   ended.catch(() => undefined);
   return {
     async run(args) {

@@ -1,4 +1,4 @@
-/** Compiles the examples, all in one program with this repository's own types, and checks them. */
+/** Compiles the examples, all in one program with this repository's types, and checks them. */
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,19 +6,19 @@ import ts from "typescript";
 import type { Example } from "./examples.js";
 import { repositoryRoot } from "./repository.js";
 
-/** The examples as compiled files, in the order in which they were given. */
+/** The examples as compiled files, in the given order. */
 export interface CompiledExamples {
-  /** For the types; made when it is first asked for, so that the examples can run in the meantime. */
+  /** For the types; created at the first access, so that the examples can run in the meantime. */
   readonly program: ts.Program;
-  /** The TypeScript file of each example; the compiled one lies beside it, see `compiledFile`. */
+  /** The TypeScript file of each example; the compiled one is next to it, see `compiledFile`. */
   readonly files: readonly string[];
   /** Removes the files. */
   remove(): void;
 }
 
 /**
- * Writes, checks and compiles the examples. They lie inside dist/, below this package's own package.json: there
- * `import … from "holdfast"` finds this very package, for the compiler and for node alike.
+ * Writes, checks and compiles the examples. They are inside dist/, below this package's package.json: there
+ * `import … from "holdfast"` resolves to this package, for the compiler and for node.
  */
 export function compileExamples(examples: readonly Example[]): CompiledExamples {
   const folder = mkdtempSync(join(repositoryRoot, "dist", "documentation-"));
@@ -26,7 +26,7 @@ export function compileExamples(examples: readonly Example[]): CompiledExamples 
   const files = examples.map(({ code }, index) => {
     const file = join(folder, `example-${index + 1}.mts`);
     writeFileSync(file, code);
-    // Not by the program's emit, which would first check every declaration that the program knows, node's too.
+    // Not by the program's emit, which would first check every declaration of the program, node's too.
     const { outputText } = ts.transpileModule(code, { fileName: file, compilerOptions: options });
     writeFileSync(compiledFile(file), outputText);
     return file;
@@ -42,21 +42,21 @@ export function compileExamples(examples: readonly Example[]): CompiledExamples 
   };
 }
 
-/** What node runs of a TypeScript file. */
+/** The JavaScript of a TypeScript file. */
 export function compiledFile(file: string): string {
   return file.replace(/\.mts$/, ".mjs");
 }
 
-/** The repository's own options, without what only its own build needs. */
+/** The repository's options, without those that only its build needs. */
 function compilerOptions(folder: string): ts.CompilerOptions {
   const { config } = ts.readConfigFile(join(repositoryRoot, "tsconfig.json"), ts.sys.readFile);
   return {
     ...ts.parseJsonConfigFileContent(config, ts.sys, repositoryRoot).options,
-    // With the build's own folders the compiler would answer "holdfast" with src/ instead of what is published.
+    // With the build's folders the compiler would resolve "holdfast" to src/ instead of the published files.
     rootDir: folder,
     outDir: folder,
     sourceMap: false,
-    // An example may make something only to show how it is made.
+    // An example may create a value only to show how it is created.
     noUnusedLocals: false,
   };
 }

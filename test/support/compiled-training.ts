@@ -1,4 +1,7 @@
-/** A training step to be compiled, its batches, and all that it goes on from: the regression tests hold it against eager code. */
+/**
+ * A training step to compile, its batches, and its whole state: the regression tests compare it with eager
+ * code.
+ */
 
 import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 
@@ -11,11 +14,11 @@ export interface Training {
   readonly backward: StepBody;
   /** The same, then clips and updates; the gradients can still be read. */
   readonly step: StepBody;
-  /** What the step goes on from and leaves, by its name: weights, gradients, moments, counts, random numbers. */
+  /** The state of the step by name: weights, gradients, moments, counts, random state. */
   read(): Record<string, Uint8Array>;
 }
 
-/** The library's own choice of products, as eager code has it: another one may round otherwise. */
+/** The library's default GEMM algorithms, as in eager code: other algorithms may round differently. */
 export const nativeGemms = { passes: { autotune: false } } as const;
 
 export type Batch = readonly [x: Tensor, y: Tensor];
@@ -63,7 +66,7 @@ export function prepareTraining(device: Device): Training {
   };
 }
 
-/** The gradients that have arrived. */
+/** The existing gradients. */
 export function gradientsOf(model: nn.Module): Record<string, Uint8Array> {
   const gradients: Record<string, Uint8Array> = {};
   for (const [name, { grad }] of model.namedParameters())
@@ -76,6 +79,6 @@ export function keepBatch(device: Device, seed: number): Batch {
   manualSeed(seed);
   const labels = Int32Array.from({ length: rows }, (_, row) => (row * 7 + seed) % classes);
   const batch = [randn([rows, features], { device }), tensor(labels, { device })] as const; // [B, F], [B]
-  for (const one of batch) device.keep(one);
+  for (const input of batch) device.keep(input);
   return batch;
 }

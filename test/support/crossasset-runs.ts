@@ -1,4 +1,4 @@
-/** What is left of a run of the CrossAsset job, for tests that compare two of them bit for bit. */
+/** The results of a run of the CrossAsset job, for tests that compare two of them bit for bit. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { readJsonLog } from "../../src/train/files/json-log.js";
 import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
-/** The program, as it is installed. */
+/** The program, as installed. */
 export const holdfastProgram = join(repositoryRoot, "dist/lib/main.js");
 
 /** A model that trains in milliseconds, for tests of everything around it. */
@@ -17,7 +17,7 @@ export const tinySizes = { width: 32, layers: 1 } as const;
 /** The same, as options of `holdfast train crossasset`. */
 export const tinyModel: readonly string[] = ["--width", "32", "--layers", "1"];
 
-/** All that was measured and follows from the weights; times are not the same twice. */
+/** All results that follow from the weights; times differ from run to run. */
 export function measuredIn(run: string): string {
   const { folds } = JSON.parse(readFileSync(join(run, "results.json"), "utf8")) as crossasset.JobResults;
   return JSON.stringify(
@@ -25,7 +25,7 @@ export function measuredIn(run: string): string {
   );
 }
 
-/** The bytes of all tensors in the latest checkpoint: weights, moments, random numbers, normaliser. */
+/** The bytes of all tensors in the latest checkpoint: weights, moments, random state, normaliser. */
 export function tensorsIn(run: string): string {
   const checkpoints = join(run, "checkpoints");
   const last = readdirSync(checkpoints)
@@ -37,7 +37,7 @@ export function tensorsIn(run: string): string {
   return bytes.subarray(8 + header).toString("latin1");
 }
 
-/** What a run's logs and results say, times left out: the same for a run that was ended and resumed. */
+/** The contents of a run's logs and results without times: the same for a run that was ended and resumed. */
 export function recordsIn(run: string): Readonly<Record<string, unknown>> {
   const { metrics, results } = readRun(run);
   const steps = readSteps(join(run, inspectionFiles.steps));
@@ -53,7 +53,7 @@ export function recordsIn(run: string): Readonly<Record<string, unknown>> {
   };
 }
 
-/** How a plan runs is chosen by timing, and told again when it changes. */
+/** A plan's mode is autotuned, and reported again when it changes. */
 const timings: ReadonlySet<string> = new Set([
   ...["seconds", "samplesPerSecond", "time", "hostMs", "at", "phases", "us"],
   ...["mode", "reason", "isRejected", "text"],
@@ -61,10 +61,10 @@ const timings: ReadonlySet<string> = new Set([
 
 /** The first of equal records, whatever their step. */
 function distinct(records: readonly JsonRecord[]): readonly JsonRecord[] {
-  const known = new Set<string>();
+  const seen = new Set<string>();
   return records.filter(({ step: _, ...record }) => {
     const text = JSON.stringify(record);
-    return !known.has(text) && known.add(text);
+    return !seen.has(text) && seen.add(text);
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * The 50 weights of CrossAsset at their real shapes. What failed with them passed with a 4×4 matrix, so the regression suite's
- * uploads and captures work on these.
+ * The 50 weights of CrossAsset at their real shapes. Faults with them did not show with a 4×4 matrix, so the
+ * regression suite's uploads and captures use these.
  */
 
 import type { Region, Runtime, UploadItem } from "holdfast/internals";
@@ -45,12 +45,12 @@ export const crossAssetWeights: readonly Weight[] = [
 ];
 
 export function elementsOf({ shape }: Weight): number {
-  return shape.reduce((product, extent) => product * extent, 1);
+  return shape.reduce((count, extent) => count * extent, 1);
 }
 
-/** Values from 0.5 on, each of them once: bytes that land at another place can't look right. */
+/** Distinct values from 0.5 on: bytes at a wrong address can't look right. */
 export function distinctValues(elements: number, first: number): Float32Array<ArrayBuffer> {
-  const half = 0x3f000000; // 0.5 as float32; the patterns behind it are the next larger numbers
+  const half = 0x3f000000; // 0.5 as float32; the following bit patterns are the next larger numbers
   const bits = new Uint32Array(elements);
   for (let at = 0; at < elements; at++) bits[at] = half + first + at;
   return new Float32Array(bits.buffer);

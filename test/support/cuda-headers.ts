@@ -1,6 +1,6 @@
 /**
- * NVIDIA's headers, where a CUDA toolkit is installed: claims about them are written as C++ that does not compile where
- * one is wrong.
+ * NVIDIA's headers, if a CUDA toolkit is installed: claims about them are written as C++ that does not
+ * compile if one is wrong.
  */
 
 import { spawnSync } from "node:child_process";
@@ -15,25 +15,25 @@ export interface HeaderClaims {
   readonly claims: readonly HeaderClaim[];
 }
 
-/** A constant expression of C++, and what it means that it is false. */
+/** A constant expression of C++, and the meaning of its being false. */
 export interface HeaderClaim {
   readonly holds: string;
   readonly otherwise: string;
 }
 
-/** What there is to check against, or the reason why there is nothing. */
+/** The headers to check against, or the reason why there are none. */
 export function whyNoHeader(header: string): string | undefined {
   if (includeFolder(header) === undefined) return `no ${header} on this machine`;
   return spawnSync("g++", ["--version"]).status === 0 ? undefined : "this machine has no C++ compiler";
 }
 
-/** Everything that is wrong, as the compiler finds it; empty where all claims hold. */
+/** All false claims, as the compiler reports them; empty if all hold. */
 export function findFalseClaims({ header, prelude = "", claims }: HeaderClaims): string[] {
   const folder = includeFolder(header);
-  if (folder === undefined) throw new Error(`There is no ${header}.`);
+  if (folder === undefined) throw new Error(`${header} does not exist.`);
   const source = [
     "#include <cstddef>",
-    // Lets cuda.h declare every symbol that libcuda exports, earlier versions too.
+    // Makes cuda.h declare every symbol that libcuda exports, also those of earlier versions.
     header === "cuda.h" ? "#define __CUDA_API_VERSION_INTERNAL" : "",
     `#include <${header}>`,
     "#include <type_traits>",

@@ -11,7 +11,10 @@ import {
   testEnvironment,
 } from "./test-device.js";
 
-/** On a GPU every module's weights take 2 MiB or more; the chunk is the CPU's, which the budget of every test has room for. */
+/**
+ * On a GPU every module's weights take 2 MiB or more; the chunk size is the CPU's, which fits into the budget
+ * of every test.
+ */
 const quiet: DeviceOptions = {
   memory: testDeviceKind === "cuda" ? "2GiB" : "256MiB",
   chunk: bytes(4 * 1024 * 1024),
@@ -20,7 +23,7 @@ const quiet: DeviceOptions = {
   print: () => {},
 };
 
-/** A device as users have it. */
+/** A device with a user's settings. */
 export function openDevice(options: DeviceOptions = {}): Device {
   if (options.driver || testDevice === "cpu") return open(options);
   const driver = openTestDriver();
@@ -43,7 +46,7 @@ function open(options: DeviceOptions): Device {
   return device;
 }
 
-/** Runs `use` on a device of its own, which is closed whatever happens. `wrap` puts wrappers around its driver. */
+/** Runs `use` on a fresh device, which is always closed. `wrap` wraps its driver. */
 export function withDevice<T>(
   options: DeviceOptions,
   use: (device: Device) => T,

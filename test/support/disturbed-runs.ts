@@ -1,6 +1,7 @@
 /**
- * A recorded run in four commands, each of which can be disturbed: train until a signal comes, resume to the end, evaluate, inspect.
- * After any disturbance the same command must lead to the end that an undisturbed run has, with nothing lost.
+ * A recorded run in four commands, each of which can be disturbed: train until a signal arrives, resume to
+ * the end, evaluate, inspect. After any disturbance the same command must lead to the end of an undisturbed
+ * run, with nothing lost.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +14,7 @@ import {
   describeFault,
   type FailingKind,
   type Fault,
-  faultForms,
+  faultKinds,
   withFault,
 } from "./failing-calls.js";
 import { bytesIn } from "./folder-bytes.js";
@@ -35,15 +36,15 @@ export interface Case {
 }
 
 interface Command {
-  /** The folder that it begins with; none for a new run. */
+  /** The folder that it starts from; none for a new run. */
   readonly from?: string;
   readonly exitCode: number;
   readonly run: (out: string) => Promise<Ended>;
-  /** Kinds of calls that are failed; all unless given. */
+  /** Kinds of calls that fail; default: all. */
   readonly kinds?: readonly FailingKind[];
 }
 
-/** Of calls that are made hundreds of times alike, so many are failed. */
+/** Of calls that repeat hundreds of times, this many fail. */
 const maxBatchedCopies = 40;
 
 export class DisturbedRuns {
@@ -72,7 +73,7 @@ export class DisturbedRuns {
     };
   }
 
-  /** Makes an undisturbed run, which others are compared with. */
+  /** Creates an undisturbed run as the reference. */
   static async prepare(folder: string): Promise<DisturbedRuns> {
     const runs = new DisturbedRuns(folder);
     mkdirSync(folder, { recursive: true });
@@ -90,21 +91,26 @@ export class DisturbedRuns {
     return this.#commands[command].run(out);
   }
 
-  /** Every fault of every call that a command makes. */
+  /** Every fault of every call of a command. */
   async cases(command: CommandName): Promise<readonly Case[]> {
     const { kinds } = this.#commands[command];
     const counts = await this.#in(command, (out) => countCalls(() => this.#commands[command].run(out)));
     return [...counts].flatMap(([kind, count]) => {
       if (kinds && !kinds.includes(kind)) return [];
-      const places = Array.from({ length: count }, (_, index) => index + 1);
+      const numbers = Array.from({ length: count }, (_, index) => index + 1);
       const step = kind === "machine" ? Math.ceil(count / maxBatchedCopies) : 1;
-      return places
+      return numbers
         .filter((nth) => nth % step === 0 || nth === 1)
-        .flatMap((nth) => faultForms[kind].map((form) => ({ command, fault: { kind, nth, ...form } })));
+        .flatMap((nth) =>
+          faultKinds[kind].map((kindOfFault) => ({ command, fault: { kind, nth, ...kindOfFault } })),
+        );
     });
   }
 
-  /** Runs a command with a fault, and then the same command again. Whether the fault came, and how the command ended. */
+  /**
+   * Runs a command with a fault, and then the same command again. Returns whether the fault occurred, and how
+   * the command ended.
+   */
   async disturb({ command, fault }: Case): Promise<{ readonly hasFailed: boolean; readonly ended: Ended }> {
     return this.#in(command, async (out) => {
       const { exitCode, run } = this.#commands[command];
@@ -113,7 +119,7 @@ export class DisturbedRuns {
       const { result, stray, failed } = await watched(() => withFault(fault, () => run(out)));
       const what = `${command}, ${describeFault(fault)} (${failed?.name} ${String(failed?.args[0])})`;
       assert.deepEqual(stray, [], what);
-      requireToldWell(result, exitCode, fault, what);
+      requireReported(result, exitCode, fault, what);
       // Connections of the inspector and pipes of threads are closed a moment later.
       const hasSockets = command === "inspect" || command === "train with threads";
       assert.ok(hasSockets || (await areClosed(files)), `${what}: files stay open`);
@@ -121,16 +127,16 @@ export class DisturbedRuns {
       if (command === "evaluate" || command === "inspect") {
         assert.deepEqual(bytesIn(out), before, `${what}: a reader has changed the run`);
         requireEnd(await run(out), exitCode, what);
-      } else await this.finish(out, what);
+      } else await this.resumeToEnd(out, what);
       return { hasFailed: failed !== undefined, ended: result };
     });
   }
 
   /** Resumes an interrupted run, undisturbed, and compares its end. */
-  async finish(out: string, what: string): Promise<void> {
+  async resumeToEnd(out: string, what: string): Promise<void> {
     buryProcess(out);
     requireEnd(await trainRun({ bars: this.#bars, out }), exitCodes.ok.code, what);
-    assert.equal(endOf(out), this.#expected, `${what}: it ends otherwise than an undisturbed run`);
+    assert.equal(endOf(out), this.#expected, `${what}: it ends differently from an undisturbed run`);
     const left = readdirSync(out, { recursive: true }).filter((name) => /\.(part|stale)$/.test(String(name)));
     assert.deepEqual(left, [], `${what}: files are left over`);
   }
@@ -146,19 +152,19 @@ export class DisturbedRuns {
   }
 }
 
-/** How many descriptors this process has. */
+/** The number of open descriptors of this process. */
 function openFiles(): number {
   return readdirSync("/proc/self/fd").length;
 }
 
-/** Are no more than so many files open? Those that are closed in another thread take a moment. */
+/** True if at most this many files are open. Those that another thread closes take a moment. */
 async function areClosed(files: number): Promise<boolean> {
   for (let wait = 0; wait < 100 && openFiles() > files; wait++)
     await new Promise((done) => setTimeout(done, 5));
   return openFiles() <= files;
 }
 
-/** A process that could not remove its lock has ended by now; here it is this one, which lives. */
+/** A process that could not remove its lock has ended by now; here it is this process, which is alive. */
 function buryProcess(out: string): void {
   const lock = join(out, "lock.json");
   if (existsSync(lock)) writeFileSync(lock, textOfDeadLock(lock));
@@ -168,20 +174,20 @@ export function requireEnd({ exitCode, error }: Ended, expected: number, what = 
   assert.equal(exitCode, expected, `${what}: ${error instanceof Error ? error.stack : error}`);
 }
 
-/** The command has done its work all the same, or has told its error as an error of Holdfast with the exit code for it. */
-function requireToldWell({ exitCode, error }: Ended, expected: number, { how }: Fault, what: string): void {
+/** The command has succeeded despite the fault, or has reported an error of Holdfast with its exit code. */
+function requireReported({ exitCode, error }: Ended, expected: number, { how }: Fault, what: string): void {
   if (error === undefined) {
     assert.equal(exitCode, expected, what);
     return;
   }
-  const told = error instanceof Error ? error.stack : String(error);
-  assert.ok(error instanceof HoldfastError, `${what}: a raw error ended it: ${told}`);
+  const text = error instanceof Error ? error.stack : String(error);
+  assert.ok(error instanceof HoldfastError, `${what}: a raw error ended it: ${text}`);
   const isRejected = how === "EACCES" || how === "EPERM";
   const codes: number[] = [(isRejected ? exitCodes.rejected : exitCodes.failed).code];
-  assert.ok(codes.includes(exitCode), `${what}: exit code ${exitCode} for ${told}`);
+  assert.ok(codes.includes(exitCode), `${what}: exit code ${exitCode} for ${text}`);
 }
 
-/** Runs a function and collects what gets out beside it: unhandled errors, and stacks on stderr. */
+/** Runs a function and collects unhandled errors, and stacks on stderr. */
 async function watched<Result extends object>(
   body: () => Promise<Result>,
 ): Promise<Result & { stray: string[] }> {
@@ -197,7 +203,7 @@ async function watched<Result extends object>(
   process.on("unhandledRejection", note).on("uncaughtException", note);
   try {
     const result = await body();
-    // What is told a moment later, too.
+    // Also errors that are reported a moment later.
     await new Promise((done) => setImmediate(done));
     return { ...result, stray };
   } finally {

@@ -1,6 +1,6 @@
 /**
- * How much a test tries: a sample with every `npm test`, and everything with `npm run test:long`, which also runs the files that
- * import this one and sets TEST_EFFORT=all for them.
+ * How much a test tries: a sample with every `npm test`, and everything with `npm run test:long`, which also
+ * runs the files that import this one and sets TEST_EFFORT=all for them.
  */
 
 export const isThorough = process.env["TEST_EFFORT"] === "all";

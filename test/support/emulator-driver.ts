@@ -1,4 +1,7 @@
-/** The CUDA driver over the emulator, for tests of the driver itself, and what the emulator says is held. */
+/**
+ * The CUDA driver over the emulator, for tests of the driver itself, and the resources that the emulator
+ * counts as held.
+ */
 
 import assert from "node:assert/strict";
 import {
@@ -25,7 +28,7 @@ const figures = [
 
 export type Held = Readonly<Record<(typeof figures)[number], number>>;
 
-/** What this process holds of the emulator at present. */
+/** The emulator's resources that this process holds now. */
 export function heldOnEmulator(): Held {
   const emulator = openEmulator();
   return Object.fromEntries(figures.map((figure) => [figure, emulator.get(figure)])) as Held;
@@ -35,7 +38,7 @@ export function openEmulatorDriver(options: Omit<CudaDriverOptions, "environment
   return openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: buildEmulator() }, ...options });
 }
 
-/** Runs `use` on a driver of its own, and holds it to giving everything back when it is closed. */
+/** Runs `use` on a fresh driver, and checks that it frees everything when it is closed. */
 export function withEmulatorDriver<T>(
   options: Omit<CudaDriverOptions, "environment">,
   use: (driver: CudaDriver) => T,
@@ -52,7 +55,7 @@ export function withEmulatorDriver<T>(
   return result;
 }
 
-/** Committed memory of its own, a stream, and the ways in and out. */
+/** Committed memory, a stream, and transfers in both directions. */
 export function openBench(driver: CudaDriver, size = 65_536) {
   const memory = driver.reserve(bytes(size));
   driver.commit(memory);

@@ -5,27 +5,27 @@ import { Device } from "holdfast";
 import { strict } from "holdfast/internals";
 import { openEmulator } from "./emulator.js";
 import { openEmulatorDriver } from "./emulator-driver.js";
-import { fixDraws } from "./fixed-draws.js";
+import { fixDraws } from "./fixed-seed.js";
 import { testEnvironment } from "./test-device.js";
 
 export interface EmulatorGpuOptions {
   readonly precision?: "f32" | "tf32" | "bf16";
-  /** As many as the emulator has otherwise, unless given; with one, a small product is worth tiles. */
+  /** Default: as many as the emulator has; with one, even a small GEMM is worth tiles. */
   readonly multiprocessors?: number;
-  /** `auto` tries a step in many ways, which takes long here; one graph unless given. */
+  /** `auto` tries many candidates of a step, which takes long here; default: one graph. */
   readonly capture?: "on" | "off" | "auto";
-  /** Do launches that begin early see what they would at worst on a card? Unless this is false; it takes long where there is much memory. */
-  readonly isEarlySeen?: boolean;
+  /** True if PDL launches see the worst case of a real GPU. Default: true; slow with much memory. */
+  readonly seesSnapshots?: boolean;
 }
 
 export function openEmulatorGpu({
   precision = "f32",
   multiprocessors,
   capture = "on",
-  isEarlySeen = true,
+  seesSnapshots = true,
 }: EmulatorGpuOptions = {}): Device {
   fixDraws();
-  openEmulator().set("early", isEarlySeen ? 1 : 0);
+  openEmulator().set("early", seesSnapshots ? 1 : 0);
   if (multiprocessors !== undefined) openEmulator().set("multiprocessors", multiprocessors);
   const driver = openEmulatorDriver({});
   const device = new Device("cuda", {

@@ -1,6 +1,6 @@
 /**
- * Emulators for libcuda, NVRTC, cuBLASLt and NVTX, built from test/emulator where they are first needed: the CUDA driver runs on
- * them, kernels and all, on a machine that has no GPU. They are for tests: a kernel runs on one core.
+ * Emulators of libcuda, NVRTC, cuBLASLt and NVTX, built from test/emulator on demand: the CUDA driver runs on
+ * them, with its kernels, on a machine without a GPU. They are for tests: a kernel runs on one core.
  */
 
 import { execFileSync } from "node:child_process";
@@ -22,7 +22,7 @@ import { basename, delimiter, join } from "node:path";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { filesBelow, repositoryRoot } from "./repository.js";
 
-/** What a test can change; src of the defaults: test/emulator/cuda/control.cpp. */
+/** The settings of a test; their defaults are in test/emulator/cuda/control.cpp. */
 export type EmulatorSetting =
   | "devices"
   | "computeMajor"
@@ -30,37 +30,37 @@ export type EmulatorSetting =
   | "multiprocessors"
   | "integrated"
   | "driverVersion"
-  /** 0: the device says that it has no virtual memory API. */
+  /** 0: the device reports no virtual memory API. */
   | "virtualMemory"
-  /** 0: the device says that it has one, and rejects to map. */
+  /** 0: the device reports the API, and rejects to map. */
   | "canMap"
   | "totalMemory"
-  /** What somebody else holds of the memory. */
+  /** Bytes that another process holds. */
   | "foreignMemory"
-  /** 1: work waits in its stream until somebody synchronises, asks or waits for it. */
+  /** 1: work waits in its stream until a call synchronizes, queries or waits for it. */
   | "deferred"
-  /** 1: a launch that fails says so itself, instead of the call behind it. */
+  /** 1: a failing launch returns the error itself, instead of the next call. */
   | "blocking"
-  /** 1: blocks and threads run from the last to the first, and copies come to gates as late as they can. */
+  /** 1: blocks and threads run from the last to the first, and copies complete as late as possible. */
   | "reversed"
-  /** 1: what a launch that may begin early reads before it waits is as it was before the kernel before it. */
+  /** 1: before its wait, a PDL launch reads memory from before the preceding kernel. */
   | "early"
-  /** Not 0: everything that needs a context answers with this, as after a fault. */
+  /** If not 0, all calls that need a context return this, as after a fault. */
   | "stickyError"
   /** 1: cuBLASLt has no algorithm. */
-  | "productsRejected"
-  /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
+  | "gemmsRejected"
+  /** Workspace bytes of an algorithm of cuBLASLt; at most as many as the caller allows. */
   | "gemmWorkspace"
-  /** How many nodes a product becomes in a graph. */
+  /** The number of nodes of a GEMM in a graph. */
   | "gemmNodes"
-  /** How many algorithms of cuBLASLt there are; each wants 1 KiB of workspace more than the one before. */
+  /** The number of algorithms of cuBLASLt; each needs 1 KiB of workspace more than the one before. */
   | "gemmAlgorithms"
-  /** 1: the n-th algorithm adds up in n parts, so that its bits are its own. */
+  /** 1: the n-th algorithm splits K by n, so that its bits differ from the others'. */
   | "gemmsDiffer"
-  /** The algorithm that is listed with a status that says not to use it; -1: none. */
-  | "productUnsound";
+  /** The algorithm that is listed with a status that forbids its use; -1: none. */
+  | "gemmUnsound";
 
-/** What the emulator tells: what is held at present, and how many captures began in each mode. */
+/** The emulator's figures: held resources, and how many captures began in each mode. */
 export type EmulatorFigure =
   | "usedMemory"
   | "reservations"
@@ -84,13 +84,13 @@ export interface Emulator {
   get(key: EmulatorSetting | EmulatorFigure): number;
   /** How often a function was called since the last reset; `cuMemAlloc` means `cuMemAlloc_v2` too. */
   calls(name: string): number;
-  /** Lets a function answer with a status: after so many good calls, so many times. */
+  /** Injects a status as a function's result: after this many good calls, this many times. */
   fail(name: string, status: number, when?: { readonly after?: number; readonly times?: number }): void;
-  /** Adds a node of a kind to what a stream captures. */
+  /** Adds a node of a kind to a stream's capture. */
   inject(stream: number, nodeType: number): void;
-  /** What the last fault of a kernel was, in words. */
+  /** The text of the last fault of a kernel. */
   lastFault(): string;
-  /** Settings, planned failures, counts, faults and captures as at the start; what is held stays. */
+  /** Resets settings, injected failures, counts, faults and captures; held resources stay. */
   reset(): void;
 }
 
@@ -103,32 +103,32 @@ const flags = [
 interface LibraryPlan {
   readonly name: string;
   readonly sources: string;
-  /** Most of it is as fast as it needs to be when it is compiled fast. */
+  /** Fast to compile, and fast enough to run. */
   readonly optimization: "-O1" | "-O3";
   readonly links: readonly string[];
 }
 
-/** The others ask libcuda for what a test has planned, and give it work. */
-const besideLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
+/** The others ask libcuda for injected failures, and submit work to it. */
+const linkLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
 const libraries: readonly LibraryPlan[] = [
   { name: "libcuda.so.1", sources: "cuda", optimization: "-O1", links: ["-ldl"] },
-  { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...besideLibcuda, "-ldl"] },
-  { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...besideLibcuda, "-lm"] },
-  { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: besideLibcuda },
+  { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...linkLibcuda, "-ldl"] },
+  { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...linkLibcuda, "-lm"] },
+  { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: linkLibcuda },
 ];
-/** Compiled kernels, of all states of the emulator: test/emulator/kernel-folder.h knows it by this name. */
+/** Compiled kernels, of all versions of the emulator: test/emulator/kernel-folder.h has this name too. */
 const kernelFolder = "holdfast-emulator-kernels";
-/** What the kernel compiler reads. */
+/** The files that the kernel compiler reads. */
 const headers = ["nvrtc/emulation.h", "kernel-table.h"];
 
-/** Why the emulator can't be had here, as a test's `skip` takes it. */
+/** Why the emulator is not available here, for a test's `skip`. */
 export const emulatorMissing: string | false = hasCompiler()
   ? false
   : "there is no g++ to build the emulator with";
 
 let folder: string | undefined;
 
-/** The folder with the libraries. They are built once for each state of their sources. */
+/** The folder with the libraries. They are built once for each version of their sources. */
 export function buildEmulator(): string {
   folder ??= build();
   return folder;
@@ -136,13 +136,13 @@ export function buildEmulator(): string {
 
 let opened: Emulator | undefined;
 
-/** The emulator's own functions, of the library that this process has loaded or will load. */
+/** The emulator's control functions, of the library that this process has loaded or will load. */
 export function openEmulator(): Emulator {
   opened ??= open(buildEmulator());
   return opened;
 }
 
-/** Looked up rather than run: every file of the device suites asks. */
+/** Looked up and not run, because every file of the device suites asks. */
 function hasCompiler(): boolean {
   const folders = (process.env["PATH"] ?? "").split(delimiter);
   return folders.some((path) => {
@@ -160,29 +160,29 @@ function build(): string {
   const hash = createHash("sha256").update([process.arch, ...flags, JSON.stringify(libraries)].join(" "));
   for (const path of sources) hash.update(path).update(readFileSync(join(repositoryRoot, path)));
   const target = join(tmpdir(), `holdfast-emulator-${hash.digest("hex").slice(0, 16)}`);
-  makeOwnFolder(target);
-  makeOwnFolder(join(tmpdir(), kernelFolder));
+  makePrivateFolder(target);
+  makePrivateFolder(join(tmpdir(), kernelFolder));
   const files = [...libraries.map(({ name }) => name), ...headers.map((path) => basename(path))];
   if (files.every((name) => existsSync(join(target, name)))) return target;
 
-  const part = mkdtempSync(`${target}/part-`);
+  const scratch = mkdtempSync(`${target}/part-`);
   try {
-    for (const library of libraries) buildLibrary(library, part);
+    for (const library of libraries) buildLibrary(library, scratch);
     for (const path of headers)
-      copyFileSync(join(repositoryRoot, sourceFolder, path), join(part, basename(path)));
-    // Whoever builds at the same time builds the same: each file is there whole or not at all.
-    for (const name of files) renameSync(join(part, name), join(target, name));
+      copyFileSync(join(repositoryRoot, sourceFolder, path), join(scratch, basename(path)));
+    // A concurrent build creates the same files: each appears whole or not at all.
+    for (const name of files) renameSync(join(scratch, name), join(target, name));
   } finally {
-    rmSync(part, { recursive: true, force: true });
+    rmSync(scratch, { recursive: true, force: true });
   }
   return target;
 }
 
-/** What lies in these folders is run, so nobody else may write there. */
-function makeOwnFolder(path: string): void {
+/** Files in these folders are executed, so other users must not write there. */
+function makePrivateFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   if (statSync(path).uid !== process.getuid?.())
-    throw new Error(`${path} belongs to somebody else: remove it.`);
+    throw new Error(`${path} belongs to another user: remove it.`);
 }
 
 /** All files of a library at once: most of the time goes into the system's headers. */

@@ -1,4 +1,7 @@
-/** Reads TensorBoard's event files strictly: checksums, lengths, and each field by its number and its way to be written. */
+/**
+ * A strict reader of TensorBoard's event files: checksums, lengths, and each field by its number and wire
+ * type.
+ */
 
 import assert from "node:assert/strict";
 
@@ -29,8 +32,8 @@ export function readEventFile(bytes: Uint8Array): ReadEvent[] {
 
 function eventOf(message: Buffer): ReadEvent {
   let event: ReadEvent = { wallTime: Number.NaN, step: 0 };
-  for (const { field, way, bytes, number } of fieldsOf(message)) {
-    const key = `${field}/${way}`;
+  for (const { field, wireType, bytes, number } of fieldsOf(message)) {
+    const key = `${field}/${wireType}`;
     if (key === "1/1") event = { ...event, wallTime: bytes.readDoubleLE() };
     else if (key === "2/0") event = { ...event, step: number };
     else if (key === "3/2") event = { ...event, fileVersion: bytes.toString("utf8") };
@@ -44,13 +47,13 @@ function eventOf(message: Buffer): ReadEvent {
 function summaryOf(summary: Buffer): Pick<ReadEvent, "tag" | "value"> {
   const values = fieldsOf(summary);
   assert.deepEqual(
-    values.map(({ field, way }) => [field, way]),
+    values.map(({ field, wireType }) => [field, wireType]),
     [[1, 2]],
     "one value in a Summary",
   );
   const fields = fieldsOf(values[0]!.bytes);
   assert.deepEqual(
-    fields.map(({ field, way }) => [field, way]),
+    fields.map(({ field, wireType }) => [field, wireType]),
     [
       [1, 2],
       [2, 5],
@@ -62,7 +65,7 @@ function summaryOf(summary: Buffer): Pick<ReadEvent, "tag" | "value"> {
 
 interface Field {
   readonly field: number;
-  readonly way: number;
+  readonly wireType: number;
   readonly bytes: Buffer;
   readonly number: number;
 }
@@ -82,17 +85,18 @@ function fieldsOf(message: Buffer): Field[] {
   };
   while (at < message.length) {
     const key = varint();
-    const way = key & 7;
-    const number = way === 0 || way === 2 ? varint() : 0;
-    const size = way === 0 ? 0 : way === 1 ? 8 : way === 2 ? number : way === 5 ? 4 : Number.NaN;
-    assert.ok(at + size <= message.length, `field ${key >> 3} with way ${way}`);
-    fields.push({ field: key >> 3, way, number, bytes: message.subarray(at, at + size) });
+    const wireType = key & 7;
+    const number = wireType === 0 || wireType === 2 ? varint() : 0;
+    const size =
+      wireType === 0 ? 0 : wireType === 1 ? 8 : wireType === 2 ? number : wireType === 5 ? 4 : Number.NaN;
+    assert.ok(at + size <= message.length, `field ${key >> 3} with way ${wireType}`);
+    fields.push({ field: key >> 3, wireType, number, bytes: message.subarray(at, at + size) });
     at += size;
   }
   return fields;
 }
 
-/** Bit by bit, and so apart from the table that writes them. */
+/** Bit by bit, and so independent of the table that writes them. */
 function masked(bytes: Uint8Array): number {
   let crc = 0xffffffff;
   for (const byte of bytes) {
@@ -100,6 +104,6 @@ function masked(bytes: Uint8Array): number {
     for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (0x82f63b78 & -(crc & 1));
   }
   crc = (crc ^ 0xffffffff) >>> 0;
-  const turned = Math.floor(crc / 2 ** 15) + (crc % 2 ** 15) * 2 ** 17;
-  return (turned + 0xa282ead8) % 2 ** 32;
+  const rotated = Math.floor(crc / 2 ** 15) + (crc % 2 ** 15) * 2 ** 17;
+  return (rotated + 0xa282ead8) % 2 ** 32;
 }

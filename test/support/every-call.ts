@@ -1,9 +1,9 @@
-/** One legal use of every driver call, on a device that has been prepared for it. */
+/** One legal use of every driver call, on a prepared device. */
 
 import { basicKernels, type Driver, type DriverCall } from "holdfast/internals";
 import { bytes, span } from "../../src/units/index.js";
 
-/** Prepares a device; each entry then makes its one call on whatever wrapper of that device it is given. */
+/** Prepares a device; each entry then makes its one call on any wrapper of that device. */
 export function everyCall(device: Required<Driver>): Record<DriverCall, (driver: Driver) => unknown> {
   const size = bytes(65536);
   const reservation = device.reserve(size);

@@ -1,8 +1,8 @@
 /**
- * Runs compiled examples one after the other, each as if it were alone: node example-process.js FILE…
+ * Runs compiled examples one after the other, each as in a fresh process: node example-process.js FILE…
  *
- * Tells what happened as lines of JSON on stdout, which is a pipe and so takes each at once: that an example has started
- * is known even where it ends the process.
+ * Reports as lines of JSON on stdout, which is a pipe and so gets each line at once: the start of an example
+ * is known even if it ends the process.
  */
 
 import { pathToFileURL } from "node:url";
@@ -10,15 +10,15 @@ import { inspect } from "node:util";
 import { HoldfastError } from "../../src/errors/index.js";
 import { defaultDevice, manualSeed } from "../../src/tensor/index.js";
 
-/** One line of the report: an example, by its place among the files, has started or has ended. */
+/** One line of the report: an example, by its index among the files, has started or has ended. */
 export type Report =
   | { readonly kind: "started"; readonly index: number }
   | {
       readonly kind: "ended";
       readonly index: number;
       readonly printed: string;
-      /** "" when it ended well. */
-      readonly trouble: string;
+      /** "" if it succeeded. */
+      readonly failure: string;
     };
 
 const write = process.stdout.write.bind(process.stdout);
@@ -33,20 +33,20 @@ function report(line: Report): void {
 }
 
 for (const [index, file] of process.argv.slice(2).entries()) {
-  // What a fresh process starts from.
+  // The state of a fresh process.
   manualSeed(0);
   printed = "";
   report({ kind: "started", index });
-  const trouble = await run(file);
-  report({ kind: "ended", index, printed, trouble });
+  const failure = await run(file);
+  report({ kind: "ended", index, printed, failure });
 }
-// Whatever an example has left running ends here; what it printed after its last line was not its output anyway.
+// Work that an example has left running ends here; output after its last line does not count.
 process.exit();
 
 async function run(file: string): Promise<string> {
   try {
     await import(pathToFileURL(file).href);
-    // A promise that was rejected and awaited by nobody ends the process now, while the example is the one to blame.
+    // An unhandled rejection ends the process now, while this example is responsible.
     await new Promise(setImmediate);
   } catch (error) {
     closeDevices();
@@ -56,7 +56,10 @@ async function run(file: string): Promise<string> {
   return left === 0 ? "" : `It left ${left} device(s) open. Close what it opens: cpu.close().`;
 }
 
-/** Closes what an example has left open, so that the next one finds what a fresh process has; how many there were. */
+/**
+ * Closes the devices that an example has left open, so that the next one starts like a fresh process; returns
+ * their number.
+ */
 function closeDevices(): number {
   for (let count = 0; ; count++) {
     try {

@@ -1,10 +1,10 @@
-/** The documentation's examples: where they stand, in Markdown and in TSDoc, and what they say they print. */
+/** The documentation's examples: their locations in Markdown and in TSDoc, and their claimed output. */
 
 import ts from "typescript";
 import { codeBlocks } from "./markdown.js";
 
 export interface Example {
-  /** File and heading or symbol, for people. */
+  /** File and heading or symbol, for readers. */
   readonly name: string;
   readonly code: string;
   /** Why it is checked but not run; undefined for an example that runs. */
@@ -19,17 +19,17 @@ export function markdownExamples(file: string, text: string): Example[] {
   }));
 }
 
-/** The fenced blocks of the TSDoc comments in a source file, named after what each comment describes. */
+/** The fenced blocks of the TSDoc comments in a source file, named after the described symbols. */
 export function sourceExamples(file: string, text: string): Example[] {
-  // To parse all sources for the sake of some would take seconds.
+  // Parsing all sources for a few examples would take seconds.
   if (!text.includes("* ```ts")) return [];
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.ESNext, true);
   const seen = new Set<number>();
   const examples: Example[] = [];
   const visit = (node: ts.Node, owner: string): void => {
-    const name = [owner, nameOf(node)].filter((part) => part !== "").join(".");
+    const name = [owner, nameOf(node)].filter((word) => word !== "").join(".");
     for (const comment of ts.getLeadingCommentRanges(text, node.pos) ?? []) {
-      // A comment leads its node and that node's first parts too; the outermost is what it describes.
+      // A comment leads its node and that node's first children too; it describes the outermost.
       if (seen.has(comment.pos)) continue;
       seen.add(comment.pos);
       const firstLine = source.getLineAndCharacterOfPosition(comment.pos).line;
@@ -43,7 +43,7 @@ export function sourceExamples(file: string, text: string): Example[] {
   return examples;
 }
 
-/** What the code says it prints: the texts behind `// → `, in order. */
+/** The output that the code claims: the texts after `// → `, in order. */
 export function promisedLines(code: string): string[] {
   return code.split("\n").flatMap((line) => /\/\/ → (.*)$/.exec(line)?.[1] ?? []);
 }

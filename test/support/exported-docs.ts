@@ -1,11 +1,14 @@
-/** Which names that a module exports lack the documentation that every public function, class and member must carry. */
+/**
+ * The exported names of a module that lack the required documentation of public functions, classes and
+ * members.
+ */
 
 import ts from "typescript";
 
 /**
- * One sentence for each function, class, method or getter without a summary or an example, in namespaces too. A layer's
- * `forward`, and all that the classes in `shownWhole` have, is shown by the example of its class; what is marked
- * `@internal` needs none.
+ * One sentence for each function, class, method or getter without a summary or an example, also in
+ * namespaces. A layer's `forward`, and all members of the classes in `shownWhole`, are covered by the example
+ * of the class; names marked `@internal` need none.
  */
 export function undocumentedExports(
   program: ts.Program,
@@ -20,7 +23,8 @@ export function undocumentedExports(
 
   function problemsOfModule(namespace: ts.Symbol, prefix: string): string[] {
     return checker.getExportsOfModule(namespace).flatMap((exported) => {
-      // Only the name of a type: nobody can make one, and what it offers is shown where it is handed out.
+      // Only the name of a type: users can't construct it, and the function that returns it shows its
+      // members.
       if (exported.declarations?.some(ts.isTypeOnlyExportDeclaration)) return [];
       const isAlias = (exported.flags & ts.SymbolFlags.Alias) !== 0;
       return problemsOfExport(
@@ -48,7 +52,7 @@ export function undocumentedExports(
   function problemsOfMembers(owner: ts.Symbol, ownerName: string): string[] {
     const members = checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(owner));
     return members.filter(isPublicMember).flatMap((member) => {
-      // What a class inherits is looked at once, under the name of the class that has it.
+      // Inherited members are checked once, under the name of their class.
       const [declaration] = member.declarations ?? [];
       if (declaration === undefined || seen.has(declaration)) return [];
       seen.add(declaration);
@@ -76,8 +80,8 @@ export function undocumentedExports(
 }
 
 /**
- * The exported names without a doc comment: functions, classes, constants, types and namespaces, and those that a namespace
- * exports. A namespace has its comment at the top of its file.
+ * The exported names without a doc comment: functions, classes, constants, types and namespaces, and the
+ * names that a namespace exports. A namespace has its comment at the top of its file.
  */
 export function exportsWithoutComment(program: ts.Program, file: string): string[] {
   const checker = program.getTypeChecker();
@@ -108,7 +112,7 @@ export function exportsWithoutComment(program: ts.Program, file: string): string
   return namesIn(module, "");
 }
 
-/** A method or a getter that completion offers: not hidden, and no symbol's. */
+/** A method or a getter that completion offers: public, and not a symbol's. */
 function isPublicMember(member: ts.Symbol): boolean {
   if (!(member.flags & (ts.SymbolFlags.Method | ts.SymbolFlags.Accessor)) || member.name.startsWith("__@")) {
     return false;
@@ -119,7 +123,7 @@ function isPublicMember(member: ts.Symbol): boolean {
   );
 }
 
-/** Does it come from a library, as the members of Error do? */
+/** True if it comes from a library, like the members of Error. */
 function isFromOutside(declaration: ts.Declaration): boolean {
   return declaration.getSourceFile().fileName.includes("/node_modules/");
 }

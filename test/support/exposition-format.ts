@@ -1,6 +1,6 @@
 /**
- * A strict reader of Prometheus's text exposition format 0.0.4: what Prometheus would take or guess at, and what it would not,
- * is rejected alike.
+ * A strict reader of Prometheus's text exposition format 0.0.4: it also rejects what Prometheus would accept
+ * by guessing.
  */
 
 export interface ReadMetric {
@@ -21,7 +21,7 @@ export function readExposition(text: string): ReadonlyMap<string, ReadMetric> {
   const metrics = new Map<string, ReadMetric>();
   const lines = text.slice(0, -1).split("\n");
   if (lines.length % 3 !== 0)
-    throw new Error(`${lines.length} lines are no triples of HELP, TYPE and sample.`);
+    throw new Error(`${lines.length} lines are not triples of HELP, TYPE and sample.`);
   for (let at = 0; at < lines.length; at += 3) {
     const [helpLine = "", typeLine = "", valueLine = ""] = lines.slice(at, at + 3);
     const [, helped, help = ""] = must(new RegExp(`^# HELP (${name}) (\\S.*)$`), helpLine);
@@ -29,9 +29,9 @@ export function readExposition(text: string): ReadonlyMap<string, ReadMetric> {
     const [, sampled = "", pairs, value = ""] = must(sampleLine, valueLine);
     if (helped !== sampled || typed !== sampled)
       throw new Error(`${sampled} follows ${helped} and ${typed}.`);
-    if (metrics.has(sampled)) throw new Error(`${sampled} is there twice.`);
+    if (metrics.has(sampled)) throw new Error(`${sampled} occurs twice.`);
     if ((type === "counter") !== sampled.endsWith("_total"))
-      throw new Error(`${sampled} is a ${type}: counters, and they alone, end with _total.`);
+      throw new Error(`${sampled} is a ${type}: counters, and only counters, end with _total.`);
     if (/\\(?![\\n])/.test(help)) throw new Error(`${sampled}'s help has a lone backslash.`);
     must(number, value);
     metrics.set(sampled, {
@@ -47,7 +47,7 @@ function readLabels(text: string | undefined): Readonly<Record<string, string>> 
   let rest = text ?? "";
   while (rest !== "") {
     const [whole = "", label = "", value = ""] = must(labelPair, rest);
-    if (Object.hasOwn(labels, label)) throw new Error(`Label ${label} is there twice.`);
+    if (Object.hasOwn(labels, label)) throw new Error(`Label ${label} occurs twice.`);
     labels[label] = value.replaceAll(/\\(.)/g, (_, char: string) => (char === "n" ? "\n" : char));
     rest = rest.slice(whole.length);
   }

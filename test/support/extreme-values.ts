@@ -1,4 +1,4 @@
-/** What each function says at the ends: zeros with their signs, subnormals, infinities, NaN. C99's Annex F. */
+/** The value of each function at the ends: zeros with their signs, subnormals, infinities, NaN. C99's Annex F. */
 
 import assert from "node:assert/strict";
 import type { VectorMathName } from "../../src/kernels/codegen/wasm/math/index.js";
@@ -34,8 +34,8 @@ export const extremeValues: Readonly<Record<Exclude<VectorMathName, "pow">, read
   rsqrt: [inf, -inf, 2 ** 74 * SQRT1_2 * 2, nan, 1, nan, 0.01, nan, 1e-15, nan, 0, nan, nan],
 };
 
-/** Exact where the expected value is: zeros, ones, infinities, NaN. Else within two ulp. */
-export function checkExtreme(what: string, found: number, expected: number): void {
-  const isClose = !Number.isInteger(expected) && ulpError(found, expected) <= 2;
-  assert.ok(isClose || Object.is(found, Math.fround(expected)), `${what} = ${found}, expected ${expected}`);
+/** Exact if the expected value is exact: zeros, ones, infinities, NaN. Otherwise within two ulp. */
+export function checkExtreme(what: string, actual: number, expected: number): void {
+  const isClose = !Number.isInteger(expected) && ulpError(actual, expected) <= 2;
+  assert.ok(isClose || Object.is(actual, Math.fround(expected)), `${what} = ${actual}, expected ${expected}`);
 }

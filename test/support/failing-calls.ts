@@ -1,29 +1,29 @@
 /**
- * Fails the nth system call of a kind, as a bad day would: the disk is full, the disk is broken, too many files are open, a write
- * takes only a part. After SQLite's tests, which fail every call in turn until none is left.
+ * Fails the nth system call of a kind: the disk is full, the disk is broken, too many files are open, a write
+ * is partial. Modelled after SQLite's tests, which fail every call in turn.
  */
 
 import type { ChildProcess } from "node:child_process";
 import type { Server } from "node:net";
 import { aroundSystemCalls, type CallKind, type Proceed, type SystemCall } from "./system-calls.js";
 
-/** A read of /proc or /sys is a kind of its own: a run asks the machine for its memory again and again. */
+/** A read of /proc or /sys is a separate kind: a run reads the machine's memory again and again. */
 export type FailingKind = CallKind | "machine";
 
 export interface Fault {
   readonly kind: FailingKind;
-  /** Which call of the kind fails, from 1 on. */
+  /** The number of the failing call of the kind, from 1. */
   readonly nth: number;
-  /** An error's code; "short" does only a part of the work; "torn" does a part, and then says ENOSPC. */
+  /** An error's code; "short" does only part of the work; "torn" does a part, and then fails with ENOSPC. */
   readonly how: string;
   /** Every later call of the kind fails too. */
   readonly isLasting?: boolean;
 }
 
-type FaultForm = Pick<Fault, "how" | "isLasting">;
+type FaultKind = Pick<Fault, "how" | "isLasting">;
 
-/** What can go wrong with each kind of call. */
-export const faultForms: Readonly<Record<FailingKind, readonly FaultForm[]>> = {
+/** The possible faults of each kind of call. */
+export const faultKinds: Readonly<Record<FailingKind, readonly FaultKind[]>> = {
   open: [{ how: "EMFILE" }, { how: "EACCES" }, { how: "EMFILE", isLasting: true }],
   read: [{ how: "EIO" }, { how: "short" }],
   write: [{ how: "ENOSPC" }, { how: "short" }, { how: "torn" }, { how: "torn", isLasting: true }],
@@ -46,7 +46,7 @@ export function describeFault({ kind, nth, how, isLasting }: Fault): string {
   return `${kind} ${nth}${isLasting ? " and all later ones" : ""}: ${how}`;
 }
 
-/** How many calls of each kind a function makes. */
+/** The number of calls of each kind that a function makes. */
 export async function countCalls(body: () => Promise<unknown>): Promise<ReadonlyMap<FailingKind, number>> {
   const counts = new Map<FailingKind, number>();
   const restore = await aroundSystemCalls((call, proceed) => {
@@ -62,7 +62,7 @@ export async function countCalls(body: () => Promise<unknown>): Promise<Readonly
   return counts;
 }
 
-/** Runs a function with one fault. Whether the fault came, and at which call. */
+/** Runs a function with one fault. Returns whether the fault occurred, and at which call. */
 export async function withFault<Result>(
   fault: Fault,
   body: () => Promise<Result>,
@@ -90,13 +90,13 @@ function kindOf({ kind, args: [subject] }: SystemCall): FailingKind {
 
 function fail(call: SystemCall, how: string, proceed: Proceed): unknown {
   const { kind, name } = call;
-  if (how === "short") return part(call, proceed, true) ?? proceed();
+  if (how === "short") return halve(call, proceed, true) ?? proceed();
   if (how === "torn") {
-    part(call, proceed);
+    halve(call, proceed);
     throw systemError("ENOSPC", call);
   }
   const error = systemError(how, call);
-  // A descriptor is gone whatever close says.
+  // A descriptor is closed whatever close returns.
   if (kind === "close") proceed(call.args.map((arg) => (typeof arg === "function" ? () => undefined : arg)));
   if (name === "existsSync") return false;
   if (kind === "spawn") return failedProcess(error, proceed);
@@ -112,9 +112,9 @@ function fail(call: SystemCall, how: string, proceed: Proceed): unknown {
   throw error;
 }
 
-/** Reads or writes half of what was asked for, at least a byte; undefined where a call has no half. */
-function part({ name, args }: SystemCall, proceed: Proceed, isWhole = false): unknown {
-  // Node itself goes on after a short write of these.
+/** Reads or writes half of the requested bytes, at least one; undefined if a call has no half. */
+function halve({ name, args }: SystemCall, proceed: Proceed, isWhole = false): unknown {
+  // Node itself continues after a short write of these.
   if (!isWhole && (name === "appendFileSync" || name === "writeFileSync")) {
     const [path, content, options] = args;
     const bytes = Buffer.from(content as string);
@@ -135,18 +135,18 @@ function part({ name, args }: SystemCall, proceed: Proceed, isWhole = false): un
   return proceed([file, content, offset, Math.max(Math.min(whole, 1), whole >> 1), ...rest]);
 }
 
-/** As Node makes them of the system's errors. */
+/** In the format of Node's system errors. */
 function systemError(code: string, { name, args: [subject] }: SystemCall): Error {
   const syscall = name.replace(/Sync$/, "");
   const where = typeof subject === "string" ? ` '${subject}'` : "";
-  return Object.assign(new Error(`${code}: made by a test, ${syscall}${where}`), {
+  return Object.assign(new Error(`${code}: injected by a test, ${syscall}${where}`), {
     code,
     syscall,
     errno: -1,
   });
 }
 
-/** A process that can't be started tells it by an event, a moment later. */
+/** A process that can't be started reports it by an event, a moment later. */
 function failedProcess(error: Error, proceed: Proceed): ChildProcess {
   const child = proceed(["/a/program/that/is/not/there", []]) as ChildProcess;
   const emit: (event: string | symbol, ...args: unknown[]) => boolean = child.emit.bind(child);

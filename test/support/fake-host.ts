@@ -1,4 +1,4 @@
-/** Root folders of the test's choosing: a machine of any size, with any amount free, or in any control group. */
+/** Fake root folders: a machine of any size, with any amount of free memory, or in any control group. */
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 export interface FakeHost {
   /** For `hostRoot` options. */
   readonly root: string;
-  /** Changes what the host has. */
+  /** Changes the host's memory figures. */
   set(totalBytes: number, availableBytes: number): void;
   remove(): void;
 }
@@ -24,7 +24,7 @@ export function fakeHost(totalBytes: number, availableBytes: number): FakeHost {
   return { root, set, remove: () => rmSync(root, { recursive: true }) };
 }
 
-/** Runs `check` with a root folder that holds these files, and removes it. */
+/** Runs `check` with a root folder that has these files, and removes it. */
 export function withHostFiles(files: Readonly<Record<string, string>>, check: (root: string) => void): void {
   const root = mkdtempSync(join(tmpdir(), "holdfast-host-"));
   try {

@@ -1,4 +1,7 @@
-/** The kinds of faults of `planted-plans.ts`, planted in a step that runs: each kind at many places of the step. */
+/**
+ * The kinds of faults of `injected-plans.ts`, injected into a step that runs: each kind at many positions of
+ * the step.
+ */
 
 import { planMemory } from "../../src/compile/memory/plan.js";
 import {
@@ -18,7 +21,7 @@ import type { TracedTraining } from "./traced-training.js";
 export interface FaultKind {
   /** The rules that such a fault may break first. */
   readonly rules: readonly PlanRule[];
-  /** Some of these may be as sound as the step that they were made of. */
+  /** Some of these may be as sound as the original step. */
   readonly injected: (training: TracedTraining) => readonly ProposedStep[];
 }
 
@@ -27,22 +30,22 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a call left out": {
     rules: ["calls"],
     injected: ({ straight }) =>
-      atEachCall(straight, (calls, place) => calls.filter((_, other) => other !== place)),
+      atEachCall(straight, (calls, index) => calls.filter((_, other) => other !== index)),
   },
   "a call that is scheduled twice": {
     rules: ["calls"],
-    injected: ({ straight }) => atEachCall(straight, (calls, place) => [...calls, calls[place]!]),
+    injected: ({ straight }) => atEachCall(straight, (calls, index) => [...calls, calls[index]!]),
   },
-  "a call in another's place": {
+  "a call at another call's index": {
     rules: ["calls"],
     injected: ({ straight }) =>
-      atEachCall(straight, (calls, place) => calls.with(place, calls[(place + 1) % calls.length]!)),
+      atEachCall(straight, (calls, index) => calls.with(index, calls[(index + 1) % calls.length]!)),
   },
-  "a call that is no call of the program": {
+  "a call that is not in the program": {
     rules: ["calls"],
     injected: ({ straight }) =>
-      atEachCall(straight, (calls, place) => {
-        const { call } = calls[place]!;
+      atEachCall(straight, (calls, index) => {
+        const { call } = calls[index]!;
         return [...calls, { call: { ...call, op: "stranger" }, stream: 0, after: [] }];
       }),
   },
@@ -51,21 +54,21 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     rules: ["order"],
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.reads),
   },
-  "an in-place write before a read of what was there": {
+  "an in-place write before a read of the old value": {
     rules: ["order"],
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.reads && later.writes),
   },
-  "two writes exchanged": {
+  "two writes swapped": {
     rules: ["order"],
     injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.writes),
   },
 
-  "the offsets of two buffers exchanged": {
+  "the offsets of two buffers swapped": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
-      pairsOf([...straight.plan.offsets]).map(([[one, offset], [other, otherOffset]]) =>
+      pairsOf([...straight.plan.offsets]).map(([[buffer, offset], [other, otherOffset]]) =>
         withOffsets(straight, [
-          [one, otherOffset],
+          [buffer, otherOffset],
           [other, offset],
         ]),
       ),
@@ -83,21 +86,23 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
   "a live range one call short": {
     rules: ["lifetimes"],
-    injected: ({ straight }) => putOver(straight, (old, young) => old.last === young.first),
+    injected: ({ straight }) => overlap(straight, (old, young) => old.last === young.first),
   },
   "an offset reused in the middle of a live range": {
     rules: ["lifetimes"],
     injected: ({ straight }) =>
-      putOver(straight, (old, young) => old.first < young.first && young.first < old.last),
+      overlap(straight, (old, young) => old.first < young.first && young.first < old.last),
   },
-  "a saved tensor let go before backward has read it": {
+  "a saved tensor freed before backward has read it": {
     rules: ["lifetimes"],
     injected: ({ straight }) => {
       const lifetimes = lifetimesOf(straight.schedule);
       const backward = straight.program.findIndex(({ op }) => /Gradient/.test(op));
       const saved = lifetimes.filter(({ first, last }) => first < backward && last >= backward);
       return saved.map((deadOnExit) => {
-        const shortened = lifetimes.map((one) => (one === deadOnExit ? { ...one, last: backward - 1 } : one));
+        const shortened = lifetimes.map((lifetime) =>
+          lifetime === deadOnExit ? { ...lifetime, last: backward - 1 } : lifetime,
+        );
         return { ...straight, plan: planMemory(shortened) };
       });
     },
@@ -114,14 +119,14 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
   "a misaligned offset": {
     rules: ["bounds"],
-    // Of buffers that then reach into the next place: others do no harm.
+    // Only of buffers that then overlap the next one: others do no harm.
     injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
   },
   "an offset before the block": {
     rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => -256),
   },
-  "an offset that is no number": {
+  "an offset that is not a number": {
     rules: ["bounds"],
     injected: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
   },
@@ -135,7 +140,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
 
   "a read of memory that nothing has written": {
-    // Without the first call, the second one has none to begin before the end of.
+    // Without the first call, the second one has no predecessor for PDL.
     rules: ["written", "pdl"],
     injected: ({ straight }) =>
       straight.program.flatMap((left) => {
@@ -146,7 +151,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       }),
   },
 
-  "a forgotten wait for step memory": {
+  "a missing wait for step memory": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) => atEachWait(streamed, () => []),
   },
@@ -154,21 +159,21 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
       atEachWait(streamed, ({ after }, calls) =>
-        after.flatMap((waited) => {
-          const { stream } = calls[waited]!;
-          const before = calls.findLastIndex((one, place) => place < waited && one.stream === stream);
+        after.flatMap((dependency) => {
+          const { stream } = calls[dependency]!;
+          const before = calls.findLastIndex((entry, index) => index < dependency && entry.stream === stream);
           return before < 0 ? [] : [before];
         }),
       ),
   },
-  "a call on another stream than its waits were made for": {
+  "a call on another stream than its waits assume": {
     rules: ["order", "lifetimes", "streams"],
     injected: ({ streamed }) =>
-      atEachCall(streamed, (calls, place) => {
-        const one = calls[place]!;
-        const stream = (one.stream + 1) % 3;
-        const after = one.after.filter((waited) => calls[waited]!.stream !== stream);
-        return calls.with(place, { ...one, stream, after });
+      atEachCall(streamed, (calls, index) => {
+        const scheduled = calls[index]!;
+        const stream = (scheduled.stream + 1) % 3;
+        const after = scheduled.after.filter((dependency) => calls[dependency]!.stream !== stream);
+        return calls.with(index, { ...scheduled, stream, after });
       }),
   },
   "a stream that the main one never waits for": {
@@ -177,52 +182,61 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
       [1, 2].map((left) => {
         const { calls } = streamed.schedule;
         const forget = ({ stream, after }: ScheduledCall): readonly number[] =>
-          stream === 0 ? after.filter((waited) => calls[waited]!.stream !== left) : after;
-        return { ...streamed, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
+          stream === 0 ? after.filter((dependency) => calls[dependency]!.stream !== left) : after;
+        return {
+          ...streamed,
+          schedule: { calls: calls.map((scheduled) => ({ ...scheduled, after: forget(scheduled) })) },
+        };
       }),
   },
-  "memory reused while another stream still works there": {
+  "memory reused while another stream still uses it": {
     rules: ["lifetimes"],
     injected: ({ straight, streamed }) => [
       { ...streamed, plan: straight.plan },
-      ...putOver(streamed, (old, young) => old.first < young.first),
+      ...overlap(streamed, (old, young) => old.first < young.first),
     ],
   },
-  "a forgotten wait that only shared memory needs": {
+  "a missing wait that only shared memory needs": {
     rules: ["lifetimes"],
     injected: ({ streamed }) => {
-      // Each call waits for all before it, so that memory is shared as on one stream; then one of them only for what it meets.
+      // Each call waits for all before it, so that memory is shared as on one stream; then one of them waits
+      // only for its dependencies.
       const { calls } = streamed.schedule;
-      const waiting = calls.map((one, place): ScheduledCall => {
+      const waiting = calls.map((scheduled, index): ScheduledCall => {
         const after = [...calls.keys()].filter(
-          (other) => other < place && calls[other]!.stream !== one.stream,
+          (other) => other < index && calls[other]!.stream !== scheduled.stream,
         );
-        return { ...one, after };
+        return { ...scheduled, after };
       });
       const step = { ...streamed, plan: planMemory(lifetimesOf({ calls: waiting })) };
-      return calls.map((one, place) => ({ ...step, schedule: { calls: waiting.with(place, one) } }));
+      return calls.map((scheduled, index) => ({
+        ...step,
+        schedule: { calls: waiting.with(index, scheduled) },
+      }));
     },
   },
 };
 
-/** The step with another list of calls, for each of its places. */
+/** The step with another list of calls, for each position. */
 function atEachCall(
   step: ProposedStep,
-  change: (calls: readonly ScheduledCall[], place: number) => readonly ScheduledCall[],
+  change: (calls: readonly ScheduledCall[], index: number) => readonly ScheduledCall[],
 ): ProposedStep[] {
   const { calls } = step.schedule;
-  return calls.map((_, place) => ({ ...step, schedule: { calls: change(calls, place) } }));
+  return calls.map((_, index) => ({ ...step, schedule: { calls: change(calls, index) } }));
 }
 
-/** The step with other waits at a call, for each that has any. */
+/** The step with other waits at a call, for each call that has any. */
 function atEachWait(
   step: ProposedStep,
-  change: (one: ScheduledCall, calls: readonly ScheduledCall[]) => readonly number[],
+  change: (scheduled: ScheduledCall, calls: readonly ScheduledCall[]) => readonly number[],
 ): ProposedStep[] {
   const { calls } = step.schedule;
-  return calls.flatMap((one, place) => {
-    if (one.after.length === 0) return [];
-    return [{ ...step, schedule: { calls: calls.with(place, { ...one, after: change(one, calls) }) } }];
+  return calls.flatMap((scheduled, index) => {
+    if (scheduled.after.length === 0) return [];
+    return [
+      { ...step, schedule: { calls: calls.with(index, { ...scheduled, after: change(scheduled, calls) }) } },
+    ];
   });
 }
 
@@ -245,8 +259,8 @@ function withOffsets(step: ProposedStep, moved: readonly (readonly [Buffer, numb
   return { ...step, plan };
 }
 
-/** The step with a buffer in the place of one that is older, for all pairs of them that are chosen. */
-function putOver(
+/** The step with a buffer at the offset of an older one, for all selected pairs. */
+function overlap(
   step: ProposedStep,
   isTuned: (old: Lifetime, young: Lifetime) => boolean,
 ): readonly ProposedStep[] {
@@ -258,50 +272,54 @@ function putOver(
   );
 }
 
-/** Schedules in which a call stands before an earlier one that it meets so. */
+/** Schedules in which a call is before an earlier one with such a dependency. */
 function movedBefore(
   step: ProposedStep,
-  meetSo: (earlier: Access, later: Access) => boolean,
+  conflicts: (earlier: Access, later: Access) => boolean,
 ): readonly ProposedStep[] {
   const { calls } = step.schedule;
-  return calls.flatMap((later, place) => {
-    const met = calls.findLastIndex(
-      (earlier, before) => before < place && doMeet(earlier.call, later.call, meetSo),
+  return calls.flatMap((later, index) => {
+    const conflicting = calls.findLastIndex(
+      (earlier, before) => before < index && haveConflict(earlier.call, later.call, conflicts),
     );
-    if (met < 0) return [];
-    const order = calls.toSpliced(place, 1).toSpliced(met, 0, later);
+    if (conflicting < 0) return [];
+    const order = calls.toSpliced(index, 1).toSpliced(conflicting, 0, later);
     return [{ ...step, schedule: { calls: order } }];
   });
 }
 
-function doMeet(earlier: Call, later: Call, meetSo: (earlier: Access, later: Access) => boolean): boolean {
-  return accessesOf(earlier).some((one) =>
+function haveConflict(
+  earlier: Call,
+  later: Call,
+  conflicts: (earlier: Access, later: Access) => boolean,
+): boolean {
+  return accessesOf(earlier).some((access) =>
     accessesOf(later).some(
       (other) =>
-        one.slice.buffer === other.slice.buffer &&
-        one.slice.offset < other.slice.offset + other.slice.size &&
-        other.slice.offset < one.slice.offset + one.slice.size &&
-        meetSo(one, other),
+        access.slice.buffer === other.slice.buffer &&
+        access.slice.offset < other.slice.offset + other.slice.size &&
+        other.slice.offset < access.slice.offset + access.slice.size &&
+        conflicts(access, other),
     ),
   );
 }
 
 function writesOfStep(call: Call): Buffer[] {
-  return accessesOf(call).flatMap(({ slice: part, writes }) =>
-    writes && part.buffer.storage === undefined ? [part.buffer] : [],
+  return accessesOf(call).flatMap(({ slice, writes }) =>
+    writes && slice.buffer.storage === undefined ? [slice.buffer] : [],
   );
 }
 
 function writesPersistent(call: Call): boolean {
-  return accessesOf(call).some(({ slice: part, writes }) => writes && part.buffer.storage !== undefined);
+  return accessesOf(call).some(({ slice, writes }) => writes && slice.buffer.storage !== undefined);
 }
 
 function isRead(program: readonly Call[], buffer: Buffer): boolean {
   return program.some((call) =>
-    accessesOf(call).some(({ slice: part, reads }) => reads && part.buffer === buffer),
+    accessesOf(call).some(({ slice, reads }) => reads && slice.buffer === buffer),
   );
 }
 
 function pairsOf<T>(items: readonly T[]): (readonly [T, T])[] {
-  return items.flatMap((one, index) => items.slice(index + 1).map((other) => [one, other] as const));
+  return items.flatMap((item, index) => items.slice(index + 1).map((other) => [item, other] as const));
 }

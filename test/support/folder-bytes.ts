@@ -1,10 +1,10 @@
-/** A folder as the bytes of its files, for tests that hold a command to writing nothing. */
+/** A folder as the bytes of its files, for tests that check that a command writes nothing. */
 
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Of every file below a folder its path and a checksum of its bytes; empty folders count too. Times don't. */
+/** The path and a checksum of every file below a folder, and empty folders; without times. */
 export function bytesIn(folder: string, below = ""): Readonly<Record<string, string>> {
   const entries = readdirSync(join(folder, below), { withFileTypes: true });
   return Object.fromEntries(

@@ -1,4 +1,4 @@
-/** Folders for tests: a fresh one each, gone after the file's last test. */
+/** Folders for tests: a fresh one each, removed after the file's last test. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

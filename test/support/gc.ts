@@ -1,4 +1,4 @@
-/** Collects garbage now, for tests that measure what is left or that try whether collection does harm. */
+/** Collects garbage now, for tests that measure the heap or that check that collection is harmless. */
 
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

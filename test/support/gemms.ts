@@ -1,4 +1,4 @@
-/** Products for tests: cases drawn over shapes and layouts, how they lie in memory, and the proof of one against float64. */
+/** GEMMs for tests: random cases over shapes and layouts, their memory, and the comparison with float64. */
 
 import assert from "node:assert/strict";
 import fc from "fast-check";
@@ -13,7 +13,7 @@ import {
 } from "../../src/kernels/index.js";
 import { sameBytes } from "./same-bytes.js";
 
-/** A product: what it multiplies, and how that lies in memory. */
+/** A GEMM: its operands, and their layouts. */
 export interface GemmCase {
   readonly dtype: GemmDtype;
   readonly m: number;
@@ -23,7 +23,7 @@ export interface GemmCase {
   readonly isATransposed: boolean;
   readonly isBTransposed: boolean;
   readonly isBShared: boolean;
-  /** Elements that a row of A, B and C is longer than it must be. */
+  /** Padding of a row of A, B and C, in elements. */
   readonly padding: readonly [number, number, number];
   /** Elements before the first one of A, B and C. */
   readonly offset: readonly [number, number, number];
@@ -46,7 +46,7 @@ export const plainCase: GemmCase = {
   beta: 0,
 };
 
-const three = (most: number) => fc.tuple(fc.nat(most), fc.nat(most), fc.nat(most));
+const three = (max: number) => fc.tuple(fc.nat(max), fc.nat(max), fc.nat(max));
 
 /** Small and large ones, with sizes on both sides of a tile, of a strip and of a slice of k. */
 export function gemmCases(
@@ -82,15 +82,15 @@ export type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 export function randomValues(dtype: GemmDtype, count: number, seed: number): Values {
   let state = seed;
   const values = new arrayOf[dtype](count);
-  for (const place of values.keys()) {
+  for (const index of values.keys()) {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
-    values[place] = state / 2 ** 31;
+    values[index] = state / 2 ** 31;
   }
   return values;
 }
 
-/** A matrix in a buffer of its own: `offset` elements, the matrices of the batch, a few elements more. */
-function layOut(rows: number, columns: number, padding: number, offset: number, batch: number) {
+/** A matrix in its own buffer: `offset` elements, the matrices of the batch, a few elements more. */
+function layoutOf(rows: number, columns: number, padding: number, offset: number, batch: number) {
   const rowStride = columns + padding;
   const batchStride = rows * rowStride;
   const extent = (batch - 1) * batchStride + (rows - 1) * rowStride + columns;
@@ -120,33 +120,33 @@ export function layOutAll({
   const [aRows, aColumns] = isATransposed ? [k, m] : [m, k];
   const [bRows, bColumns] = isBTransposed ? [n, k] : [k, n];
   return {
-    a: layOut(aRows, aColumns, padding[0], offset[0], batch),
-    b: layOut(bRows, bColumns, padding[1], offset[1], isBShared ? 1 : batch),
-    c: layOut(m, n, padding[2], offset[2], batch),
+    a: layoutOf(aRows, aColumns, padding[0], offset[0], batch),
+    b: layoutOf(bRows, bColumns, padding[1], offset[1], isBShared ? 1 : batch),
+    c: layoutOf(m, n, padding[2], offset[2], batch),
   };
 }
 
-/** Runs a product on the runtime and gives the whole buffer of C, before and after. */
-export function runGemm(runtime: Runtime, one: GemmCase) {
-  const { dtype, m, n, k, batch, isATransposed, isBTransposed, alpha, beta } = one;
+/** Runs a GEMM on the runtime and returns the whole buffer of C, before and after. */
+export function runGemm(runtime: Runtime, gemmCase: GemmCase) {
+  const { dtype, m, n, k, batch, isATransposed, isBTransposed, alpha, beta } = gemmCase;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
-  const layouts = layOutAll(one);
+  const layouts = layOutAll(gemmCase);
   const values = {
     a: randomValues(dtype, layouts.a.size, 1),
     b: randomValues(dtype, layouts.b.size, 2),
     c: randomValues(dtype, layouts.c.size, 3),
   };
-  // What C holds must not matter then; NaN is what dead memory is poisoned with.
+  // The old contents of C must not matter then; NaN is the poison of dead memory.
   if (beta === 0) values.c.fill(Number.NaN);
   return runtime.step(() => {
-    const place = (name: "a" | "b" | "c") => {
+    const upload = (name: "a" | "b" | "c") => {
       const { size, offset, extent, rowStride, batchStride } = layouts[name];
       const buffer = runtime.arena.allocate(size * bytes, name);
       runtime.upload([{ source: values[name], target: buffer }]);
       const storage = runtime.view(buffer, offset * bytes, extent * bytes);
       return { buffer, operand: { storage, rowStride, batchStride } };
     };
-    const [a, b, c] = [place("a"), place("b"), place("c")];
+    const [a, b, c] = [upload("a"), upload("b"), upload("c")];
     const problem: GemmProblem = {
       dtype,
       m,
@@ -172,10 +172,13 @@ export function runGemm(runtime: Runtime, one: GemmCase) {
   });
 }
 
-/** Fails unless every element is within the bound of a sum of k products, and everything beside C is as it was. */
-export function proveGemm(runtime: Runtime, one: GemmCase): void {
-  const { dtype, m, n, k, batch, isATransposed, isBTransposed, isBShared, alpha, beta } = one;
-  const { values, layouts, after } = runGemm(runtime, one);
+/**
+ * Fails unless every element is within the error bound of a sum of k products, and the elements around C are
+ * unchanged.
+ */
+export function checkGemm(runtime: Runtime, gemmCase: GemmCase): void {
+  const { dtype, m, n, k, batch, isATransposed, isBTransposed, isBShared, alpha, beta } = gemmCase;
+  const { values, layouts, after } = runGemm(runtime, gemmCase);
   const epsilon = dtype === "f32" ? 2 ** -24 : 2 ** -53;
   const untouched = values.c.slice();
   for (let item = 0; item < batch; item++) {
@@ -186,30 +189,30 @@ export function proveGemm(runtime: Runtime, one: GemmCase): void {
           const [aRow, aColumn] = isATransposed ? [step, row] : [row, step];
           const [bRow, bColumn] = isBTransposed ? [column, step] : [step, column];
           const bItem = isBShared ? 0 : item;
-          const product =
+          const term =
             values.a[layouts.a.at(item, aRow, aColumn)]! * values.b[layouts.b.at(bItem, bRow, bColumn)]!;
-          sum += product;
-          size += Math.abs(product);
+          sum += term;
+          size += Math.abs(term);
         }
-        const place = layouts.c.at(item, row, column);
-        const before = beta === 0 ? 0 : beta * values.c[place]!;
-        const error = Math.abs(after[place]! - (alpha * sum + before));
+        const index = layouts.c.at(item, row, column);
+        const before = beta === 0 ? 0 : beta * values.c[index]!;
+        const error = Math.abs(after[index]! - (alpha * sum + before));
         const bound = 2 * (k + 3) * epsilon * (Math.abs(alpha) * size + Math.abs(before));
         // Written so that NaN fails.
         assert.ok(
           error <= bound,
           `C[${item}, ${row}, ${column}] is off by ${error}, and ${bound} is allowed`,
         );
-        untouched[place] = after[place]!;
+        untouched[index] = after[index]!;
       }
     }
   }
-  sameBytes(after, untouched, "what lies beside C");
+  sameBytes(after, untouched, "the elements around C");
 }
 
-export function shapeOf(one: GemmCase): GemmShape {
-  const { dtype, m, n, k, batch, isATransposed, isBTransposed } = one;
-  const { a, b } = layOutAll(one);
+export function shapeOf(gemmCase: GemmCase): GemmShape {
+  const { dtype, m, n, k, batch, isATransposed, isBTransposed } = gemmCase;
+  const { a, b } = layOutAll(gemmCase);
   return {
     dtype,
     m,

@@ -1,4 +1,7 @@
-/** The kernels that are written in CUDA C++ by hand, in the forms that need the most registers and shared memory. */
+/**
+ * The kernels that are written in CUDA C++ by hand, in the configurations that need the most registers and
+ * shared memory.
+ */
 
 import assert from "node:assert/strict";
 import type { KernelSource } from "holdfast/internals";
@@ -40,7 +43,7 @@ export function smallAttention(
   return smallBackwardKernel(elements, "out", plan, facts, strides);
 }
 
-/** In f32, or f64; with half floats stored and, of these inputs, read. */
+/** In f32 or f64, with half-float outputs and, of these inputs, half-float inputs. */
 export function elementsOf(
   dtype: FloatDtype,
   halves?: "f16" | "bf16",
@@ -50,15 +53,15 @@ export function elementsOf(
   return { dtype, resultDtype: halves ?? dtype, halves: read };
 }
 
-/** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
+/** The most important shape: a small transformer's, 12 rows and columns in heads of 64. */
 export const transformer: Sizes = [12, 12, 64, 64];
 
-/** The most that lanes have to hold: of rows, of scores, and where a block has the most of them. */
+/** The largest register use: of rows, of scores, and with the most lanes in a block. */
 const longest = { f32: [16, 12, 128, 128], f64: [16, 12, 64, 64] } as const;
 const maxScores: Sizes = [16, 64, 4, 4];
 const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
 
-/** Every kind of kernel in f32, and attention of half floats: what is compiled with every run of the suite. */
+/** Every kind of kernel in f32, and attention of half floats: compiled with every run of the suite. */
 export const commonKernels: readonly KernelSource[] = [
   ...Object.values(randomKernels).slice(0, 1),
   cudaScanKernel("f32"),

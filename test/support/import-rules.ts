@@ -23,13 +23,13 @@ export function readImports(file: string, text: string): SourceImports {
 /** Every import that the layers forbid, one sentence each. */
 export function importProblems(layers: LayerTable, sources: readonly SourceImports[]): string[] {
   return sources.flatMap((source) => {
-    const place = placeProblem(layers, source.file);
-    if (place !== undefined) return [place];
+    const problem = locationProblem(layers, source.file);
+    if (problem !== undefined) return [problem];
     return source.imports.flatMap((specifier) => importProblem(layers, source.file, specifier) ?? []);
   });
 }
 
-function placeProblem(layers: LayerTable, file: string): string | undefined {
+function locationProblem(layers: LayerTable, file: string): string | undefined {
   const layer = layerOf(file);
   if (layer === undefined) {
     // A declaration file describes what the platform brings; it has no code and stands under every layer.
@@ -49,8 +49,8 @@ function importProblem(layers: LayerTable, file: string, specifier: string): str
   if (!specifier.startsWith(".")) return undefined;
   const target = posix.join(posix.dirname(file), specifier).replace(/\.js$/, ".ts");
   if (target.startsWith("..")) {
-    const isTestsOwn = file.endsWith(".test.ts") && target.startsWith("../test/support/");
-    return isTestsOwn ? undefined : `${file} imports ${specifier}, which lies outside src/.`;
+    const isTestSupport = file.endsWith(".test.ts") && target.startsWith("../test/support/");
+    return isTestSupport ? undefined : `${file} imports ${specifier}, which lies outside src/.`;
   }
 
   const passed = closedFolders(file, target).find((folder) => target !== `${folder}/index.ts`);
@@ -71,8 +71,8 @@ function closedFolders(file: string, target: string): string[] {
   const folders: string[] = [];
   if (room !== "") folders.push(layer);
   // A test may look into its own layer's rooms: it proves what the index doesn't show.
-  const isOwnTest = file.endsWith(".test.ts") && layerOf(file) === layer;
-  if (rest.length > 0 && layersWithRooms.includes(layer) && !isOwnTest) folders.push(`${layer}/${room}`);
+  const isTestOfLayer = file.endsWith(".test.ts") && layerOf(file) === layer;
+  if (rest.length > 0 && layersWithRooms.includes(layer) && !isTestOfLayer) folders.push(`${layer}/${room}`);
   return folders.filter((folder) => !file.startsWith(`${folder}/`));
 }
 

@@ -1,9 +1,12 @@
-/** Drivers whose captures go wrong in ways that the CPU's can't: what the runtime must reject without a trace. */
+/**
+ * Drivers whose captures fail in ways that the CPU's can't: the runtime must reject them without side
+ * effects.
+ */
 
 import type { Driver, Launch, Span, Stream } from "holdfast/internals";
 import { type Graph, interceptCalls, type NodeCount } from "../../src/driver/index.js";
 
-/** The first replay writes a byte that was not recorded, into what the last launch wrote. */
+/** The first replay writes a byte that was not recorded, into the output of the last launch. */
 export function corruptingFirstReplay(device: Driver): Driver {
   let written: Span | undefined;
   let hasCorrupted = false;
@@ -11,7 +14,7 @@ export function corruptingFirstReplay(device: Driver): Driver {
     const result = proceed();
     if (call === "launch") {
       const { kernel, arguments: values } = args[1] as Launch;
-      written = values[kernel.parameters.findIndex((one) => one === "out" || one === "inout")] as Span;
+      written = values[kernel.parameters.findIndex((kind) => kind === "out" || kind === "inout")] as Span;
     }
     if (call === "launchGraph" && written && !hasCorrupted) {
       hasCorrupted = true;
@@ -21,7 +24,7 @@ export function corruptingFirstReplay(device: Driver): Driver {
   });
 }
 
-/** The first recorded graph holds nodes that nobody asked for. */
+/** The first recorded graph has extra nodes. */
 export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driver {
   return (device) => {
     let hasAdded = false;
@@ -30,7 +33,7 @@ export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driv
       if (call === "endCapture" && !hasAdded) {
         hasAdded = true;
         const graph = result as Graph;
-        // On the graph itself: drivers know a handle by its identity.
+        // On the graph itself, because drivers identify a handle by its object.
         Object.assign(graph, { nodes: { ...graph.nodes, ...extra } });
       }
       return result;
@@ -39,8 +42,8 @@ export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driv
 }
 
 /**
- * The old way: a graph's kernels read their arguments where the caller had them at the capture. A replay therefore does
- * whatever stands there by then.
+ * The old way: a graph's kernels read their arguments from the caller's memory at the replay. So a replay
+ * uses whatever is there by then.
  */
 export function keepingReferences(device: Driver): Driver {
   let recording: (() => void)[] | undefined;
@@ -60,7 +63,7 @@ export function keepingReferences(device: Driver): Driver {
   });
 }
 
-/** Uploads are lost from the first kernel on: nothing that a capture has written is put back. */
+/** Uploads are lost from the first kernel on: no write of a capture is undone. */
 export function losingUploads(device: Driver): Driver {
   let hasLaunched = false;
   return interceptCalls(device, (call, _, proceed) => {

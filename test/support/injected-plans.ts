@@ -1,27 +1,27 @@
-/** Faults planted in the schedule or the plan of a sound step, each with the rule that it breaks. */
+/** Faults injected into the schedule or the plan of a sound step, each with the rule that it breaks. */
 
 import { accessesOf, type BufferSlice, type Call } from "../../src/compile/program/program.js";
 import type { PlanRule } from "../../src/compile/verify/verify.js";
 import { span } from "../../src/units/index.js";
-import { type ProposedStep, planApart } from "./proposed-steps.js";
+import { type ProposedStep, planDisjoint } from "./proposed-steps.js";
 import {
   bufferOf,
   changeWaits,
+  indexOf,
   moveBuffers,
   moveCall,
   offsetOf,
-  placeOf,
   rewrite,
   sideBySideCalls,
   straightStep,
   streamedStep,
 } from "./training-step.js";
 
-/** A step that was sound before something was changed in it. */
+/** A step that was sound before a change. */
 export interface PlanFault {
   readonly rule: PlanRule;
   readonly says: RegExp;
-  /** Whether the step would compute something else; of the rest it is only unknown what it would do. */
+  /** True if the step would compute another result; for the others the effect is unknown. */
   readonly harms?: true;
   readonly injected: () => ProposedStep;
 }
@@ -41,29 +41,29 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => {
       const step = straightStep();
-      const bias = step.schedule.calls[placeOf(step, "bias")]!;
+      const bias = step.schedule.calls[indexOf(step, "bias")]!;
       return { ...step, schedule: { calls: [...step.schedule.calls, bias] } };
     },
   },
-  "a call in another's place": {
+  "a call at another call's index": {
     rule: "calls",
     says: /call 18 \(update1\) is missing/,
     injected: () => {
       const step = straightStep();
       const calls = [...step.schedule.calls];
-      calls[placeOf(step, "update1")] = calls[placeOf(step, "bias")]!;
+      calls[indexOf(step, "update1")] = calls[indexOf(step, "bias")]!;
       return { ...step, schedule: { calls } };
     },
   },
-  "a call that is no call of the program": {
+  "a call that is not in the program": {
     rule: "calls",
     says: /index 20 of the schedule \(stranger\) is not in the program/,
     injected: () => {
       const step = straightStep();
-      const stranger = { ...step.program[0]!, op: "stranger" };
+      const foreign = { ...step.program[0]!, op: "stranger" };
       return {
         ...step,
-        schedule: { calls: [...step.schedule.calls, { call: stranger, stream: 0, after: [] }] },
+        schedule: { calls: [...step.schedule.calls, { call: foreign, stream: 0, after: [] }] },
       };
     },
   },
@@ -79,12 +79,12 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a wait for a later call": {
     rule: "streams",
     says: /call 10 \(errorBackward\).* waits for index 11, which is not an earlier call/,
-    injected: () => changeWaits(streamedStep(), "errorBackward", (_, place) => [place + 1]),
+    injected: () => changeWaits(streamedStep(), "errorBackward", (_, index) => [index + 1]),
   },
   "a wait of a call for itself": {
     rule: "streams",
     says: /call 11 \(weightGradient2\).* waits for index 11/,
-    injected: () => changeWaits(streamedStep(), "weightGradient2", (after, place) => [...after, place]),
+    injected: () => changeWaits(streamedStep(), "weightGradient2", (after, index) => [...after, index]),
   },
   "a wait for an index that does not exist": {
     rule: "streams",
@@ -96,7 +96,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /call 2 \(gelu\).* waits for index 1, which is on the same stream/,
     injected: () => changeWaits(streamedStep(), "gelu", () => [1]),
   },
-  "a stream that is no whole number": {
+  "a stream that is not an integer": {
     rule: "streams",
     says: /call 4 \(bias\).* is on stream 0.5/,
     injected: () => onSideStream(streamedStep(), "bias", 0.5),
@@ -106,7 +106,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /call 4 \(bias\).* is on stream -1/,
     injected: () => onSideStream(streamedStep(), "bias", -1),
   },
-  "more streams than a device runs": {
+  "more streams than a device has": {
     rule: "streams",
     says: /at most 64 streams/,
     injected: () => {
@@ -131,7 +131,10 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /the last of stream 1/,
     injected: () => {
       const step = straightStep();
-      return { ...step, schedule: { calls: step.schedule.calls.map((one) => ({ ...one, stream: 1 })) } };
+      return {
+        ...step,
+        schedule: { calls: step.schedule.calls.map((scheduled) => ({ ...scheduled, stream: 1 })) },
+      };
     },
   },
 
@@ -142,7 +145,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       const step = straightStep();
       const w1 = step.program
         .flatMap(({ work }) => (work.kind === "launch" ? work.arguments : []))
-        .flatMap((one) => (typeof one === "number" ? [] : [one.buffer]))
+        .flatMap((argument) => (typeof argument === "number" ? [] : [argument.buffer]))
         .find(({ label }) => label === "w1")!;
       return { ...step, plan: { ...step.plan, offsets: new Map([...step.plan.offsets, [w1, 0]]) } };
     },
@@ -176,7 +179,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /buffer \d+ \(h\) begins at -256/,
     injected: () => moveBuffers(straightStep(), { h: -256 }),
   },
-  "an offset that is no number": {
+  "an offset that is not a number": {
     rule: "bounds",
     says: /buffer \d+ \(h\) begins at NaN/,
     injected: () => moveBuffers(straightStep(), { h: Number.NaN }),
@@ -236,11 +239,11 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
         const { source } = call.work;
         return { ...call, work: { ...call.work, source: { ...source, buffer: { ...source.buffer } } } };
       });
-      return { ...step, plan: planApart(step.schedule) };
+      return { ...step, plan: planDisjoint(step.schedule) };
     },
   },
 
-  "a peak told too high": {
+  "a peak that is too high": {
     rule: "peak",
     says: /it claims (\d+) bytes, and its buffers need/,
     injected: () => {
@@ -248,12 +251,12 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return { ...step, plan: { ...step.plan, bytes: step.plan.bytes + 256 } };
     },
   },
-  "a peak told too low, inside the last unit": {
+  "a peak that is too low, inside the last unit": {
     rule: "peak",
     says: /it claims \d+ bytes, and its buffers need/,
     injected: () => {
       const step = straightStep();
-      // The 64 bytes of the loss lie highest: the end of them is not the end of their unit.
+      // The 64 bytes of the loss are at the highest offset: their end is not the end of their unit.
       const moved = moveBuffers(step, { loss: step.plan.bytes });
       return { ...moved, plan: { ...moved.plan, bytes: step.plan.bytes + 64 } };
     },
@@ -265,38 +268,38 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => moveCall(straightStep(), "gelu", "matmul1"),
   },
-  "an in-place write before a read of what was there": {
+  "an in-place write before a read of the old value": {
     rule: "order",
     says: /call 8 \(clampErrors\).* reads and writes .*\(e\); before it in the program call 6 \(mean\).* reads/,
     harms: true,
     injected: () => moveCall(straightStep(), "clampErrors", "mean"),
   },
-  "two writes exchanged": {
+  "two writes swapped": {
     rule: "order",
     says: /call 11 \(weightGradient2\).*before it in the program call 0 \(clearGradients\).* writes/,
     harms: true,
     injected: () => moveCall(straightStep(), "clearGradients", "clearNorm"),
   },
-  "a write and a read exchanged that know the same persistent bytes by two buffers": {
+  "a write and a read of the same persistent bytes under two buffers swapped": {
     rule: "order",
     says: /call 18 \(update1\).* reads .*\(g1\); before it in the program call 17 \(clip\).*\(gradients\)/,
     harms: true,
     injected: () => moveCall(straightStep(), "clip", "update2"),
   },
-  "a forgotten wait for step memory": {
+  "a missing wait for step memory": {
     rule: "order",
     says: /call 6 \(mean\).* reads .*\(e\); before it in the program call 5 \(squaredError\)/,
     harms: true,
     injected: () => changeWaits(streamedStep(), "mean", () => []),
   },
-  "a forgotten wait for persistent memory that has another name there": {
+  "a missing wait for persistent memory under another name": {
     rule: "order",
     says: /call 16 \(sumSquares\).*\(gradients\); before it in the program call 11 \(weightGradient2\).*\(g2\)/,
     harms: true,
     injected: () => {
       const step = streamedStep();
       const wrong = changeWaits(step, "sumSquares", () => []);
-      return { ...changeWaits(wrong, "clip", () => []), plan: planApart(step.schedule) };
+      return { ...changeWaits(wrong, "clip", () => []), plan: planDisjoint(step.schedule) };
     },
   },
   "a wait for the call before the right one": {
@@ -305,10 +308,10 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     harms: true,
     injected: () => {
       const step = streamedStep();
-      return changeWaits(step, "weightGradient2", () => [placeOf(step, "squaredError")]);
+      return changeWaits(step, "weightGradient2", () => [indexOf(step, "squaredError")]);
     },
   },
-  "a call on another stream than its waits were made for": {
+  "a call on another stream than its waits assume": {
     rule: "order",
     says: /may still be running/,
     harms: true,
@@ -357,11 +360,11 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     injected: () => {
       const step = straightStep();
       const [wrong] = accessesOf(step.program[2]!).flatMap(({ slice, writes }) => (writes ? [slice] : []));
-      return withPdl(step, placeOf(step, "gelu"), [wrong!]);
+      return withPdl(step, indexOf(step, "gelu"), [wrong!]);
     },
   },
 
-  "the offsets of two buffers exchanged": {
+  "the offsets of two buffers swapped": {
     rule: "lifetimes",
     says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* until call/,
     harms: true,
@@ -405,7 +408,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { loss: offsetOf(step, "e") });
     },
   },
-  "a saved tensor let go before backward has read it": {
+  "a saved tensor freed before backward has read it": {
     rule: "lifetimes",
     says: /\(dy\) in bytes .* from call 10 \(errorBackward\).*\(h\) in bytes .* until call 13 \(geluBackward\)/,
     harms: true,
@@ -414,7 +417,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "h") });
     },
   },
-  "memory reused while another stream still works there": {
+  "memory reused while another stream still uses it": {
     rule: "lifetimes",
     says: /\(dy\) in bytes .*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
@@ -423,14 +426,14 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
       return moveBuffers(step, { dy: offsetOf(step, "e") });
     },
   },
-  "a forgotten wait that only shared memory needs": {
+  "a missing wait that only shared memory needs": {
     rule: "lifetimes",
     says: /\(dh\) in bytes .*\(e\) in bytes/,
     harms: true,
     injected: () => {
       const step = planWithWait();
-      const last = placeOf(step, "keepErrors");
-      return changeWaits(step, "geluBackward", (after) => after.filter((waited) => waited !== last));
+      const last = indexOf(step, "keepErrors");
+      return changeWaits(step, "geluBackward", (after) => after.filter((dependency) => dependency !== last));
     },
   },
 
@@ -439,7 +442,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /call 15 \(sumSquares\) reads bytes \[0, 64\) of buffer \d+ \(norm\), and no earlier call writes byte 0/,
     injected: () => rewrite(straightStep(), (call) => (call.op === "clearNorm" ? undefined : call)),
   },
-  "a read of memory of which a part is written": {
+  "a read of partly written memory": {
     rule: "written",
     says: /call 16 \(sumSquares\) reads .* no earlier call writes byte 32 of it/,
     injected: () => withNormFilled(0, 32),
@@ -447,7 +450,9 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
 };
 
 function onSideStream(step: ProposedStep, op: string, stream: number): ProposedStep {
-  const calls = step.schedule.calls.map((one) => (one.call.op === op ? { ...one, stream } : one));
+  const calls = step.schedule.calls.map((scheduled) =>
+    scheduled.call.op === op ? { ...scheduled, stream } : scheduled,
+  );
   return { ...step, schedule: { calls } };
 }
 
@@ -458,36 +463,41 @@ function withNormFilled(offset: number, size: number): ProposedStep {
   });
 }
 
-/** The place of `e`, which side branch 2 works on, is given to `dh` behind a wait for the last of that branch. */
+/**
+ * The offset of `e`, which side stream 2 uses, is given to `dh` after a wait for the last call of that
+ * stream.
+ */
 export function planWithWait(): ProposedStep {
   const step = streamedStep();
-  const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
-  const apart = planApart(waiting.schedule);
-  return moveBuffers({ ...waiting, plan: apart }, { e: apart.bytes, dh: apart.bytes });
+  const waiting = changeWaits(step, "geluBackward", (after) => [...after, indexOf(step, "keepErrors")]);
+  const disjoint = planDisjoint(waiting.schedule);
+  return moveBuffers({ ...waiting, plan: disjoint }, { e: disjoint.bytes, dh: disjoint.bytes });
 }
 
-/** The step with a call that begins before the one before it has ended, and fetches some of what it reads by then. */
+/** The step with a PDL call that starts before its predecessor has ended, and prefetches some of its inputs. */
 export function splitReductions(
   step: ProposedStep,
   op: string,
   isFetched: (slice: BufferSlice) => boolean,
 ): ProposedStep {
-  return splitAt(step, placeOf(step, op), isFetched);
+  return splitAt(step, indexOf(step, op), isFetched);
 }
 
-/** The same for the call at a place. */
+/** The same for the call at an index. */
 export function splitAt(
   step: ProposedStep,
-  place: number,
+  index: number,
   isFetched: (slice: BufferSlice) => boolean,
 ): ProposedStep {
-  const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ slice, reads }) =>
+  const read = accessesOf(step.schedule.calls[index]!.call).flatMap(({ slice, reads }) =>
     reads ? [slice] : [],
   );
-  return withPdl(step, place, read.filter(isFetched));
+  return withPdl(step, index, read.filter(isFetched));
 }
 
-function withPdl(step: ProposedStep, place: number, early: readonly BufferSlice[]): ProposedStep {
-  const calls = step.schedule.calls.map((one, at) => (at === place ? { ...one, prefetches: early } : one));
+function withPdl(step: ProposedStep, index: number, prefetches: readonly BufferSlice[]): ProposedStep {
+  const calls = step.schedule.calls.map((scheduled, at) =>
+    at === index ? { ...scheduled, prefetches } : scheduled,
+  );
   return { ...step, schedule: { calls } };
 }

@@ -27,19 +27,22 @@ export async function openTestInspector(options: InspectorOptions): Promise<Test
   const port = Number(new URL(inspector.url).port);
   const ask: TestInspector["ask"] = (path, headers = {}, method = "GET") =>
     new Promise((resolve, reject) => {
-      const sent = request({ host: "127.0.0.1", port, path, method, headers, agent: false }, (response) => {
-        let text = "";
-        response.setEncoding("utf8");
-        response.on("data", (piece: string) => {
-          text += piece;
-        });
-        response.on("end", () =>
-          resolve({ status: response.statusCode ?? 0, headers: response.headers, text }),
-        );
-        response.on("error", reject);
-      });
-      sent.on("error", reject);
-      sent.end();
+      const sentRequest = request(
+        { host: "127.0.0.1", port, path, method, headers, agent: false },
+        (response) => {
+          let text = "";
+          response.setEncoding("utf8");
+          response.on("data", (chunk: string) => {
+            text += chunk;
+          });
+          response.on("end", () =>
+            resolve({ status: response.statusCode ?? 0, headers: response.headers, text }),
+          );
+          response.on("error", reject);
+        },
+      );
+      sentRequest.on("error", reject);
+      sentRequest.end();
     });
   const json = async <Value>(path: string): Promise<Value> => {
     const { status, text } = await ask(path);
@@ -53,8 +56,8 @@ export async function openTestInspector(options: InspectorOptions): Promise<Test
 export async function exchange(port: number, bytes: string): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   let text = "";
-  socket.setEncoding("latin1").on("data", (piece: string) => {
-    text += piece;
+  socket.setEncoding("latin1").on("data", (chunk: string) => {
+    text += chunk;
   });
   // A rejected client may still be sending.
   socket.on("error", () => undefined);
@@ -81,11 +84,11 @@ export interface LiveEvent {
 export async function listenTo(port: number, path: string) {
   const waiting: LiveEvent[] = [];
   let wake = (): void => undefined;
-  const sent = get({ host: "127.0.0.1", port, path, agent: false });
-  const [response] = (await once(sent, "response")) as [import("node:http").IncomingMessage];
+  const sentRequest = get({ host: "127.0.0.1", port, path, agent: false });
+  const [response] = (await once(sentRequest, "response")) as [import("node:http").IncomingMessage];
   let text = "";
-  response.setEncoding("utf8").on("data", (piece: string) => {
-    text += piece;
+  response.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
       const block = text.slice(0, end);
       text = text.slice(end + 2);
@@ -103,5 +106,5 @@ export async function listenTo(port: number, path: string) {
       });
     }
   };
-  return { status: response.statusCode ?? 0, next, response, close: () => sent.destroy() };
+  return { status: response.statusCode ?? 0, next, response, close: () => sentRequest.destroy() };
 }

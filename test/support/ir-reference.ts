@@ -1,4 +1,4 @@
-/** Expressions of the loop IR the slow and obvious way, in JavaScript numbers, to hold the printed kernels against. */
+/** A slow and simple interpreter of the loop IR in JavaScript numbers, the reference of the generated kernels. */
 
 import { mathFunctions } from "../../src/driver/index.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/ir/index.js";
@@ -43,14 +43,14 @@ const compare: Record<CompareOp, (a: number, b: number) => boolean> = {
   ge: (a, b) => a >= b,
 };
 
-/** Rounds a value to what its type holds. */
+/** Rounds a value to its type. */
 export function rounded(type: Compute, value: number): number {
   if (type === "f32") return Math.fround(value);
   return type === "f64" ? value : value | 0;
 }
 
-export interface Place {
-  /** The element that an input has `at` elements from its present place. */
+export interface Environment {
+  /** The element of an input `at` elements from its current position. */
   readonly load: (input: number, at: number) => number;
   readonly scalars: readonly number[];
   readonly reduced: ReadonlyMap<number, number>;
@@ -58,27 +58,27 @@ export interface Place {
   readonly row?: number;
 }
 
-export function evaluate(expression: Expression, place: Place): number {
-  const value = (one: Expression): number => evaluate(one, place);
+export function evaluate(expression: Expression, environment: Environment): number {
+  const value = (operand: Expression): number => evaluate(operand, environment);
   switch (expression.kind) {
     case "load":
-      return place.load(expression.input, expression.at ? value(expression.at) : 0);
+      return environment.load(expression.input, expression.at ? value(expression.at) : 0);
     case "scalar":
-      return rounded(expression.type, place.scalars[expression.index] ?? Number.NaN);
+      return rounded(expression.type, environment.scalars[expression.index] ?? Number.NaN);
     case "constant":
       return rounded(expression.type, expression.value);
     case "reduced":
-      return place.reduced.get(expression.stage) ?? Number.NaN;
+      return environment.reduced.get(expression.stage) ?? Number.NaN;
     case "position":
-      return place.position ?? 0;
+      return environment.position ?? 0;
     case "row":
-      return place.row ?? 0;
+      return environment.row ?? 0;
     case "unary":
       return rounded(expression.type, unary[expression.op](value(expression.a)));
     case "binary": {
       const [a, b] = [value(expression.a), value(expression.b)];
-      const isIntegerProduct = expression.type === "i32" && expression.op === "mul";
-      return isIntegerProduct ? Math.imul(a, b) : rounded(expression.type, binary[expression.op](a, b));
+      const isIntegerMul = expression.type === "i32" && expression.op === "mul";
+      return isIntegerMul ? Math.imul(a, b) : rounded(expression.type, binary[expression.op](a, b));
     }
     case "compare":
       return compare[expression.op](value(expression.a), value(expression.b)) ? 1 : 0;
@@ -92,6 +92,6 @@ export function evaluate(expression: Expression, place: Place): number {
 function convert(value: number, type: Compute): number {
   if (type !== "i32") return rounded(type, value);
   if (Number.isNaN(value)) return 0;
-  // The sum with 0 makes 0 of -0, which no integer is.
+  // The sum with 0 turns -0 into 0, since no integer is -0.
   return Math.trunc(Math.min(2 ** 31 - 1, Math.max(-(2 ** 31), value))) + 0;
 }

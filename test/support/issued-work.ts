@@ -1,9 +1,9 @@
-/** Which commands a function issues on a runtime, for tests that count launches. */
+/** The commands that a function issues on a runtime, for tests that count launches. */
 
 import type { LoadedCommand, Runtime } from "../../src/runtime/index.js";
 import { withMethods } from "./replaced-methods.js";
 
-/** In their order; they run as ever. `body` receives the list that grows meanwhile. */
+/** In order; they still run. `body` receives the list that grows meanwhile. */
 export function issuedBy(
   runtime: Runtime,
   body: (issued: readonly LoadedCommand[]) => void,

@@ -1,12 +1,12 @@
 /**
- * Runtimes for a file of kernel tests: strict, poisoned, quiet, and closed after the file's last test. One is of the device
- * under test; others are of the CPU, and of a GPU, whether it is there or stood in for.
+ * Runtimes for a file of kernel tests: strict, poisoned, quiet, and closed after the file's last test. One is
+ * of the device under test; others are of the CPU, and of a GPU, real or emulated.
  */
 
 import { after } from "node:test";
 import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast/internals";
 import { emulatorMissing } from "./emulator.js";
-import { fixDraws } from "./fixed-draws.js";
+import { fixDraws } from "./fixed-seed.js";
 import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";
 
 /** Of the device under test. */
@@ -14,15 +14,15 @@ export function openKernelRuntime(): Runtime {
   return openOn(openTestDriver({ threads: 2 }));
 }
 
-/** Of the CPU, whatever is under test. */
+/** Of the CPU, whatever device is under test. */
 export function openCpuKernelRuntime(threads = 2): Runtime {
   return openOn(openTestCpu(threads));
 }
 
-/** Why there is no GPU, as a test's `skip` takes it. */
+/** Why there is no GPU, for a test's `skip`. */
 export const cudaMissing: string | false = testDevice === "cuda" ? false : emulatorMissing;
 
-/** Call it inside of a test or a `describe` whose skip is `cudaMissing`. */
+/** Call it inside a test or a `describe` whose skip is `cudaMissing`. */
 export function openCudaKernelRuntime(): Runtime {
   if (testDevice !== "cuda") fixDraws();
   return openOn(openTestGpu());
@@ -50,7 +50,7 @@ function openOn(device: Driver): Runtime {
   return runtime;
 }
 
-/** Step memory with these values in it. */
+/** Step memory with these values. */
 export function put(runtime: Runtime, values: ArrayBufferView, label: string): Storage {
   const storage = runtime.arena.allocate(values.byteLength, label);
   runtime.upload([{ source: values, target: storage }]);

@@ -2,7 +2,7 @@
 
 /** A fenced block of TypeScript. */
 export interface CodeBlock {
-  /** The nearest heading above the block; "" where there is none. */
+  /** The nearest heading above the block; "" for none. */
   readonly heading: string;
   /** The number of the block's first line of code, from 1. */
   readonly line: number;
@@ -22,16 +22,16 @@ export function codeBlocks(markdown: string): CodeBlock[] {
   const blocks: CodeBlock[] = [];
   let heading = "";
   let previous = "";
-  for (const part of parts(markdown)) {
-    if (part.kind === "fence") {
-      if (part.language === "ts") {
+  for (const section of sections(markdown)) {
+    if (section.kind === "fence") {
+      if (section.language === "ts") {
         const notRun = /^<!-- not run: (.+?) -->$/.exec(previous)?.[1];
-        blocks.push({ heading, line: part.line, code: part.code, notRun });
+        blocks.push({ heading, line: section.line, code: section.code, notRun });
       }
       previous = "";
-    } else if (part.text.trim() !== "") {
-      heading = /^#+\s+(.*)$/.exec(part.text)?.[1] ?? heading;
-      previous = part.text.trim();
+    } else if (section.text.trim() !== "") {
+      heading = /^#+\s+(.*)$/.exec(section.text)?.[1] ?? heading;
+      previous = section.text.trim();
     }
   }
   return blocks;
@@ -40,9 +40,9 @@ export function codeBlocks(markdown: string): CodeBlock[] {
 /** The relative targets of the links and images, without their #anchors. */
 export function relativeLinks(markdown: string): string[] {
   const targets: string[] = [];
-  for (const part of parts(markdown)) {
-    if (part.kind === "fence") continue;
-    const prose = part.text.replace(/`[^`]*`/g, "");
+  for (const section of sections(markdown)) {
+    if (section.kind === "fence") continue;
+    const prose = section.text.replace(/`[^`]*`/g, "");
     for (const match of prose.matchAll(/\]\(<?([^\s)>]+)|^\[[^\]]+\]:\s*(\S+)/g)) {
       const target = (match[1] ?? match[2] ?? "").replace(/#.*$/, "");
       const isElsewhere = /^[a-z][a-z0-9+.-]*:/i.test(target);
@@ -80,15 +80,15 @@ export function headingAnchors(markdown: string): string[] {
 
 /** The lines outside of fences. */
 export function proseLines(markdown: string): string[] {
-  return Array.from(parts(markdown)).flatMap((part) => (part.kind === "text" ? [part.text] : []));
+  return Array.from(sections(markdown)).flatMap((section) => (section.kind === "text" ? [section.text] : []));
 }
 
-type Part =
+type Section =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "fence"; readonly language: string; readonly line: number; readonly code: string };
 
-/** Splits into lines of text and whole fences, so that nobody takes code for text. */
-function* parts(markdown: string): Generator<Part> {
+/** Splits into lines of text and whole fences, so that code is never taken for text. */
+function* sections(markdown: string): Generator<Section> {
   const lines = markdown
     .split("\n")
     .map((text, index): Line => ({ text, number: index + 1 }))

@@ -1,6 +1,6 @@
 /**
- * A plain shadow of the runtime's memory: what is alive, what is pinned, what every byte should be and what the figures
- * should say, kept in lists with no cleverness, to hold the real one against.
+ * A simple model of the runtime's memory: live and pinned storages, the expected bytes and figures, kept in
+ * plain lists and compared with the runtime.
  */
 
 import assert from "node:assert/strict";
@@ -29,7 +29,7 @@ export interface ModelBlock {
 
 export interface ModelGraph {
   readonly replayable: Replayable;
-  /** What a replay writes, and the byte it writes. */
+  /** The output of a replay, and the byte that it writes. */
   readonly block: ModelBlock;
   readonly pinned: Storage;
   readonly pattern: number;
@@ -81,7 +81,7 @@ export class MemoryModel {
     return limit - this.used;
   }
 
-  /** The largest piece that no live block covers. */
+  /** The largest gap that no live block covers. */
   largestGap(): number {
     const sorted = [...this.blocks].sort((a, b) => a.start - b.start);
     let end = 0;
@@ -93,9 +93,9 @@ export class MemoryModel {
     return Math.max(largest, capacity - end);
   }
 
-  /** Notes a storage that the arena has just handed out, after checking that it may. */
+  /** Records a storage that the arena has just allocated, after checking that it is valid. */
   allocated(storage: Storage, size: number, pattern: number): void {
-    // The arena's first storage lies at its start: nothing is alive then.
+    // The arena's first storage is at its start: nothing is live then.
     if (this.blocks.length === 0 && this.#base === undefined) this.#base = storage.span.address;
     const start = storage.span.address - (this.#base ?? 0);
     const extent = roundUp(size, unit);
@@ -172,20 +172,24 @@ export class MemoryModel {
     this.dead.push(view);
   }
 
-  /** Holds every figure of the runtime against the model's. */
+  /** Compares every figure of the runtime with the model's. */
   checkFigures(): void {
     const now = this.runtime.arena.figures;
     const sum = (blocks: readonly ModelBlock[]): number =>
-      blocks.reduce((total, one) => total + one.extent, 0);
+      blocks.reduce((total, block) => total + block.extent, 0);
     const pinned = this.blocks.filter((block) => block.pins.length > 0);
     assert.equal(now.live, sum(this.blocks), "live");
     assert.equal(now.pinned, sum(pinned), "pinned");
     assert.equal(
       now.pins,
-      pinned.reduce((total, one) => total + one.pins.length, 0),
+      pinned.reduce((total, block) => total + block.pins.length, 0),
       "pins",
     );
-    assert.equal(now.offset, Math.max(0, ...this.blocks.map((one) => one.start + one.extent)), "offset");
+    assert.equal(
+      now.offset,
+      Math.max(0, ...this.blocks.map((block) => block.start + block.extent)),
+      "offset",
+    );
     assert.equal(now.highWater, this.highWater, "highWater");
     assert.equal(now.committed, this.committed, "committed");
     assert.equal(now.capacity, capacity, "capacity");
@@ -200,12 +204,12 @@ export class MemoryModel {
       assert.ok(this.runtime.arena.isLive(block.storage), "a live storage is alive");
   }
 
-  /** Every byte of every live storage is what was last written there. */
+  /** Every byte of every live storage has the last written value. */
   checkBytes(): void {
     this.runtime.synchronize();
     for (const { storage, pattern } of this.blocks) {
-      const found = this.#device.deviceBytes(storage.span);
-      assert.ok(Buffer.compare(found, patternOf(pattern, found.length)) === 0, `bytes of ${storage.label}`);
+      const actual = this.#device.deviceBytes(storage.span);
+      assert.ok(Buffer.compare(actual, patternOf(pattern, actual.length)) === 0, `bytes of ${storage.label}`);
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Runs a planned step on modelled memory, to see what a fault does: each piece of memory holds a word that says how it
- * came about, so that two runs agree only if every call has found what it should.
+ * Runs a planned step on modelled memory, to see the effect of a fault. Each granule of memory has a word
+ * that encodes its history, so two runs agree only if every call has read the right data.
  */
 
 import {
@@ -12,88 +12,90 @@ import {
 } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
-/** Parts and persistent memory begin and end on these. */
-export const pieceBytes = 64;
+/** Slices and persistent memory begin and end at multiples of this. */
+export const granuleBytes = 64;
 
-/** What each call has read, and what is left in persistent memory. */
+/** The inputs of each call, and the final contents of persistent memory. */
 export type Outcome = ReadonlyMap<Call | number, string>;
 
-/** What happens at a time: a call runs, or one that begins early fetches what it fetches before it waits. */
-interface Turn {
+/** An event: a call runs, or a PDL call prefetches before it waits. */
+interface Event {
   readonly call: Call;
   readonly fetched?: readonly BufferSlice[];
 }
 
-/** The truth: the program's order, and each step buffer apart from all others. */
+/** The reference: the program's order, and disjoint step buffers. */
 export function runProgram({ program }: ProposedStep): Outcome {
-  const turns = program.map((call) => ({ call }));
-  return runTurns(turns, ({ id }, piece) => `buffer ${id}, piece ${piece}`);
+  const events = program.map((call) => ({ call }));
+  return runEvents(events, ({ id }, granule) => `buffer ${id}, granule ${granule}`);
 }
 
 /**
- * The planned places, in an order that branches and waits allow; `choose` takes one of so many turns that could be next. A call that
- * begins early fetches when the one before it on its branch may run, whether that one has ended or not.
+ * The planned offsets, in an order that streams and waits allow; `choose` selects the next of several
+ * possible events. A PDL call prefetches when its predecessor on the stream may run, whether that one has
+ * ended or not.
  */
 export function runPlanned(
   { schedule: { calls }, plan }: ProposedStep,
   choose: (count: number) => number,
 ): Outcome {
   const [ended, fetched] = [new Set<number>(), new Set<number>()];
-  const turns: Turn[] = [];
-  const isReady = (place: number): boolean => {
-    const { stream, after } = calls[place]!;
-    const isNext = calls.every((other, at) => at >= place || other.stream !== stream || ended.has(at));
-    return isNext && after.every((waited) => ended.has(waited));
+  const events: Event[] = [];
+  const isReady = (index: number): boolean => {
+    const { stream, after } = calls[index]!;
+    const isNext = calls.every((other, at) => at >= index || other.stream !== stream || ended.has(at));
+    return isNext && after.every((dependency) => ended.has(dependency));
   };
-  const isPartial = (place: number): boolean => {
-    const before = calls.findLastIndex(({ stream }, at) => at < place && stream === calls[place]!.stream);
+  const canPrefetch = (index: number): boolean => {
+    const before = calls.findLastIndex(({ stream }, at) => at < index && stream === calls[index]!.stream);
     return before < 0 || isReady(before);
   };
   while (ended.size < calls.length) {
-    const waiting = [...calls.keys()].filter((place) => !ended.has(place));
+    const waiting = [...calls.keys()].filter((index) => !ended.has(index));
     const ready = waiting.filter(isReady);
-    const early = waiting.filter(
-      (place) => calls[place]!.prefetches && !fetched.has(place) && isPartial(place),
+    const prefetching = waiting.filter(
+      (index) => calls[index]!.prefetches && !fetched.has(index) && canPrefetch(index),
     );
-    const chosen = choose(ready.length + early.length);
-    const place = [...ready, ...early][chosen]!;
-    const { call, prefetches: parts = [] } = calls[place]!;
+    const chosen = choose(ready.length + prefetching.length);
+    const index = [...ready, ...prefetching][chosen]!;
+    const { call, prefetches: prefetched = [] } = calls[index]!;
     if (chosen >= ready.length) {
-      fetched.add(place);
-      turns.push({ call, fetched: parts });
+      fetched.add(index);
+      events.push({ call, fetched: prefetched });
     } else {
-      ended.add(place);
-      turns.push({ call });
+      ended.add(index);
+      events.push({ call });
     }
   }
-  return runTurns(
-    turns,
-    (buffer, piece) => `step, piece ${plan.offsets.get(buffer)! / pieceBytes + piece}`,
+  return runEvents(
+    events,
+    (buffer, granule) => `step, granule ${plan.offsets.get(buffer)! / granuleBytes + granule}`,
     choose,
   );
 }
 
-/** `choose`: which of so many kernels comes next that a launch runs side by side; the first unless given. */
-function runTurns(
-  turns: readonly Turn[],
-  placeOf: (buffer: Buffer, piece: number) => string,
+/** `choose` selects the next of the concurrent kernels of a launch; default: the first. */
+function runEvents(
+  events: readonly Event[],
+  nameOf: (buffer: Buffer, granule: number) => string,
   choose: (count: number) => number = () => 0,
 ): Outcome {
   const memory = new Map<string, string>();
-  const piecesOf = (part: BufferSlice): string[] =>
-    Array.from({ length: part.size / pieceBytes }, (_, index) => {
-      const piece = part.offset / pieceBytes + index;
-      const { storage } = part.buffer;
+  const granulesOf = (slice: BufferSlice): string[] =>
+    Array.from({ length: slice.size / granuleBytes }, (_, index) => {
+      const granule = slice.offset / granuleBytes + index;
+      const { storage } = slice.buffer;
       return storage === undefined
-        ? placeOf(part.buffer, piece)
-        : `persistent, piece ${storage.span.address / pieceBytes + piece}`;
+        ? nameOf(slice.buffer, granule)
+        : `persistent, granule ${storage.span.address / granuleBytes + granule}`;
     });
   const outcome = new Map<Call | number, string>();
-  const foundIn = (part: BufferSlice): string[] => piecesOf(part).map((piece) => memory.get(piece) ?? "old");
-  const early = new Map<Call, ReadonlyMap<BufferSlice, string[]>>();
-  for (const { call, fetched } of turns) {
+  const readFrom = (slice: BufferSlice): string[] =>
+    granulesOf(slice).map((granule) => memory.get(granule) ?? "old");
+  const prefetchedBy = new Map<Call, ReadonlyMap<BufferSlice, string[]>>();
+  for (const { call, fetched } of events) {
     if (fetched) {
-      early.set(call, new Map(fetched.map((part) => [part, foundIn(part)])));
+      prefetchedBy.set(call, new Map(fetched.map((slice) => [slice, readFrom(slice)])));
       continue;
     }
     const members = membersOf(call);
@@ -101,25 +103,25 @@ function runTurns(
     const texts: string[] = [];
     while (left.length > 0) {
       const [[number, accesses]] = left.splice(choose(left.length), 1) as [(typeof left)[number]];
-      const read = accesses.flatMap(({ slice: part, reads }) => (reads ? [part] : []));
-      const found = read.flatMap((part) => early.get(call)?.get(part) ?? foundIn(part));
-      texts[number] = found.join();
-      const made = `${call.op} ${number} of ${wordFor(found.join())}`;
-      for (const { slice: part, writes } of accesses)
-        for (const piece of writes ? piecesOf(part) : []) memory.set(piece, made);
+      const read = accesses.flatMap(({ slice, reads }) => (reads ? [slice] : []));
+      const inputs = read.flatMap((slice) => prefetchedBy.get(call)?.get(slice) ?? readFrom(slice));
+      texts[number] = inputs.join();
+      const output = `${call.op} ${number} of ${wordFor(inputs.join())}`;
+      for (const { slice, writes } of accesses)
+        for (const granule of writes ? granulesOf(slice) : []) memory.set(granule, output);
     }
-    outcome.set(call, texts.join(" beside "));
+    outcome.set(call, texts.join(" with "));
   }
-  const kept = [...memory].filter(([piece]) => piece.startsWith("persistent")).sort();
+  const kept = [...memory].filter(([granule]) => granule.startsWith("persistent")).sort();
   return outcome.set(0, kept.join("\n"));
 }
 
 const words = new Map<string, number>();
 
-/** A short word for a long text, the same for the same. */
+/** A short word for a long text, the same for the same text. */
 function wordFor(text: string): number {
-  const known = words.get(text);
-  if (known !== undefined) return known;
+  const word = words.get(text);
+  if (word !== undefined) return word;
   words.set(text, words.size);
   return words.size - 1;
 }

@@ -1,4 +1,7 @@
-/** A GPU for plans alone: it describes itself as an H100 and runs nothing, so that a step can be planned for it on any machine. */
+/**
+ * A GPU for plans only: it describes itself as an H100 and runs nothing, so that a step can be planned for it
+ * on any machine.
+ */
 
 import { Device } from "holdfast";
 import { Guards } from "../../src/autograd/index.js";
@@ -9,14 +12,14 @@ import {
   streamOptions,
   traceStep,
 } from "../../src/compile/index.js";
-import { openPrintingDriver } from "./printing-driver.js";
+import { openPrintingDriver } from "./source-recording-driver.js";
 import { testEnvironment } from "./test-device.js";
 
 export type Precision = "f32" | "tf32" | "bf16";
 
 const multiprocessors = 132;
 
-/** Runs `use` on a GPU of its own, which is closed whatever happens. A plan that is rejected there is an error. */
+/** Runs `use` on a fresh GPU, which is always closed. A plan that is rejected there is an error. */
 export function withNullGpu<T>(precision: Precision, use: (device: Device) => T): T {
   const { driver } = openPrintingDriver({ parallelism: multiprocessors, supportsPdl: true });
   try {
@@ -34,8 +37,8 @@ export function withNullGpu<T>(precision: Precision, use: (device: Device) => T)
   }
 }
 
-/** The plans of a step: without branches, then with each kind of them that has something to do. Nothing is run. */
-export function planEveryWay(device: Device, step: () => unknown): readonly PlannedStep[] {
+/** The plans of a step: without side streams, then with each kind of them that has work. Nothing runs. */
+export function planAllSchedules(device: Device, step: () => unknown): readonly PlannedStep[] {
   const { runtime } = device;
   const guards = new Guards();
   const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, () => void step())));

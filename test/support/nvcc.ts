@@ -1,4 +1,7 @@
-/** CUDA C++ under NVIDIA's own compiler, where it is installed: it needs no GPU, and says what a kernel costs. */
+/**
+ * CUDA C++ under NVIDIA's compiler, if it is installed: it needs no GPU, and reports a kernel's registers and
+ * memory.
+ */
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -6,14 +9,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelSource } from "holdfast/internals";
 
-/** What the assembler says of a kernel. */
+/** The assembler's report of a kernel. */
 export interface KernelCost {
   readonly registers: number;
-  /** Of local memory: where it is not 0, registers did not suffice or an array was indexed by a variable. */
+  /** Local memory: not 0 if registers did not suffice or an array was indexed by a variable. */
   readonly stackBytes: number;
   readonly spillBytes: number;
   readonly sharedBytes: number;
-  /** Do products that are begun one after the other wait for each other? */
+  /** True if consecutive wgmma instructions are serialized. */
   readonly isSerialized: boolean;
 }
 
@@ -24,20 +27,20 @@ export function noCompiler(): string | false {
 }
 
 /**
- * Compiles the kernels as the driver has NVRTC do it, warnings being errors, all in one file and for one architecture
- * such as "sm_80"; what each costs, in their order.
+ * Compiles the kernels with the driver's NVRTC options and warnings as errors, all in one file and for one
+ * architecture such as "sm_80"; returns the report of each, in order.
  */
 export function compileWithNvcc(kernels: readonly KernelSource[], architecture: string): KernelCost[] {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
   try {
-    const parts = kernels.map(({ cuda }, index) => {
+    const sources = kernels.map(({ cuda }, index) => {
       if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
-      // Each kernel has names of its own kind, such as `threads`; the entries' are of the file's.
+      // Kernels share local names such as `threads`; only the entries are global to the file.
       const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
       return `namespace code${index} {\n${code}\n}\n`;
     });
     const path = join(folder, "kernels.cu");
-    writeFileSync(path, parts.join("\n"));
+    writeFileSync(path, sources.join("\n"));
     const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
     const flags = [...strict, "-Xptxas", "-v", "-cubin", `-arch=${architecture}`];
     const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", join(folder, "kernels.cubin")], {
@@ -50,7 +53,7 @@ export function compileWithNvcc(kernels: readonly KernelSource[], architecture: 
   }
 }
 
-/** What the compiler makes of a kernel before the assembler: PTX, to be read. */
+/** The PTX of a kernel, for reading. */
 export function ptxWithNvcc({ name, cuda }: KernelSource, architecture: string): string {
   if (!cuda) throw new Error(`kernel "${name}" has no CUDA code`);
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
@@ -71,9 +74,11 @@ function entryOf(index: number): string {
 }
 
 function costOf(entry: string, report: string): KernelCost {
-  const own = report.split("Compiling entry function '").find((part) => part.startsWith(`${entry}'`));
-  const figure = (pattern: RegExp): number => Number(own?.match(pattern)?.[1] ?? 0);
-  if (own === undefined) throw new Error(`nvcc says nothing of ${entry}:\n${report}`);
+  const section = report
+    .split("Compiling entry function '")
+    .find((candidate) => candidate.startsWith(`${entry}'`));
+  const figure = (pattern: RegExp): number => Number(section?.match(pattern)?.[1] ?? 0);
+  if (section === undefined) throw new Error(`nvcc reports nothing for ${entry}:\n${report}`);
   return {
     registers: figure(/Used (\d+) registers/),
     stackBytes: figure(/(\d+) bytes stack frame/),

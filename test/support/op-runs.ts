@@ -1,20 +1,23 @@
-/** Runs op cases on a device: places the operands in their layouts, calls the op, sends a random gradient back. */
+/**
+ * Runs op cases on a device: uploads the operands in their layouts, calls the op, and runs backward with a
+ * random gradient.
+ */
 
 import { Value } from "../../src/autograd/index.js";
 import type { Dtype } from "../../src/ir/index.js";
 import { type Op, type Shape, viewArray } from "../../src/ops/index.js";
 import type { Device, Tensor } from "../../src/tensor/index.js";
 import type { FloatDtype } from "../tolerances.js";
-import { randomFrom, stretchedAxis } from "./op-cases/draw.js";
+import { broadcastAxis, randomFrom } from "./op-cases/arbitraries.js";
 import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-cases/op-case.js";
 
 type Elements = ReturnType<Tensor["dataSync"]>;
 
-/** An operand on a device, with the way to its memory. */
-export interface PlacedOperand {
+/** An operand on a device, with access to its memory. */
+export interface UploadedOperand {
   readonly tensor: Tensor;
-  /** Where each element lies in `memory`, in row-major order; stretched ones share a place. */
-  readonly places: readonly number[];
+  /** The index of each element in `memory`, in row-major order; broadcast elements share one. */
+  readonly indices: readonly number[];
   /** All elements of its memory, gaps included. */
   readonly memory: Float64Array;
   /** Uploads `memory` again, after a test has changed it. */
@@ -28,7 +31,10 @@ interface MemoryLayout {
   readonly length: number;
 }
 
-/** Lies between elements where no op may look: NaN where the dtype has it, else a number that no test expects. */
+/**
+ * The value between elements, where no op may read: NaN if the dtype has it, otherwise a number that no test
+ * expects.
+ */
 const gapOf: Readonly<Record<Dtype, number>> = {
   f32: Number.NaN,
   f64: Number.NaN,
@@ -43,13 +49,13 @@ export function dtypeOf(operand: TensorOperand, float: FloatDtype): Dtype {
   return operand.dtype === "float" ? float : operand.dtype;
 }
 
-export function placeOperand(device: Device, operand: TensorOperand, float: FloatDtype): PlacedOperand {
+export function uploadOperand(device: Device, operand: TensorOperand, float: FloatDtype): UploadedOperand {
   const { shape, values, layout } = operand;
   const dtype = dtypeOf(operand, float);
-  const { strides, offset, length } = layOut(shape, layout);
-  const places = placesOf(shape, strides, offset);
+  const { strides, offset, length } = layoutOf(shape, layout);
+  const indices = indicesOf(shape, strides, offset);
   const memory = new Float64Array(length).fill(gapOf[dtype]);
-  for (const [index, place] of places.entries()) memory[place] = values[index]!;
+  for (const [index, at] of indices.entries()) memory[at] = values[index]!;
   const whole = device.fromHost(memory, [length], dtype, "operand");
   const { runtime } = device;
   const tensor = device.wrap(
@@ -58,7 +64,7 @@ export function placeOperand(device: Device, operand: TensorOperand, float: Floa
   const { storage } = whole.array;
   return {
     tensor,
-    places,
+    indices,
     memory,
     rewrite() {
       if (!storage) return;
@@ -69,43 +75,43 @@ export function placeOperand(device: Device, operand: TensorOperand, float: Floa
 }
 
 export interface CaseRun {
-  /** Every output that a caller sees, on the host. */
+  /** Every output of the call, on the host. */
   readonly outputs: readonly Elements[];
   readonly outputTypes: readonly { readonly shape: Shape; readonly dtype: Dtype }[];
-  /** What was sent back, one for each output that takes a gradient. */
+  /** The upstream gradients, one for each output that takes one. */
   readonly upstreams: readonly (readonly number[] | undefined)[];
-  /** The gradients of the operands, by their place; undefined where none was wanted or none arrived. */
+  /** The gradients of the operands, by index; undefined if none was requested or none arrived. */
   readonly gradients: readonly (Elements | undefined)[];
-  readonly placed: readonly (PlacedOperand | undefined)[];
+  readonly uploaded: readonly (UploadedOperand | undefined)[];
 }
 
 export interface RunOptions {
   readonly float: FloatDtype;
-  /** The operands that ask for a gradient. */
+  /** The operands that require a gradient. */
   readonly wanted: readonly number[];
 }
 
-/** Calls the op on the operands, then backward with an upstream gradient made from the call's own sizes. */
+/** Calls the op on the operands, then backward with an upstream gradient that depends on the call's sizes. */
 export function runCase(
   device: Device,
   op: Op,
   { operands, attributes }: CaseCall,
   options: RunOptions,
 ): CaseRun {
-  const { float, wanted } = options;
-  const placed = operands.map((one) =>
-    typeof one === "object" ? placeOperand(device, one, float) : undefined,
+  const { float, wanted: requiresGrad } = options;
+  const uploaded = operands.map((operand) =>
+    typeof operand === "object" ? uploadOperand(device, operand, float) : undefined,
   );
-  for (const index of wanted) {
-    const { tensor } = placed[index]!;
+  for (const index of requiresGrad) {
+    const { tensor } = uploaded[index]!;
     tensor.requiresGrad = true;
   }
-  const outputs = callOp(device, op, operands, placed, attributes);
-  const isSentBack = wanted.length > 0;
+  const outputs = callOp(device, op, operands, uploaded, attributes);
+  const runsBackward = requiresGrad.length > 0;
   const upstreams = outputs.map((output, index) => {
-    if (!isSentBack || !output.requiresGrad) return undefined;
-    const upstream = drawUpstream(output.shape, index);
-    const gradient = placeOperand(device, upstream, output.dtype as FloatDtype).tensor;
+    if (!runsBackward || !output.requiresGrad) return undefined;
+    const upstream = randomUpstream(output.shape, index);
+    const gradient = uploadOperand(device, upstream, output.dtype as FloatDtype).tensor;
     output.backward(gradient, { retainGraph: index < outputs.length - 1 });
     return upstream.values;
   });
@@ -113,47 +119,46 @@ export function runCase(
     outputs: outputs.map((output) => output.dataSync()),
     outputTypes: outputs.map(({ shape, dtype }) => ({ shape, dtype })),
     upstreams,
-    gradients: placed.map((one, index) =>
-      wanted.includes(index) ? one?.tensor.grad?.dataSync() : undefined,
+    gradients: uploaded.map((operand, index) =>
+      requiresGrad.includes(index) ? operand?.tensor.grad?.dataSync() : undefined,
     ),
-    placed,
+    uploaded,
   };
 }
 
-/** Calls the op again on operands that are placed already. */
+/** Calls the op again on uploaded operands. */
 export function callOp(
   device: Device,
   op: Op,
   operands: readonly CaseOperand[],
-  placed: readonly (PlacedOperand | undefined)[],
+  uploaded: readonly (UploadedOperand | undefined)[],
   attributes: CaseCall["attributes"],
 ): readonly Tensor[] {
-  // Whatever is random must come out the same each time.
+  // Random ops must give the same result each time.
   if (operands.includes("randomState")) device.reseed(7n);
-  const given = operands.map((one, index) => {
-    if (one === "randomState") return device.randomState;
-    return typeof one === "number" ? one : placed[index]!.tensor;
+  const args = operands.map((operand, index) => {
+    if (operand === "randomState") return device.randomState;
+    return typeof operand === "number" ? operand : uploaded[index]!.tensor;
   });
-  const outputs = device.applyAll(op, given, attributes);
-  // What lies behind a kernel's first output is for its own gradient.
+  const outputs = device.applyAll(op, args, attributes);
+  // A kernel's further outputs are for its own gradient.
   return op.kind === "composite" ? outputs : outputs.slice(0, 1);
 }
 
-/** A gradient of random numbers, in one layout or another: rules get theirs from whatever op comes next. */
-function drawUpstream(shape: Shape, index: number): TensorOperand {
-  const count = shape.reduce((product, size) => product * size, 1);
+/** A gradient of random numbers, in some layout: gradient rules get theirs from any op. */
+function randomUpstream(shape: Shape, index: number): TensorOperand {
+  const count = shape.reduce((total, size) => total * size, 1);
   const random = randomFrom(1 + count + 31 * index);
-  const layouts = ["contiguous", "transposed", "stretched", "offset"] as const;
+  const layouts = ["contiguous", "transposed", "broadcast", "offset"] as const;
   const layout = layouts[Math.floor(layouts.length * random())]!;
-  const drawn = Array.from({ length: count }, () => Math.fround(2 * random() - 1));
-  const axis = layout === "stretched" ? stretchedAxis(shape) : undefined;
-  const inner =
-    axis === undefined ? count : shape.slice(axis + 1).reduce((product, size) => product * size, 1);
-  return { shape, values: drawn.map((_, at) => drawn[at % inner]!), dtype: "float", layout };
+  const numbers = Array.from({ length: count }, () => Math.fround(2 * random() - 1));
+  const axis = layout === "broadcast" ? broadcastAxis(shape) : undefined;
+  const inner = axis === undefined ? count : shape.slice(axis + 1).reduce((total, size) => total * size, 1);
+  return { shape, values: numbers.map((_, at) => numbers[at % inner]!), dtype: "float", layout };
 }
 
-/** How a layout puts a shape into memory. */
-function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
+/** The mapping of a shape to memory in a layout. */
+function layoutOf(shape: Shape, layout: LayoutName): MemoryLayout {
   const rank = shape.length;
   const axes = Array.from({ length: rank }, (_, axis) => axis);
   // From the fastest axis to the slowest.
@@ -161,7 +166,7 @@ function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
   const strides: number[] = new Array(rank).fill(0);
   let step = layout === "stepped" ? 2 : 1;
   for (const [depth, axis] of order.entries()) {
-    if (layout === "stretched" && axis === stretchedAxis(shape)) continue;
+    if (layout === "broadcast" && axis === broadcastAxis(shape)) continue;
     strides[axis] = step;
     step *= shape[axis] ?? 1;
     if (layout === "offset" && depth === 0) step += 3;
@@ -172,18 +177,20 @@ function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
   return { strides, offset, length: isEmpty ? 0 : last + 1 + offset };
 }
 
-function placesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
+function indicesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
   return shape.reduce<number[]>(
-    (places, size, axis) =>
-      places.flatMap((place) => Array.from({ length: size }, (_, index) => place + index * strides[axis]!)),
+    (all, size, axis) =>
+      all.flatMap((start) => Array.from({ length: size }, (_, index) => start + index * strides[axis]!)),
     [offset],
   );
 }
 
-/** Says a call in a line, for messages. */
+/** Describes a call in a line, for messages. */
 export function describeCall(op: Op, { operands, attributes }: CaseCall): string {
-  const told = operands.map((one) =>
-    typeof one === "object" ? `${one.layout} ${one.dtype} [${one.shape.join(", ")}]` : String(one),
+  const texts = operands.map((operand) =>
+    typeof operand === "object"
+      ? `${operand.layout} ${operand.dtype} [${operand.shape.join(", ")}]`
+      : String(operand),
   );
-  return `${op.name}(${told.join("; ")}) ${JSON.stringify(attributes)}`;
+  return `${op.name}(${texts.join("; ")}) ${JSON.stringify(attributes)}`;
 }

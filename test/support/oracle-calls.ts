@@ -1,4 +1,4 @@
-/** How each case of the oracle, in PyTorch's words, is called here. */
+/** How each case of the oracle, in PyTorch's terms, is called here. */
 
 import assert from "node:assert/strict";
 import { type Attributes, opTable } from "../../src/ops/index.js";
@@ -15,7 +15,7 @@ export interface OracleCase {
   readonly grads: readonly (string | null)[];
 }
 
-/** The arguments of all ops together: each case has its own op's. */
+/** The arguments of all ops together: each case has those of its op. */
 interface OracleAttributes {
   readonly dim?: number;
   readonly dim0?: number;
@@ -46,25 +46,25 @@ interface OracleAttributes {
 type Operands = readonly [Tensor, ...Tensor[]];
 export type OracleCall = (operands: Operands, attrs: OracleAttributes) => Tensor | readonly Tensor[];
 
-/** A method of tensors, by its name: one that is missing fails the cases that need it, and no others. */
-function method(name: string, ...given: readonly unknown[]): OracleCall {
-  return ([x, ...others]) => invoke(x, name, [...others, ...given]);
+/** A method of tensors, by its name: a missing one fails only the cases that need it. */
+function method(name: string, ...args: readonly unknown[]): OracleCall {
+  return ([x, ...others]) => invoke(x, name, [...others, ...args]);
 }
 
-function invoke(x: Tensor, name: string, given: readonly unknown[]): Tensor | readonly Tensor[] {
-  const found: unknown = (x as unknown as Record<string, unknown>)[name];
-  if (typeof found !== "function") return assert.fail(`tensors have no method ${name}`);
-  return found.apply(x, given) as Tensor | readonly Tensor[];
+function invoke(x: Tensor, name: string, args: readonly unknown[]): Tensor | readonly Tensor[] {
+  const member: unknown = (x as unknown as Record<string, unknown>)[name];
+  if (typeof member !== "function") return assert.fail(`tensors have no method ${name}`);
+  return member.apply(x, args) as Tensor | readonly Tensor[];
 }
 
-/** An entry of the op table, by its name likewise. */
+/** An entry of the op table, also by its name. */
 function entry(name: string, operands: readonly Tensor[], attributes: Attributes = {}): readonly Tensor[] {
   const op = opTable[name] ?? assert.fail(`the op table has no ${name}`);
   const [first] = operands;
   return first!.device.applyAll(op, operands, attributes).slice(0, 1);
 }
 
-/** Over axes: `dim` and `keepdim` as our methods take them. */
+/** Over axes: `dim` and `keepdim` in the form of Holdfast's methods. */
 const reduction =
   (name: string, options: Attributes = {}): OracleCall =>
   ([x], { dim, keepdim, correction }) =>

@@ -1,4 +1,4 @@
-/** What the oracle's files hold: trajectories of CrossAsset, and cases of convolutions and pools. */
+/** The contents of the oracle's files: trajectories of CrossAsset, and cases of convolutions and pools. */
 
 import type { ConvolutionOptions } from "holdfast";
 

@@ -1,4 +1,4 @@
-/** Checkpoints whose every byte follows from the step, so that one put together of two would be found. */
+/** Checkpoints whose every byte follows from the step, so that a mix of two is detected. */
 
 import type { Checkpoint } from "../../src/train/index.js";
 

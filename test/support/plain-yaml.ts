@@ -1,7 +1,7 @@
 /**
- * A strict reader of the plain part of YAML that the deployment files keep to: mappings, sequences, texts, numbers, booleans and
- * one-line lists, indented by two. What YAML would take and people misread (tabs, anchors, texts over several lines, bare yes and
- * no, keys twice) is rejected.
+ * A strict reader of the YAML subset of the deployment files: mappings, sequences, texts, numbers, booleans
+ * and one-line lists, indented by two. Valid YAML that people misread (tabs, anchors, texts over several
+ * lines, bare yes and no, duplicate keys) is rejected.
  */
 
 export type Yaml = string | number | boolean | readonly Yaml[] | { readonly [key: string]: Yaml };
@@ -31,7 +31,7 @@ export function readYaml(text: string): readonly Yaml[] {
 function readLine(raw: string, number: number): Line {
   if (raw.includes("\t") || raw !== raw.trimEnd()) throw fault(number, "has a tab, or ends with a space");
   const text = raw.trimStart();
-  if (/ #/.test(text)) throw fault(number, "has a comment behind something else");
+  if (/ #/.test(text)) throw fault(number, "has a comment after something else");
   return { number, indent: raw.length - text.length, text };
 }
 
@@ -43,7 +43,7 @@ class BlockReader {
     this.#lines = lines;
   }
 
-  /** What stands at this indentation: a mapping, a sequence, or one scalar. */
+  /** The value at this indentation: a mapping, a sequence, or one scalar. */
   read(indent: number): Yaml {
     const first = this.#next();
     if (first?.indent !== indent) throw fault(first?.number ?? 0, `is not indented by ${indent}`);
@@ -66,7 +66,7 @@ class BlockReader {
     const items: Yaml[] = [];
     for (let line = this.#next(); line?.indent === indent; line = this.#next()) {
       if (!line.text.startsWith("- ")) break;
-      // What follows the dash is a block of its own, two further in.
+      // The text after the dash is its own block, indented by two more.
       this.#lines[this.#at] = { ...line, indent: indent + 2, text: line.text.slice(2) };
       items.push(this.read(indent + 2));
     }

@@ -1,7 +1,7 @@
 /**
- * Memory that is taken and given back, in two ways behind one face: the runtime's arena, and the old engine's pool, which
- * believed every address that it was given. The regression tests on frees run on both: the first must hold, the second
- * must be caught.
+ * Memory allocation with two implementations of one interface: the runtime's arena, and the old engine's
+ * pool, which accepted every address. The regression tests on frees run on both: the first must pass, the
+ * second must be caught.
  */
 
 import assert from "node:assert/strict";
@@ -10,9 +10,9 @@ import type { Runtime, Span, Storage } from "holdfast/internals";
 export interface Pool {
   allocate(size: number): Storage;
   free(storage: Storage): void;
-  /** Ends everything. */
+  /** Closes the pool. */
   reset(): void;
-  /** What a rejected call must not change. */
+  /** Figures that a rejected call must not change. */
   figures(): Readonly<Record<string, number>>;
 }
 
@@ -46,9 +46,9 @@ export const oldPool: OpenPool = (runtime) => {
   return {
     allocate(size) {
       const extent = Math.ceil(size / unit) * unit;
-      const again = extent > 0 ? freed.findIndex((one) => one.size >= extent) : -1;
+      const again = extent > 0 ? freed.findIndex((block) => block.size >= extent) : -1;
       if (again >= 0) return blockAt(freed.splice(again, 1)[0]!.offset, size);
-      // A request for nothing was taken for a rewind, and a negative one was one.
+      // An empty request was treated as a rewind, and a negative one was one.
       const offset = size === 0 ? 0 : top;
       top = offset + extent;
       return blockAt(offset, size);
@@ -67,7 +67,7 @@ export const oldPool: OpenPool = (runtime) => {
   };
 };
 
-/** Writes each block full of its own byte, then looks whether one has written into another. */
+/** Fills each block with its own byte, then checks whether one has overwritten another. */
 export function requireDisjointMembers(runtime: Runtime, blocks: Readonly<Record<string, Storage>>): void {
   const entries = Object.entries(blocks);
   for (const [index, [, block]] of entries.entries()) runtime.fill(block, index + 1);

@@ -1,11 +1,11 @@
 /**
- * A power cut at any moment, without one. Every change to files is written down with its data as a program makes it; then a folder is
- * built as a disk could hold it after a cut that follows any of these changes.
+ * Simulates a power cut at any moment. Every change to files is recorded with its data as a program makes it;
+ * then a folder is built as a disk could have it after a cut that follows any of these changes.
  *
- * What is assumed of a disk: `fsync` of a file makes its bytes last, `fsync` of a folder its names. Other changes may be there or not:
- * a file has the size that some of its latest changes gave it, and each sector of theirs is there or has what was there before,
- * zeros where nothing was. A folder has some of its latest changes, in their order, as a journal keeps it. A file's bytes and
- * its name don't wait for each other.
+ * The model of a disk: `fsync` of a file makes its bytes durable, `fsync` of a folder its names. Other
+ * changes may be lost: a file has the size after some of its latest changes, and each sector of theirs is new
+ * or old, or zeros if there was none. A folder has a prefix of its latest changes, in order, like a journal.
+ * A file's bytes and its name are independent.
  */
 
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -35,7 +35,7 @@ export interface ChangeLog {
 
 const sectorBytes = 512;
 
-/** Runs a function and writes down what it changes below a folder, which is made here. */
+/** Runs a function and records its changes below a folder, which is created here. */
 export async function recordChanges(root: string, body: () => Promise<void>): Promise<ChangeLog> {
   mkdirSync(root);
   const log = new Recording(resolve(root));
@@ -115,13 +115,13 @@ class Recording implements ChangeLog {
       /^(write|append|truncate|rename|link|symlink|rm|unlink|mkdir|cp|copyFile)/.test(name) &&
       this.#below(first) !== undefined
     )
-      throw new Error(`${name} changes files, and a power cut has no rule for it: add one.`);
+      throw new Error(`${name} changes files, and the power cut model has no rule for it: add one.`);
   }
 
   #noteOpen(path: string, flags: unknown, file: number): void {
-    const own = this.#below(path);
-    if (own === undefined) return;
-    const inode = this.#inodes.get(own) ?? this.#create(own);
+    const inner = this.#below(path);
+    if (inner === undefined) return;
+    const inode = this.#inodes.get(inner) ?? this.#create(inner);
     const isAppending = typeof flags === "string" ? flags.startsWith("a") : (Number(flags) & 0o2000) !== 0;
     this.#open.set(file, { inode, at: 0, isAppending });
     if (typeof flags === "string" && flags.startsWith("w")) {
@@ -136,14 +136,14 @@ class Recording implements ChangeLog {
   }
 
   #rename(from: unknown, to: unknown): void {
-    const [own, other] = [this.#below(from), this.#below(to)];
-    const inode = own === undefined ? undefined : this.#inodes.get(own);
-    if (own === undefined || other === undefined || inode === undefined) return;
+    const [source, other] = [this.#below(from), this.#below(to)];
+    const inode = source === undefined ? undefined : this.#inodes.get(source);
+    if (source === undefined || other === undefined || inode === undefined) return;
     // In one folder, so that a journal has both or none.
-    this.#inodes.delete(own);
+    this.#inodes.delete(source);
     this.#inodes.set(other, inode);
     const folder = this.#folderOf(other);
-    this.changes.push({ kind: "name", folder, name: `${basename(own)}\0${basename(other)}`, inode });
+    this.changes.push({ kind: "name", folder, name: `${basename(source)}\0${basename(other)}`, inode });
   }
 
   #create(path: string): Inode {
@@ -166,16 +166,16 @@ class Recording implements ChangeLog {
   /** A path below the root; undefined for any other. */
   #below(path: unknown): string | undefined {
     if (typeof path !== "string") return undefined;
-    const own = relative(this.#rootPath, resolve(path));
-    return own.startsWith("..") ? undefined : own;
+    const inner = relative(this.#rootPath, resolve(path));
+    return inner.startsWith("..") ? undefined : inner;
   }
 }
 
 /** Numbers from 0 to below 1. */
 export type Draw = () => number;
 
-/** Draws by a seed, the same ones each time (mulberry32). */
-export function drawBy(seed: number): Draw {
+/** Random numbers from a seed, always the same ones (mulberry32). */
+export function seededDraw(seed: number): Draw {
   let state = seed | 0;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -185,7 +185,7 @@ export function drawBy(seed: number): Draw {
   };
 }
 
-/** Builds in a folder what a disk could hold after a power cut that follows so many changes. */
+/** Builds in a folder a possible state of a disk after a power cut that follows this many changes. */
 export function cutPower(
   { root, folders, changes }: ChangeLog,
   count: number,
@@ -246,7 +246,7 @@ function resized(bytes: Buffer = Buffer.alloc(0), size: number): Buffer {
   return result;
 }
 
-/** The file after a write of which only some sectors have come to the disk. */
+/** The file after a write of which only some sectors reached the disk. */
 function written(
   bytes: Buffer = Buffer.alloc(0),
   { at, bytes: fresh }: Change & { kind: "write" },

@@ -1,6 +1,6 @@
 /**
- * Small programs with their schedules and plans, for tests of what makes and what checks them. Kernels here are names
- * with parameters: nothing of it runs.
+ * Small programs with their schedules and plans, for tests of the planner and the verifier. Kernels here are
+ * names with parameters: nothing runs.
  */
 
 import {
@@ -24,14 +24,14 @@ export interface ProposedStep {
   readonly block?: Span;
 }
 
-/** What a call touches, by how it does. */
+/** The slices that a call accesses, by kind of access. */
 export interface Operands {
   readonly reads?: readonly (BufferSlice | Buffer)[];
   readonly writes?: readonly (BufferSlice | Buffer)[];
   readonly updates?: readonly (BufferSlice | Buffer)[];
 }
 
-/** Writes a program down, call by call. */
+/** Builds a program, call by call. */
 export class Sketch {
   readonly program: Call[] = [];
   #buffers = 0;
@@ -41,7 +41,7 @@ export class Sketch {
     return { id: this.#buffers++, bytes, label };
   }
 
-  /** Memory that is there for good. */
+  /** Persistent memory. */
   persistent(label: string, address: number, bytes: number): Buffer {
     const storage = {
       kind: "persistent",
@@ -88,14 +88,14 @@ function wholeOf(operand: BufferSlice | Buffer): BufferSlice {
   return "buffer" in operand ? operand : { buffer: operand, offset: 0, size: operand.bytes };
 }
 
-/** Whether two calls touch the same bytes and one of them writes there. */
-export function meet(a: Call, b: Call): boolean {
-  return accessesOf(a).some((one) =>
-    accessesOf(b).some((other) => (one.writes || other.writes) && share(one.slice, other.slice)),
+/** True if two calls access the same bytes and one of them writes there. */
+export function haveConflict(a: Call, b: Call): boolean {
+  return accessesOf(a).some((access) =>
+    accessesOf(b).some((other) => (access.writes || other.writes) && share(access.slice, other.slice)),
   );
 }
 
-/** Whether two parts have bytes in common, wherever step memory is planned to lie. */
+/** True if two slices overlap, wherever step memory is planned. */
 export function share(a: BufferSlice, b: BufferSlice): boolean {
   if (a.buffer !== b.buffer && (a.buffer.storage === undefined || b.buffer.storage === undefined))
     return false;
@@ -104,8 +104,8 @@ export function share(a: BufferSlice, b: BufferSlice): boolean {
 }
 
 /**
- * The calls in their order on the branches that are given for them, each waiting for every earlier one that it meets;
- * a last call of the main branch waits for all.
+ * The calls in order on the given streams, each waiting for all earlier calls that it depends on; a last call
+ * of the main stream waits for all.
  */
 export function scheduleOn(program: readonly Call[], streams: readonly number[]): Schedule {
   const streamOf = (index: number): number => (index === program.length - 1 ? 0 : (streams[index] ?? 0));
@@ -116,15 +116,15 @@ export function scheduleOn(program: readonly Call[], streams: readonly number[])
         (earlier) =>
           earlier < index &&
           streamOf(earlier) !== streamOf(index) &&
-          (isEnd || meet(program[earlier]!, call)),
+          (isEnd || haveConflict(program[earlier]!, call)),
       );
       return { call, stream: streamOf(index), after };
     }),
   };
 }
 
-/** Every buffer at a place of its own. */
-export function planApart(schedule: Schedule): Plan {
+/** Every buffer at its own offset. */
+export function planDisjoint(schedule: Schedule): Plan {
   const offsets = new Map<Buffer, number>();
   let bytes = 0;
   for (const buffer of stepBuffers(schedule)) {
@@ -134,16 +134,16 @@ export function planApart(schedule: Schedule): Plan {
   return { bytes, offsets };
 }
 
-/** Each buffer at the lowest place where it meets no other that may be in use at the same time. */
+/** Each buffer at the lowest offset where it overlaps no other that may be live at the same time. */
 export function planFirstFit(schedule: Schedule): Plan {
   const isBefore = reachability(schedule);
   const uses = new Map<Buffer, number[]>();
-  for (const [place, { call }] of schedule.calls.entries()) {
+  for (const [index, { call }] of schedule.calls.entries()) {
     for (const { slice } of accessesOf(call))
-      uses.set(slice.buffer, [...(uses.get(slice.buffer) ?? []), place]);
+      uses.set(slice.buffer, [...(uses.get(slice.buffer) ?? []), index]);
   }
   const isOver = (a: Buffer, b: Buffer): boolean =>
-    uses.get(a)!.every((one) => uses.get(b)!.every((other) => isBefore(one, other)));
+    uses.get(a)!.every((use) => uses.get(b)!.every((other) => isBefore(use, other)));
 
   const offsets = new Map<Buffer, number>();
   let bytes = 0;
@@ -168,20 +168,20 @@ function stepBuffers({ calls }: Schedule): Set<Buffer> {
   return new Set(touched.filter(({ storage }) => storage === undefined));
 }
 
-/** Which place has ended before which other begins, found the long way: by walking from each along its waits. */
+/** Which index has ended before which other begins, by a search along the waits of each. */
 export function reachability({ calls }: Schedule): (earlier: number, later: number) => boolean {
   const before = calls.map(() => new Set<number>());
-  for (const [place, { stream, after }] of calls.entries()) {
-    const previous = calls.findLastIndex((other, index) => index < place && other.stream === stream);
+  for (const [position, { stream, after }] of calls.entries()) {
+    const previous = calls.findLastIndex((other, index) => index < position && other.stream === stream);
     for (const ended of previous < 0 ? after : [previous, ...after]) {
-      before[place]!.add(ended);
-      for (const further of before[ended]!) before[place]!.add(further);
+      before[position]!.add(ended);
+      for (const further of before[ended]!) before[position]!.add(further);
     }
   }
   return (earlier, later) => before[later]!.has(earlier);
 }
 
-/** How the verifier rejects a step before its block is known; nothing where it lets it pass. */
+/** How the verifier rejects a step before its block is known; undefined if it accepts it. */
 export function rejectionBy({ program, schedule, plan }: ProposedStep): HoldfastError | undefined {
   return rejectionOf(() => verifyPlan(program, schedule, plan));
 }

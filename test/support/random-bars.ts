@@ -1,4 +1,4 @@
-/** Bars for tests of samples: a random walk with what real markets have too. The same seed gives the same bars. */
+/** Bars for tests of samples: a random walk with features of real markets. The same seed gives the same bars. */
 
 import { type Bars, barColumns } from "../../src/crossasset/bars/bars.js";
 
@@ -6,7 +6,7 @@ const minuteMs = 60_000;
 
 export interface RandomBarsOptions {
   readonly seed?: number;
-  /** Gaps in time, halts in which no price moves, and minutes without trade; unless told otherwise. */
+  /** Gaps in time, halts in which no price moves, and minutes without trade; default: all of them. */
   readonly isRough?: boolean;
 }
 
@@ -38,13 +38,13 @@ export function randomBars(count: number, { seed = 1, isRough = true }: RandomBa
   return bars;
 }
 
-/** Bars that all say 0, to be filled. */
+/** Bars that are all 0, to be filled. */
 export function emptyBars(count: number): Bars {
   const column = () => new Float64Array(count);
   return { time: column(), open: column(), high: column(), low: column(), close: column(), volume: column() };
 }
 
-/** Bars whose four prices are these closes: what matters in a test is easier to see then. */
+/** Bars whose four prices are these closes, which makes expected values simple. */
 export function barsOfCloses(closes: readonly number[], volume = 1): Bars {
   const column = () => Float64Array.from(closes);
   return {

@@ -1,14 +1,17 @@
-/** Random expressions of the loop IR, of exactly rounded ops only, so that every device has to give the same bits. */
+/**
+ * Random expressions of the loop IR, with exactly rounded ops only, so that every device must give the same
+ * bits.
+ */
 
 import fc from "fast-check";
 import type { Compute, Expression } from "../../src/ir/index.js";
 import { term } from "../../src/ir/index.js";
 
-/** What the expressions read: two f32 inputs and an i32 one in their places, and an f32 one at indices. */
-export const drawnInputs = ["f32", "f32", "i32", "f32"] as const;
-/** The expressions' one scalar, an f32. */
-export const drawnScalar = 2.5;
-/** How far an index may lead away from the place of the input that is read at indices. */
+/** The inputs of the expressions: two f32 and one i32 at the current element, and one f32 at indices. */
+export const inputDtypes = ["f32", "f32", "i32", "f32"] as const;
+/** The expressions' only scalar, an f32. */
+export const scalarValue = 2.5;
+/** How far an index may be from the current element of the indexed input. */
 export const reach = 9;
 
 const ops = <Op extends string>(...names: readonly Op[]): fc.Arbitrary<Op> => fc.constantFrom(...names);
@@ -27,7 +30,7 @@ function binaryOf<Op extends "add" | "sub" | "mul" | "div" | "min" | "max" | "an
   });
 }
 
-const drawn = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
+const expressions = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
   f32: fc.oneof(
     { depthSize: "small", withCrossShrink: true },
     fc.constantFrom(term.load(0, "f32"), term.load(1, "f32"), term.scalar(0, "f32")),
@@ -41,7 +44,7 @@ const drawn = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
     binaryOf(tie("f32"), "f32", "add", "sub", "mul", "div", "min", "max"),
     fc.tuple(tie("i32"), tie("f32"), tie("f32")).map(([condition, a, b]) => term.select(condition, a, b)),
     tie("i32").map((a) => term.convert(a, "f32")),
-    // An index made of any whole number, brought into the reach.
+    // An index from any integer, wrapped into that range.
     tie("i32").map((a) => term.load(3, "f32", term.max(term.min(a, reach), 0))),
   ),
   i32: fc.oneof(
@@ -61,5 +64,5 @@ const drawn = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
   ),
 }));
 
-export const f32Expressions: fc.Arbitrary<Expression> = drawn.f32;
-export const i32Expressions: fc.Arbitrary<Expression> = drawn.i32;
+export const f32Expressions: fc.Arbitrary<Expression> = expressions.f32;
+export const i32Expressions: fc.Arbitrary<Expression> = expressions.i32;

@@ -1,18 +1,18 @@
 /**
- * Products for the libraries of devices: drawn over dtypes, transposes, batches, gaps, bias and activation, with values so
- * small and whole that every dtype holds every sum exactly, in whatever order it is made; and what they come to.
+ * GEMMs for the libraries of devices: random over dtypes, transposes, batches, padding, bias and activation,
+ * with integers so small that every dtype has every sum exactly, in any order; and their expected results.
  */
 
 import fc from "fast-check";
 import { type FloatName, floatBytes } from "./encoded-values.js";
 
-/** How the matrices of a batch lie: one behind the other, a row of each in turn, or one for all. */
-const batchConfigs = ["apart", "in turn", "shared"] as const;
-type BatchConfig = (typeof batchConfigs)[number];
+/** The layout of a batch's matrices: one after the other, interleaved by rows, or one for all. */
+const batchLayouts = ["separate", "interleaved", "shared"] as const;
+type BatchLayout = (typeof batchLayouts)[number];
 
 export interface RandomMatrix {
   readonly isTransposed: boolean;
-  readonly form: BatchConfig;
+  readonly batchLayout: BatchLayout;
   /** Elements between the rows, and before the first. */
   readonly gap: number;
   readonly offset: number;
@@ -34,15 +34,15 @@ export interface RandomGemm {
   readonly activation: "none" | "relu" | "gelu";
 }
 
-const matrix = (forms: readonly BatchConfig[], mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
+const matrix = (layouts: readonly BatchLayout[], mayTranspose: boolean): fc.Arbitrary<RandomMatrix> =>
   fc.record({
-    isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
-    form: fc.constantFrom(...forms),
+    isTransposed: mayTranspose ? fc.boolean() : fc.constant(false),
+    batchLayout: fc.constantFrom(...layouts),
     gap: fc.nat(3),
     offset: fc.nat(5),
   });
 
-export function drawGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm> {
+export function randomGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm> {
   const size = fc.oneof(fc.integer({ min: 1, max: 5 }), fc.constantFrom(8, 9));
   const types = fc.constantFrom(...dtypes).chain((dtype) =>
     fc.record({
@@ -53,38 +53,39 @@ export function drawGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm
   const rest = fc.record({
     ...{ m: size, n: size, k: size, batch: fc.constantFrom(1, 1, 2, 3) },
     ...{
-      a: matrix(batchConfigs, true),
-      b: matrix(batchConfigs, true),
-      c: matrix(["apart", "in turn"], false),
+      a: matrix(batchLayouts, true),
+      b: matrix(batchLayouts, true),
+      c: matrix(["separate", "interleaved"], false),
     },
     ...{ alpha: fc.constantFrom(1, -0.5, 2), beta: fc.constantFrom(0, 1, -2) },
     bias: fc.constantFrom("none", "one", "batched"),
     activation: fc.constantFrom("none", "relu", "gelu"),
   });
-  return fc.tuple(types, rest).map(([one, other]) => ({ ...one, ...other }) as RandomGemm);
+  return fc.tuple(types, rest).map(([typed, other]) => ({ ...typed, ...other }) as RandomGemm);
 }
 
 export interface LaidOut {
   readonly rowStride: number;
   readonly batchStride: number;
   readonly offset: number;
-  /** Elements from the first of the first matrix to behind the last one of the last. */
+  /** Elements from the first of the first matrix to the end of the last one. */
   readonly extent: number;
-  /** Elements of the memory that it lies in, with some before and behind it. */
+  /** Elements of its memory, with some before and after it. */
   readonly length: number;
   at(item: number, row: number, column: number): number;
 }
 
-/** Where the elements of a matrix lie that is stored as rows × columns. */
-export function layOut(
-  { form, gap, offset }: RandomMatrix,
+/** The index of the elements of a matrix that is stored as rows × columns. */
+export function layoutOf(
+  { batchLayout, gap, offset }: RandomMatrix,
   batch: number,
   rows: number,
   columns: number,
 ): LaidOut {
   const width = columns + gap;
-  const rowStride = form === "in turn" ? batch * width : width;
-  const batchStride = batch === 1 || form === "shared" ? 0 : form === "in turn" ? width : rows * width;
+  const rowStride = batchLayout === "interleaved" ? batch * width : width;
+  const batchStride =
+    batch === 1 || batchLayout === "shared" ? 0 : batchLayout === "interleaved" ? width : rows * width;
   const extent = (batch - 1) * batchStride + (rows - 1) * rowStride + columns;
   const at = (item: number, row: number, column: number): number =>
     offset + item * batchStride + row * rowStride + column;
@@ -93,13 +94,13 @@ export function layOut(
 
 export function layOutGemm({ m, n, k, batch, a, b, c }: RandomGemm) {
   return {
-    a: a.isTransposed ? layOut(a, batch, k, m) : layOut(a, batch, m, k),
-    b: b.isTransposed ? layOut(b, batch, n, k) : layOut(b, batch, k, n),
-    c: layOut(c, batch, m, n),
+    a: a.isTransposed ? layoutOf(a, batch, k, m) : layoutOf(a, batch, m, k),
+    b: b.isTransposed ? layoutOf(b, batch, n, k) : layoutOf(b, batch, k, n),
+    c: layoutOf(c, batch, m, n),
   };
 }
 
-/** Whole numbers from -2 to 2, the same for the same seed. */
+/** Integers from -2 to 2, the same for the same seed. */
 export function smallValues(length: number, seed: number): Float64Array {
   let state = seed;
   return Float64Array.from({ length }, () => {
@@ -112,49 +113,49 @@ export interface GemmValues {
   readonly a: Float64Array;
   readonly b: Float64Array;
   readonly c: Float64Array;
-  /** [n] for each product of the batch at `biasStep`, or one for all. */
+  /** [n] for each GEMM of the batch at `biasStep`, or one for all. */
   readonly bias: Float64Array;
 }
 
-/** From the bias of one product to the next one's: libraries want each on 16 bytes. */
+/** From the bias of one GEMM to the next one's: libraries require an alignment of 16 bytes. */
 export function biasStepOf({ n, batch, bias, resultDtype }: RandomGemm): number {
   const step = 16 / floatBytes[resultDtype];
   return bias === "batched" && batch > 1 ? Math.ceil(n / step) * step : 0;
 }
 
-export function drawValues(drawn: RandomGemm): GemmValues {
-  const { a, b, c } = layOutGemm(drawn);
+export function valuesFor(gemm: RandomGemm): GemmValues {
+  const { a, b, c } = layOutGemm(gemm);
   const values = {
     a: smallValues(a.length, 1),
     b: smallValues(b.length, 2),
     c: smallValues(c.length, 3),
-    bias: smallValues(drawn.n + (drawn.batch - 1) * biasStepOf(drawn), 4),
+    bias: smallValues(gemm.n + (gemm.batch - 1) * biasStepOf(gemm), 4),
   };
-  // Where beta is 0, what C holds must not matter.
-  if (drawn.beta === 0) values.c.fill(Number.NaN);
+  // If beta is 0, the contents of C must not matter.
+  if (gemm.beta === 0) values.c.fill(Number.NaN);
   return values;
 }
 
-/** What the memory of C holds afterwards: the product in its places, and everything else as it was. */
-export function expectedOf(drawn: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
-  const { m, n, k, batch, alpha, beta, activation } = drawn;
-  const layouts = layOutGemm(drawn);
+/** The memory of C afterwards: the result in its elements, and everything else unchanged. */
+export function expectedOf(gemm: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
+  const { m, n, k, batch, alpha, beta, activation } = gemm;
+  const layouts = layOutGemm(gemm);
   const expected = Float64Array.from(c);
   for (let item = 0; item < batch; item++) {
     for (let row = 0; row < m; row++) {
       for (let column = 0; column < n; column++) {
         let sum = 0;
-        for (let term = 0; term < k; term++) {
-          const left = drawn.a.isTransposed ? layouts.a.at(item, term, row) : layouts.a.at(item, row, term);
-          const right = drawn.b.isTransposed
-            ? layouts.b.at(item, column, term)
-            : layouts.b.at(item, term, column);
+        for (let index = 0; index < k; index++) {
+          const left = gemm.a.isTransposed ? layouts.a.at(item, index, row) : layouts.a.at(item, row, index);
+          const right = gemm.b.isTransposed
+            ? layouts.b.at(item, column, index)
+            : layouts.b.at(item, index, column);
           sum += a[left]! * b[right]!;
         }
-        const place = layouts.c.at(item, row, column);
-        const before = beta === 0 ? 0 : beta * c[place]!;
-        const shift = drawn.bias === "none" ? 0 : bias[item * biasStepOf(drawn) + column]!;
-        expected[place] = activate(alpha * sum + before + shift, activation);
+        const at = layouts.c.at(item, row, column);
+        const before = beta === 0 ? 0 : beta * c[at]!;
+        const shift = gemm.bias === "none" ? 0 : bias[item * biasStepOf(gemm) + column]!;
+        expected[at] = activate(alpha * sum + before + shift, activation);
       }
     }
   }
@@ -167,7 +168,7 @@ function activate(x: number, activation: RandomGemm["activation"]): number {
   return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 }
 
-/** What a gelu may be off by, once for each time that its result is rounded; everything else is exact. */
+/** The error of a gelu, once for each rounding of its result; everything else is exact. */
 const geluError: Readonly<Record<FloatName, number>> = {
   f64: 1e-14,
   f32: 1e-6,
@@ -175,18 +176,18 @@ const geluError: Readonly<Record<FloatName, number>> = {
   bf16: 2 ** -7,
 };
 
-/** A library's own gelu behind a product of half floats, whose result may be f32 all the same. */
+/** A library's gelu after a GEMM of half floats, whose result may still be f32. */
 const libraryGeluError = 1e-4;
 
-/** Fails with the first element that is not what it should be. */
-export function proveValues(drawn: RandomGemm, found: Float64Array, expected: Float64Array): void {
-  const { dtype, resultDtype, activation } = drawn;
+/** Fails with the first wrong element. */
+export function checkValues(gemm: RandomGemm, actual: Float64Array, expected: Float64Array): void {
+  const { dtype, resultDtype, activation } = gemm;
   const isByLibrary = dtype === "f16" || dtype === "bf16";
   const gelu = Math.max(geluError[resultDtype], isByLibrary ? libraryGeluError : 0);
   const allowed = activation === "gelu" ? gelu : 0;
-  for (const [place, value] of expected.entries()) {
+  for (const [at, value] of expected.entries()) {
     const isRight =
-      Object.is(found[place], value) || Math.abs(found[place]! - value) <= allowed * (1 + Math.abs(value));
-    if (!isRight) throw new Error(`element ${place} of C's memory is ${found[place]} and should be ${value}`);
+      Object.is(actual[at], value) || Math.abs(actual[at]! - value) <= allowed * (1 + Math.abs(value));
+    if (!isRight) throw new Error(`element ${at} of C's memory is ${actual[at]} and should be ${value}`);
   }
 }

@@ -1,11 +1,11 @@
-/** Lifetimes of all kinds for the planner's tests, and the one question that matters: do two that meet share bytes? */
+/** Random lifetimes for the planner's tests, and the check that no two overlapping ones share bytes. */
 
 import fc from "fast-check";
 import type { Plan } from "../../src/compile/program/program.js";
 import type { Lifetime } from "../../src/compile/schedule/liveness.js";
-import { randomFrom } from "./op-cases/draw.js";
+import { randomFrom } from "./op-cases/arbitraries.js";
 
-/** Lifetimes in few places and of few sizes, so that they meet, nest, equal each other and are empty. */
+/** Lifetimes at few positions and of few sizes, so that they overlap, nest, equal each other and are empty. */
 export const someLifetimes: fc.Arbitrary<readonly Lifetime[]> = fc
   .array(
     fc.record({
@@ -15,14 +15,16 @@ export const someLifetimes: fc.Arbitrary<readonly Lifetime[]> = fc
     }),
     { maxLength: 40 },
   )
-  .map((drawn) => drawn.map(({ first, length, bytes }, id) => lifetime(id, first, first + length, bytes)));
+  .map((entries) =>
+    entries.map(({ first, length, bytes }, id) => lifetime(id, first, first + length, bytes)),
+  );
 
 export function lifetime(id: number, first: number, last: number, bytes: number): Lifetime {
   return { buffer: { id, bytes, label: `buffer ${id}` }, first, last };
 }
 
-/** `count` lifetimes of random sizes; half of them end within `typicalLength` places. */
-export function drawLifetimes(count: number, typicalLength: number, seed: number): Lifetime[] {
+/** `count` lifetimes of random sizes; half of them end within `typicalLength` positions. */
+export function randomLifetimes(count: number, typicalLength: number, seed: number): Lifetime[] {
   const random = randomFrom(seed);
   return Array.from({ length: count }, (_, id) => {
     const first = Math.floor(count * random());
@@ -31,19 +33,21 @@ export function drawLifetimes(count: number, typicalLength: number, seed: number
   });
 }
 
-/** Two buffers that are live together and share bytes, as a sentence, or a place that a buffer must not have. */
+/** Two buffers that are live together and share bytes, as a sentence, or an invalid offset. */
 export function findClash(lifetimes: readonly Lifetime[], { bytes, offsets }: Plan): string | undefined {
-  for (const [index, one] of lifetimes.entries()) {
-    const start = offsets.get(one.buffer);
-    if (start === undefined) return `${one.buffer.label} has no place`;
-    if (start % 256 !== 0) return `${one.buffer.label} lies at ${start}, which is not aligned`;
-    if (start < 0 || start + one.buffer.bytes > bytes) return `${one.buffer.label} lies outside the plan`;
+  for (const [index, lifetime] of lifetimes.entries()) {
+    const start = offsets.get(lifetime.buffer);
+    if (start === undefined) return `${lifetime.buffer.label} has no offset`;
+    if (start % 256 !== 0) return `${lifetime.buffer.label} is at ${start}, which is not aligned`;
+    if (start < 0 || start + lifetime.buffer.bytes > bytes)
+      return `${lifetime.buffer.label} is outside the plan`;
     for (const other of lifetimes.slice(index + 1)) {
       const otherStart = offsets.get(other.buffer) ?? 0;
-      const meet = one.first <= other.last && other.first <= one.last;
-      const share = start < otherStart + other.buffer.bytes && otherStart < start + one.buffer.bytes;
-      const bothHaveBytes = one.buffer.bytes > 0 && other.buffer.bytes > 0;
-      if (meet && share && bothHaveBytes) return `${one.buffer.label} and ${other.buffer.label} share bytes`;
+      const overlap = lifetime.first <= other.last && other.first <= lifetime.last;
+      const share = start < otherStart + other.buffer.bytes && otherStart < start + lifetime.buffer.bytes;
+      const bothHaveBytes = lifetime.buffer.bytes > 0 && other.buffer.bytes > 0;
+      if (overlap && share && bothHaveBytes)
+        return `${lifetime.buffer.label} and ${other.buffer.label} share bytes`;
     }
   }
   return undefined;

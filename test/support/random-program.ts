@@ -1,6 +1,7 @@
 /**
- * Random programs of row calls over a few buffers: elementwise values, reductions of rows, values of rows, broadcasts,
- * permuted views, in-place calls, copies and fills. Numbers stay small, so that no NaN arises, whose bits nobody promises.
+ * Random programs of row calls over a few buffers: elementwise values, reductions of rows, values of rows,
+ * broadcasts, permuted views, in-place calls, copies and fills. Numbers stay small, so that there is no NaN,
+ * whose bits are unspecified.
  */
 
 import fc from "fast-check";
@@ -19,18 +20,18 @@ import {
   term,
 } from "../../src/ir/index.js";
 
-/** The axes that a buffer's elements lie along. */
-export type Form = "abd" | "ab" | "a" | "bd" | "d" | "";
+/** The axes of a buffer's elements. */
+export type Axes = "abd" | "ab" | "a" | "bd" | "d" | "";
 
 export interface RandomBuffer {
-  readonly form: Form;
+  readonly axes: Axes;
   readonly dtype: Dtype;
   readonly stays: "step" | "kept" | "persistent";
 }
 
 export interface RandomCall {
   readonly kind: "elements" | "row" | "place" | "indexed" | "copy" | "fill";
-  /** Numbers that everything else of the call is picked by. */
+  /** Numbers that select all other properties of the call. */
   readonly picks: readonly number[];
 }
 
@@ -48,7 +49,7 @@ export const randomPrograms: fc.Arbitrary<RandomProgram> = fc.record({
   sizes: fc.record({ a: size, b: size, d: fc.constantFrom(1, 2, 4, 5, 8, 13) }),
   buffers: fc.array(
     fc.record({
-      form: fc.constantFrom<Form>("abd", "abd", "abd", "ab", "ab", "a", "bd", "d", ""),
+      axes: fc.constantFrom<Axes>("abd", "abd", "abd", "ab", "ab", "a", "bd", "d", ""),
       dtype: fc.constantFrom<Dtype>("f32", "f32", "f32", "f32", "bf16", "f16", "i32", "bool", "u8", "f64"),
       stays: fc.constantFrom<RandomBuffer["stays"]>("step", "step", "step", "kept", "persistent"),
     }),
@@ -73,19 +74,19 @@ export const randomPrograms: fc.Arbitrary<RandomProgram> = fc.record({
 type Axis = "a" | "b" | "d";
 type Sizes = RandomProgram["sizes"];
 
-const countOf = (form: string, sizes: Sizes): number =>
-  [...form].reduce((count, axis) => count * sizes[axis as Axis], 1);
+const countOf = (axes: string, sizes: Sizes): number =>
+  [...axes].reduce((count, axis) => count * sizes[axis as Axis], 1);
 
-/** At least two elements, so that an index has something to choose from. */
-export function bytesOf({ form, dtype }: RandomBuffer, sizes: Sizes): number {
-  return Math.max(2, countOf(form, sizes)) * dtypes[dtype].bytes;
+/** At least two elements, so that an index has a choice. */
+export function bytesOf({ axes, dtype }: RandomBuffer, sizes: Sizes): number {
+  return Math.max(2, countOf(axes, sizes)) * dtypes[dtype].bytes;
 }
 
 /** Small numbers of every dtype, as bytes. */
 export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint8Array {
   const { dtype } = buffer;
   const count = bytesOf(buffer, sizes) / dtypes[dtype].bytes;
-  // No multiples of a power of two: the order in which they are added up shows.
+  // No multiples of a power of two: the order of summation shows.
   const floats = Array.from(
     { length: count },
     (_, index) => (((index + 1) * (seed * 7 + 13)) % 31) / 7.3 - 2,
@@ -103,8 +104,8 @@ export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint
   return new Uint8Array(array.buffer);
 }
 
-/** In which order a form's axes lie in memory. */
-const ordersOf: Readonly<Record<Form, readonly string[]>> = {
+/** The order of a layout's axes in memory. */
+const ordersOf: Readonly<Record<Axes, readonly string[]>> = {
   abd: ["abd", "abd", "abd", "bad", "adb"],
   ab: ["ab", "ab", "ba"],
   bd: ["bd", "bd", "db"],
@@ -115,14 +116,14 @@ const ordersOf: Readonly<Record<Form, readonly string[]>> = {
 
 function stridesOf(order: string, shape: string, sizes: Sizes): number[] {
   return [...shape].map((axis) => {
-    const place = order.indexOf(axis);
-    return place < 0 ? 0 : countOf(order.slice(place + 1), sizes);
+    const at = order.indexOf(axis);
+    return at < 0 ? 0 : countOf(order.slice(at + 1), sizes);
   });
 }
 
 interface Operand {
   readonly buffer: Buffer;
-  readonly drawn: RandomBuffer;
+  readonly spec: RandomBuffer;
   readonly order: string;
 }
 
@@ -166,23 +167,23 @@ function storable(value: Expression, dtype: Dtype): Expression {
   return term.convert(value, dtypes[dtype].compute as Compute);
 }
 
-/** The calls over given buffers; drawn ones that no buffers fit are left out. */
-export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers: readonly Buffer[]): Call[] {
-  const all = drawn.map((one, index) => ({ drawn: one, buffer: buffers[index]! }));
-  const ofConfigs = (...forms: readonly Form[]) => all.filter(({ drawn }) => forms.includes(drawn.form));
+/** The calls over these buffers; random calls that fit no buffers are omitted. */
+export function callsOf({ sizes, buffers: specs, calls }: RandomProgram, buffers: readonly Buffer[]): Call[] {
+  const all = specs.map((spec, index) => ({ spec, buffer: buffers[index]! }));
+  const withAxes = (...axesList: readonly Axes[]) => all.filter(({ spec }) => axesList.includes(spec.axes));
   const wholeOf = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
-  /** A buffer in one of its orders; where it is stored to by the same call, in that order. */
+  /** A buffer in one of its orders; if the same call also stores to it, in that order. */
   const operandOf = (
-    from: readonly { drawn: RandomBuffer; buffer: Buffer }[],
+    from: readonly { spec: RandomBuffer; buffer: Buffer }[],
     pick: number,
     stored: readonly Operand[] = [],
   ): Operand | undefined => {
-    const found = from[pick % Math.max(1, from.length)];
-    if (!found) return undefined;
-    const orders = ordersOf[found.drawn.form];
+    const candidate = from[pick % Math.max(1, from.length)];
+    if (!candidate) return undefined;
+    const orders = ordersOf[candidate.spec.axes];
     const order = orders[(pick >> 2) % orders.length]!;
-    return stored.find(({ buffer }) => buffer === found.buffer) ?? { ...found, order };
+    return stored.find(({ buffer }) => buffer === candidate.buffer) ?? { ...candidate, order };
   };
 
   const rowCall = (
@@ -205,7 +206,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
     };
   };
 
-  const made = calls.map(({ kind, picks }): RowCall | Call["work"] | undefined => {
+  const works = calls.map(({ kind, picks }): RowCall | Call["work"] | undefined => {
     const [p0, p1, p2, p3, p4, p5, p6] = picks as [number, number, number, number, number, number, number];
     if (kind === "fill") {
       const target = all[p0 % all.length]!;
@@ -214,21 +215,21 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
     if (kind === "copy") {
       const source = all[p0 % all.length]!;
       const targets = all.filter(
-        ({ buffer, drawn }) =>
+        ({ buffer, spec }) =>
           buffer !== source.buffer &&
-          drawn.dtype === source.drawn.dtype &&
+          spec.dtype === source.spec.dtype &&
           buffer.bytes === source.buffer.bytes,
       );
       const target = targets[p1 % Math.max(1, targets.length)];
       return target && { kind: "copy", target: wholeOf(target.buffer), source: wholeOf(source.buffer) };
     }
     const ofRows = kind === "elements" && p5 % 4 === 0;
-    const shape: Form = ofRows ? "ab" : "abd";
-    const output = operandOf(ofConfigs(shape), p0);
+    const shape: Axes = ofRows ? "ab" : "abd";
+    const output = operandOf(withAxes(shape), p0);
     if (!output) return undefined;
-    const dtypesOf = (operands: readonly Operand[]): Dtype[] => operands.map(({ drawn }) => drawn.dtype);
-    const fitting = ofRows ? ofConfigs("ab", "a", "") : all;
-    const apart = (operand: Operand | undefined): operand is Operand =>
+    const dtypesOf = (operands: readonly Operand[]): Dtype[] => operands.map(({ spec }) => spec.dtype);
+    const fitting = ofRows ? withAxes("ab", "a", "") : all;
+    const isDisjoint = (operand: Operand | undefined): operand is Operand =>
       operand !== undefined && operand.buffer !== output.buffer;
 
     if (kind === "indexed") {
@@ -237,7 +238,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
         p1,
       );
       const index = operandOf(
-        all.filter(({ drawn }) => drawn.dtype === "i32"),
+        all.filter(({ spec }) => spec.dtype === "i32"),
         p2,
         [output],
       );
@@ -266,7 +267,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
     const second =
       p6 % 5 === 0
         ? operandOf(
-            ofConfigs(shape).filter(({ buffer }) => buffer !== output.buffer),
+            withAxes(shape).filter(({ buffer }) => buffer !== output.buffer),
             p6,
           )
         : undefined;
@@ -283,23 +284,23 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
         outputs: ofOutputs.map((dtype) => ({ dtype, per: "element" })),
         scalars: ["f32"],
         stages: ofOutputs.map((dtype, index): Stage => {
-          const place = term.convert(index === 0 ? term.position : term.row, "f32");
-          const value = mixOf([...loads, kind === "place" ? place : term.scalar(0, "f32")], p5 + index);
+          const position = term.convert(index === 0 ? term.position : term.row, "f32");
+          const value = mixOf([...loads, kind === "place" ? position : term.scalar(0, "f32")], p5 + index);
           return { kind: "store", output: index, value: storable(value, dtype) };
         }),
       }));
       return rowCall(kernel, shape, [...inputs, ...outputs], kind === "place" ? 1 : 0, [p3 / 16]);
     }
 
-    // Rows of the last axis: a sum, what is left when it is taken off, and the sum itself.
+    // Rows of the last axis: a sum, the difference from it, and the sum itself.
     const rowValue = operandOf(
-      ofConfigs("ab").filter(({ buffer }) => !inputs.some((one) => one.buffer === buffer)),
+      withAxes("ab").filter(({ buffer }) => !inputs.some((input) => input.buffer === buffer)),
       p6,
     );
     const element = p5 % 3 === 0 ? undefined : output;
     const stored = [
       ...(element ? [element] : []),
-      ...(rowValue && apart(rowValue) && p5 % 2 === 0 ? [rowValue] : []),
+      ...(rowValue && isDisjoint(rowValue) && p5 % 2 === 0 ? [rowValue] : []),
     ];
     if (stored.length === 0) return undefined;
     const reduceOp = (["add", "max", "add", "min"] as const)[p4 % 4]!;
@@ -311,20 +312,20 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
       const rowValueOf = (reduced: Expression): Expression => tame(term.mul(reduced, first));
       return {
         inputs: ofInputs,
-        outputs: stored.map(({ drawn }) => ({
-          dtype: drawn.dtype,
-          per: drawn.form === "ab" ? "row" : "element",
+        outputs: stored.map(({ spec }) => ({
+          dtype: spec.dtype,
+          per: spec.axes === "ab" ? "row" : "element",
         })),
         scalars: [],
         stages: [
           { kind: "reduce", op: reduceOp, value: mixOf(loads, p3) },
           ...stored.map(
-            ({ drawn }, index): Stage => ({
+            ({ spec }, index): Stage => ({
               kind: "store",
               output: index,
               value: storable(
-                drawn.form === "ab" ? rowValueOf(reduced) : tame(term.sub(mixOf(loads, p3 + 1), reduced)),
-                drawn.dtype,
+                spec.axes === "ab" ? rowValueOf(reduced) : tame(term.sub(mixOf(loads, p3 + 1), reduced)),
+                spec.dtype,
               ),
             }),
           ),
@@ -333,5 +334,5 @@ export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers
     });
     return rowCall(kernel, shape, [...inputs, ...stored], 1);
   });
-  return made.flatMap((work, index) => (work ? [{ op: `${calls[index]!.kind} ${index}`, work }] : []));
+  return works.flatMap((work, index) => (work ? [{ op: `${calls[index]!.kind} ${index}`, work }] : []));
 }

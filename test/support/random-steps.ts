@@ -1,16 +1,16 @@
 /**
- * Training steps as schedules, made up but shaped like real ones: a forward pass that saves what its backward pass reads in
- * the reverse order, temporaries of all sizes, residual sums. What the calls compute is nobody's concern here.
+ * Artificial training steps as schedules, shaped like real ones: a forward pass that saves values which its
+ * backward pass reads in reverse order, temporaries of all sizes, residual sums. The calls compute nothing.
  */
 
 import type { Buffer, BufferSlice, Schedule, ScheduledCall } from "../../src/compile/program/program.js";
 import type { Kernel } from "../../src/driver/index.js";
 import type { Storage } from "../../src/runtime/index.js";
-import { randomFrom } from "./op-cases/draw.js";
+import { randomFrom } from "./op-cases/arbitraries.js";
 
 const kernel: Kernel = { type: "kernel", id: 0, name: "drawn", parameters: [] };
 
-/** Writes a schedule call by call. */
+/** Builds a schedule call by call. */
 export class StepScript {
   readonly #calls: ScheduledCall[] = [];
   #buffers = 0;
@@ -19,34 +19,37 @@ export class StepScript {
     return { calls: this.#calls };
   }
 
-  /** A buffer that no call has touched. */
+  /** A buffer that no call has used. */
   buffer(label: string, bytes: number, storage?: Storage): Buffer {
     return { id: this.#buffers++, bytes: Math.ceil(bytes), label, ...(storage && { storage }) };
   }
 
-  /** A call that touches the buffers, and its place. */
+  /** A call that uses the buffers, and its index. */
   touch(op: string, buffers: readonly Buffer[], stream = 0, after: readonly number[] = []): number {
     const slices = buffers.map((buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes }));
     const work = { kind: "launch", kernel, blocks: 1, arguments: slices } as const;
     return this.#calls.push({ call: { op, work }, stream, after }) - 1;
   }
 
-  /** A call of the main branch that reads buffers and makes others, and the first of those. */
+  /** A call of the main stream that reads buffers and writes others; returns the first of those. */
   make(op: string, reads: readonly Buffer[], ...bytes: readonly number[]): Buffer {
     return this.makeAll(op, reads, ...bytes)[0] as Buffer;
   }
 
   makeAll(op: string, reads: readonly Buffer[], ...bytes: readonly number[]): readonly Buffer[] {
-    const made = bytes.map((size) => this.buffer(op, size));
-    this.touch(op, [...reads, ...made]);
-    return made;
+    const outputs = bytes.map((size) => this.buffer(op, size));
+    this.touch(op, [...reads, ...outputs]);
+    return outputs;
   }
 }
 
 const float = 4;
 
-/** Pre-norm transformer blocks; `writesScores` keeps [B, H, S, S] probabilities, which small attention kernels do without. */
-export function drawTransformer(layers: number, writesScores: boolean): Schedule {
+/**
+ * Pre-norm transformer blocks; `writesScores` keeps [B, H, S, S] probabilities, which small attention kernels
+ * do not store.
+ */
+export function transformerSchedule(layers: number, writesScores: boolean): Schedule {
   const [B, S, D, H] = [8, 193, 256, 8];
   const [hidden, scores, rows] = [B * S * D * float, B * H * S * S * float, B * S * 2 * float];
   const step = new StepScript();
@@ -92,7 +95,7 @@ export function drawTransformer(layers: number, writesScores: boolean): Schedule
 }
 
 /** Residual blocks whose planes shrink and whose channels grow, with unfolded inputs as scratch memory. */
-export function drawConvnet(blocks: number): Schedule {
+export function convnetSchedule(blocks: number): Schedule {
   const B = 32;
   const step = new StepScript();
   let [channels, side] = [64, 56];
@@ -112,8 +115,8 @@ export function drawConvnet(blocks: number): Schedule {
     const active = step.make("relu", [norm1], plane);
     const second = convolve(active);
     const [norm2, rows2] = step.makeAll("batchNorm", [second], plane, statistics) as [Buffer, Buffer];
-    const beside = input.bytes === plane ? input : convolve(input);
-    const out = step.make("relu", [step.make("add", [norm2, beside], plane)], plane);
+    const shortcut = input.bytes === plane ? input : convolve(input);
+    const out = step.make("relu", [step.make("add", [norm2, shortcut], plane)], plane);
     x = out;
     backward.push((gradient) => {
       const outGradient = step.make("relu'", [gradient, out], plane);
@@ -124,7 +127,7 @@ export function drawConvnet(blocks: number): Schedule {
       const firstGradient = step.make("batchNorm'", [norm1Gradient, first, rows1], plane);
       step.make("filters'", [step.make("unfold", [input], unfolded), firstGradient], filters);
       const through = step.make("fold", [step.make("conv'", [firstGradient], unfolded)], input.bytes);
-      const around = beside === input ? outGradient : step.make("conv'", [outGradient], input.bytes);
+      const around = shortcut === input ? outGradient : step.make("conv'", [outGradient], input.bytes);
       return step.make("add", [through, around], input.bytes);
     });
   }
@@ -132,26 +135,30 @@ export function drawConvnet(blocks: number): Schedule {
   return step.schedule;
 }
 
-/** Ops of random sizes, each of which saves some of what it read and made, or nothing. */
-export function drawRandomStep(ops: number, seed: number): Schedule {
+/** Ops of random sizes, each of which saves some of its inputs and outputs, or nothing. */
+export function randomSchedule(ops: number, seed: number): Schedule {
   const random = randomFrom(seed);
-  const drawBytes = (): number => 256 * 4 ** (7 * random());
+  const randomBytes = (): number => 256 * 4 ** (7 * random());
   const step = new StepScript();
-  const made = [step.make("input", [], drawBytes())];
+  const values = [step.make("input", [], randomBytes())];
   const backward: ((gradient: Buffer) => Buffer)[] = [];
   for (let op = 0; op < ops; op++) {
-    const earlier = made[Math.max(0, made.length - 1 - Math.floor(8 * random()))] as Buffer;
-    const reads = [made.at(-1) as Buffer, earlier];
-    const outputs = step.makeAll("op", reads, ...[drawBytes(), drawBytes(), drawBytes()].slice(2 * random()));
-    made.push(outputs[0] as Buffer);
+    const earlier = values[Math.max(0, values.length - 1 - Math.floor(8 * random()))] as Buffer;
+    const reads = [values.at(-1) as Buffer, earlier];
+    const outputs = step.makeAll(
+      "op",
+      reads,
+      ...[randomBytes(), randomBytes(), randomBytes()].slice(2 * random()),
+    );
+    values.push(outputs[0] as Buffer);
     const saved = [...reads, ...outputs].filter(() => random() < 0.4);
-    const sizes = [drawBytes(), drawBytes()].slice(2 * random());
+    const sizes = [randomBytes(), randomBytes()].slice(2 * random());
     backward.push((gradient) => {
-      step.make("scratch", [gradient, ...saved], drawBytes());
+      step.make("scratch", [gradient, ...saved], randomBytes());
       return step.make("op'", [gradient, ...saved], ...sizes);
     });
   }
-  runBackwards(step, made.at(-1) as Buffer, backward);
+  runBackwards(step, values.at(-1) as Buffer, backward);
   return step.schedule;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Reads a pickle as strictly as PyTorch's memory viewer does: those opcodes, no others, and lists in batches that fit a call's
- * arguments. Tuples come back as `{ tuple: […] }`, whole numbers and others told apart as Python would: `{ float: 0.5 }`.
+ * Reads a pickle as strictly as PyTorch's memory viewer does: those opcodes, no others, and lists in batches
+ * that fit a call's arguments. Tuples become `{ tuple: […] }`, and floats, unlike integers, `{ float: 0.5 }`.
  */
 
 import assert from "node:assert/strict";
@@ -57,7 +57,7 @@ export function readPickle(bytes: Uint8Array): unknown {
         Object.defineProperty(dict, key, { value: items[index + 1], enumerable: true, writable: true });
       }
     } else if (opcode === ".") {
-      assert.equal(at, data.length, "bytes behind the end");
+      assert.equal(at, data.length, "bytes after the end");
       assert.equal(stack.length, 1, "values on the stack");
       return stack[0];
     } else assert.fail(`opcode ${JSON.stringify(opcode)} at ${at - 1}`);

@@ -129,7 +129,7 @@ async function trainTiny(
   const { resumed } = run;
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
   const done: EpochRecord[] = [...(resumed?.epochs ?? [])];
-  const place = { fold: 0, folds: 1, epochs };
+  const foldPosition = { fold: 0, folds: 1, epochs };
   const data = dataOf(close);
   const trainer = new Trainer({
     ...{ device, model, optimizer, data, batchSize, epochs, seed: settings.seed, clipNorm: 1 },
@@ -138,13 +138,13 @@ async function trainTiny(
     loss: (x, y) => model.forward(x).sub(y).square().mean(),
     onStep: ({ progress: { epoch, batch, step }, batches, latestLoss: loss, samplesPerSecond }) =>
       listen({
-        ...{ kind: "step", ...place, epoch, batch, batches, step, steps: stepsInAll, loss },
+        ...{ kind: "step", ...foldPosition, epoch, batch, batches, step, steps: stepsInAll, loss },
         ...{ samples: batchSize * step, samplesPerSecond, usedBytes: 1, secondsLeft: 1 },
       }),
     onEpoch: (record) => {
       done.push(record);
       const { step } = trainer.progress;
-      listen({ kind: "epoch", ...place, epoch: record.epoch, step, record, secondsLeft: 1 });
+      listen({ kind: "epoch", ...foldPosition, epoch: record.epoch, step, record, secondsLeft: 1 });
       save();
       if (record.epoch + 1 === stopAfter) halt.abort();
     },

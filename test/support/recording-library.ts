@@ -1,6 +1,6 @@
 /**
- * C libraries that are generated from tables of signatures: each function writes down what reached it, byte for byte, and
- * returns the status that it was told to. They stand where CUDA's libraries would.
+ * C libraries that are generated from tables of signatures: each function records its arguments, byte for
+ * byte, and returns a given status. They replace CUDA's libraries.
  */
 
 import { execFileSync } from "node:child_process";
@@ -24,7 +24,7 @@ import {
 } from "../../src/driver/cuda/bindings.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 
-/** No function of CUDA takes a float, a double or a signed 64-bit number beside many others by value: these do. */
+/** No function of CUDA takes a float, a double or a signed 64-bit number by value after many others: these do. */
 export const probeFunctions = {
   probeOrder: ["f32 a", "u64 b", "f64 c", "i32 d", "i64 e", "u8 f", "u32 g", "address h", "f32 i"],
   probeFloats: "abcdefghijkl".split("").map((name) => `f32 ${name}` as const),
@@ -51,19 +51,19 @@ export const recordedTables = {
 
 export type RecordedTable = keyof typeof recordedTables;
 
-/** What every function that returns a number of 64 bits, or an address, returns. */
+/** The result of every function that returns a number of 64 bits, or an address. */
 export const returnedNumber = 0x12_3456_789a;
 
 export interface RecordingLibraries {
   readonly folder: string;
   pathOf(name: RecordedTable): string;
-  /** The bytes that reached the function that was called last, one parameter behind the other. */
+  /** The argument bytes of the last call, one parameter after the other. */
   recordOf(name: RecordedTable): Uint8Array;
-  /** From now on functions return this status, explain it, and tell this version of the driver. */
+  /** From now on functions return this status, explain it, and report this version of the driver. */
   answer(name: RecordedTable, status: number, driverVersion?: number): void;
 }
 
-/** Compiles the libraries of the tables into a folder of their own; undefined where there is no C compiler. */
+/** Compiles the libraries of the tables into a separate folder; undefined if there is no C compiler. */
 export function compileRecordingLibraries(without?: string): RecordingLibraries | undefined {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-recording-"));
   after(() => rmSync(folder, { recursive: true }));
@@ -117,7 +117,10 @@ uint64_t recorded_bytes(void) { return (uint64_t)(uintptr_t)record; }
 void answer_with(int new_status, int new_version) { status = new_status; version = new_version; }
 `;
 
-/** What these do besides, once they were told to answer: an address is a place to write to then. */
+/**
+ * Further effects of these functions once they have a status to return: an address is then a place to write
+ * to.
+ */
 const answers: Readonly<Record<string, string>> = {
   cuDriverGetVersion: "if (version) { *(int *)(uintptr_t)p0 = version; return 0; }",
   cuGetErrorName: 'if (status) { *(const char **)(uintptr_t)p1 = "CUDA_ERROR_RECORDED"; return 0; }',
@@ -131,7 +134,7 @@ function sourceOf(functions: readonly (readonly [string, Signature])[]): string 
 function functionOf(name: string, signature: Signature): string {
   const types = listParameters(signature).map((parameter) => splitParameter(parameter).type);
   const declared = types.map((type, index) => `${foreignTypes[type]} p${index}`).join(", ") || "void";
-  const puts = types.map(putOf);
+  const puts = types.map(putCode);
   const { result, value } = {
     status: { result: "int", value: "status" },
     text: { result: "const char *", value: `"text of ${name}"` },
@@ -142,6 +145,6 @@ function functionOf(name: string, signature: Signature): string {
   return `${result} ${name}(${declared}) { size = 0; ${puts.join(" ")} ${answers[name] ?? ""} return ${value}; }`;
 }
 
-function putOf(type: ForeignType, index: number): string {
+function putCode(type: ForeignType, index: number): string {
   return type === "text" ? `put(p${index}, strlen(p${index}) + 1);` : `put(&p${index}, sizeof p${index});`;
 }

@@ -1,9 +1,9 @@
-/** A system that rejects threads, for tests: `new Worker` throws as Node does where the kernel gives it no more. */
+/** A system that rejects threads, for tests: `new Worker` throws as Node does if the kernel rejects it. */
 
 import { syncBuiltinESMExports } from "node:module";
 import threads, { type Worker } from "node:worker_threads";
 
-/** Runs a function while every thread after the first few is rejected. Returns its result and the warnings that came. */
+/** Runs a function while every thread after the first few is rejected. Returns its result and the warnings. */
 export async function withoutThreads<Result>(
   body: () => Result | Promise<Result>,
   allowed = 0,
@@ -24,7 +24,7 @@ export async function withoutThreads<Result>(
   syncBuiltinESMExports();
   try {
     const result = await body();
-    // Node tells of warnings on the next tick.
+    // Node emits warnings on the next tick.
     await new Promise(setImmediate);
     return { result, warnings };
   } finally {

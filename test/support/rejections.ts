@@ -1,8 +1,8 @@
-/** Looks at rejections: which error a call ends with, where the state after it matters as much as the error. */
+/** Catches rejections, for tests in which the state after an error matters as much as the error. */
 
 import { HoldfastError } from "holdfast";
 
-/** Makes the call and tells the error that it was rejected with, if it was; other errors are no rejections and pass. */
+/** Makes the call and returns the HoldfastError, if any; other errors propagate. */
 export function rejectionOf(call: () => unknown): HoldfastError | undefined {
   try {
     call();

@@ -1,4 +1,4 @@
-/** Holds a call to being rejected: by a HoldfastError with this code, whose message says this. */
+/** Asserts that a call is rejected by a HoldfastError with this code, whose message matches. */
 
 import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError } from "holdfast";
@@ -7,7 +7,7 @@ export function rejects(code: ErrorCode, call: () => unknown, message = /./): vo
   assert.throws(call, isRejection(code, message));
 }
 
-/** The same of a promise. */
+/** The same for a promise. */
 export async function rejectsLater(code: ErrorCode, promise: Promise<unknown>, message = /./): Promise<void> {
   await assert.rejects(promise, isRejection(code, message));
 }

@@ -1,4 +1,4 @@
-/** Plants a fault in a class for as long as a function runs: methods of its prototype are exchanged, then put back. */
+/** Injects a fault into a class while a function runs: methods of its prototype are replaced, then restored. */
 
 export function withMethods<Instance extends object, T>(
   prototype: Instance,

@@ -1,4 +1,4 @@
-/** Where the repository is, and which files it has. The tests run compiled, from dist/, so they ask here. */
+/** The location of the repository and its files. The tests run compiled, from dist/, so they need this. */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";

@@ -1,4 +1,7 @@
-/** Programs of row calls, written short: buffers by shape, values by expressions over the operands' elements. */
+/**
+ * Programs of row calls in short notation: buffers by shape, values by expressions over the operands'
+ * elements.
+ */
 
 import type { Buffer, BufferSlice, Call } from "../../src/compile/program/program.js";
 import {
@@ -16,7 +19,7 @@ import {
 import type { Storage } from "../../src/runtime/index.js";
 import { span } from "../../src/units/index.js";
 
-/** A buffer that is seen as a tensor. */
+/** A buffer that is viewed as a tensor. */
 export interface View {
   readonly slice: BufferSlice;
   readonly dtype: Dtype;
@@ -25,7 +28,7 @@ export interface View {
 }
 
 export function contiguous(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
+  return shape.map((_, axis) => shape.slice(axis + 1).reduce((count, size) => count * size, 1));
 }
 
 let next = 0;
@@ -39,7 +42,7 @@ export interface BufferOptions {
 
 export function bufferOf(shape: readonly number[], options: BufferOptions = {}): View {
   const { dtype = "f32", label = "buffer", address } = options;
-  const bytes = shape.reduce((product, size) => product * size, dtypes[dtype].bytes);
+  const bytes = shape.reduce((total, size) => total * size, dtypes[dtype].bytes);
   const storage: Storage | undefined =
     address === undefined
       ? undefined
@@ -61,8 +64,8 @@ export const transposed = (view: View): View => ({
   strides: view.strides.toReversed(),
 });
 
-/** The view's strides along a shape that it is stretched to. */
-function stretched({ shape, strides }: View, to: readonly number[]): number[] {
+/** The view's strides along a shape that it is broadcast to. */
+function broadcastStrides({ shape, strides }: View, to: readonly number[]): number[] {
   const added = to.length - shape.length;
   return to.map((size, axis) => (shape[axis - added] === size ? strides[axis - added]! : 0));
 }
@@ -75,9 +78,9 @@ const kernels = new Map<string, RowKernel>();
 function kernelOf(kernel: RowKernel): RowKernel {
   const { name, inputs, outputs } = kernel;
   const key = `${name} ${inputs} ${outputs.map(({ dtype, per }) => `${dtype} ${per}`)}`;
-  const known = kernels.get(key) ?? kernel;
-  kernels.set(key, known);
-  return known;
+  const shared = kernels.get(key) ?? kernel;
+  kernels.set(key, shared);
+  return shared;
 }
 
 /** One value for each element of the output. */
@@ -105,7 +108,7 @@ export function storing(
     scalars: [],
     stages: values.map((value, output) => ({ kind: "store", output, value: value(...inputs.map(load)) })),
   });
-  const strides = [...inputs, ...outputs].map((view) => stretched(view, shape));
+  const strides = [...inputs, ...outputs].map((view) => broadcastStrides(view, shape));
   const operands = [...inputs, ...outputs].map(({ slice }) => slice);
   return {
     op,
@@ -137,7 +140,7 @@ export function reducing(
   const along = (view: View): number[] =>
     view.shape.length < shape.length && view.shape.length > 0 && view.shape[0] === shape[0]
       ? [...view.strides, 0]
-      : stretched(view, shape);
+      : broadcastStrides(view, shape);
   const iteration = iterateRows(shape, [...inputs, ...outputs].map(along), 1);
   return {
     op,
@@ -151,7 +154,7 @@ export function reducing(
   };
 }
 
-/** x [N, D] less its mean, over its deviation; mean and 1 / σ [N]. */
+/** x [N, D] minus its mean, over its deviation; mean and 1 / σ [N]. */
 export function layerNorm(x: View, y: View, mean: View, perSpread: View): Call {
   const perCount = 1 / (x.shape.at(-1) ?? 1);
   const average = term.mul(term.reduced(0, "f32"), perCount);

@@ -1,6 +1,6 @@
 /**
- * Runs many examples in one process, one after the other, and tells what each printed and how it ended. An example that
- * ends the process, or hangs in it, is named, and the rest goes on in another.
+ * Runs many examples in one process, one after the other, and returns the output and the end of each. An
+ * example that ends the process, or hangs in it, is named, and the rest continues in another.
  */
 
 import { spawn } from "node:child_process";
@@ -10,21 +10,21 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Report } from "./example-process.js";
 
-/** What a run of an example left behind. */
+/** The result of an example's run. */
 export interface ExampleRun {
   readonly lines: readonly string[];
-  /** "" when it ended well; otherwise how it ended. */
-  readonly trouble: string;
+  /** "" if it succeeded; otherwise how it ended. */
+  readonly failure: string;
 }
 
 export interface RunOptions {
-  /** How long one example may take; a minute unless given. */
+  /** The time limit of one example; default: a minute. */
   readonly timeLimitMs?: number;
 }
 
 const program = fileURLToPath(new URL("example-process.js", import.meta.url));
 
-/** Starts the examples, given as compiled files; a promise for each, in the same order. */
+/** Starts the examples, given as compiled files; returns a promise for each, in the same order. */
 export function runExamples(
   files: readonly string[],
   { timeLimitMs = 60_000 }: RunOptions = {},
@@ -56,12 +56,12 @@ function runInOneProcess(
   settle: (index: number, run: ExampleRun) => void,
 ): Promise<number> {
   const [first = ""] = files;
-  // A file always takes what is written; a pipe, while we check types and read nothing, would not.
+  // A file always accepts output; a pipe would block while we check types and read nothing.
   const log = `${first}.stderr`;
   const stderr = openSync(log, "w");
   const child = spawn(process.execPath, [program, ...files], {
     cwd: dirname(first),
-    // The limit here takes the watchdog's place: its thread and its process would take most of an example's time.
+    // This limit replaces the watchdog, whose thread and process would take most of an example's time.
     env: { ...process.env, HOLDFAST_STALL_AFTER: "off" },
     stdio: ["ignore", "pipe", stderr],
   });
@@ -74,7 +74,7 @@ function runInOneProcess(
     const report = JSON.parse(line) as Report;
     clearTimeout(limit);
     if (report.kind === "ended") {
-      settle(report.index, { lines: linesOf(report.printed), trouble: report.trouble });
+      settle(report.index, { lines: linesOf(report.printed), failure: report.failure });
       current = report.index + 1;
       return;
     }
@@ -91,7 +91,7 @@ function runInOneProcess(
         const end = isTooLong
           ? `It ran longer than ${timeLimitMs / 1000} s.`
           : `It ended its process, with ${signal ?? `code ${code}`}.`;
-        settle(current, { lines: [], trouble: `${end}\n${readFileSync(log, "utf8").slice(-2000)}` });
+        settle(current, { lines: [], failure: `${end}\n${readFileSync(log, "utf8").slice(-2000)}` });
         current += 1;
       }
       resolve(current);

@@ -1,25 +1,25 @@
-/** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
+/** Runs a program unchanged, each buffer in its own memory, and reads some of them at the end. */
 
 import type { Buffer, BufferSlice, Call, PartialReduceCall } from "../../src/compile/program/program.js";
 import { backendOf, columnCalls, rowCalls, submit } from "../../src/kernels/index.js";
 import type { Runtime, Storage } from "../../src/runtime/index.js";
 
-/** Call it inside a step of the runtime's. */
+/** Call it inside a step of the runtime. */
 export function runProgram(
   runtime: Runtime,
   program: readonly Call[],
   storages: ReadonlyMap<Buffer, Storage>,
 ): void {
-  // What passes have made is read by nobody else, so a test need not give it.
-  const own = new Map<Buffer, Storage>();
+  // Only the program reads buffers that passes have created, so a test need not list them.
+  const memory = new Map<Buffer, Storage>();
   const resolve = ({ buffer, offset, size }: BufferSlice): Storage => {
     const storage =
-      storages.get(buffer) ?? own.get(buffer) ?? runtime.arena.allocate(buffer.bytes, buffer.label);
-    if (!storages.has(buffer)) own.set(buffer, storage);
+      storages.get(buffer) ?? memory.get(buffer) ?? runtime.arena.allocate(buffer.bytes, buffer.label);
+    if (!storages.has(buffer)) memory.set(buffer, storage);
     return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
   const begunOn = ({ columns, scratch }: PartialReduceCall) => ({
-    members: columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+    members: columns.map((column) => ({ ...column, operands: column.operands.map(resolve) })),
     scratch: resolve(scratch),
   });
   for (const { work } of program) {
@@ -31,7 +31,7 @@ export function runProgram(
         submit(
           runtime,
           backendOf(runtime).lowerRowCombo(
-            work.rows.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+            work.rows.map((row) => ({ ...row, operands: row.operands.map(resolve) })),
             "rows",
           ),
         );
@@ -46,7 +46,7 @@ export function runProgram(
         submit(
           runtime,
           backendOf(runtime).lowerColumnGroup(
-            work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+            work.columns.map((column) => ({ ...column, operands: column.operands.map(resolve) })),
             {
               scratch: work.scratch && resolve(work.scratch),
               earlier: work.partials && begunOn(work.partials),

@@ -1,6 +1,6 @@
 /**
- * Runtimes for tests: quiet, unwatched, on the device under test and under `strict`, every upload checked by its checksum,
- * and closed whatever the test does.
+ * Runtimes for tests: quiet, unwatched, on the device under test and under `strict`, every upload checked by
+ * its checksum, and always closed.
  */
 
 import type { RuntimeOptions } from "holdfast";
@@ -9,11 +9,11 @@ import { openTestCpu, openTestDriver, type TestDriver, testEnvironment } from ".
 
 export interface TestRuntime {
   readonly runtime: Runtime;
-  /** The device under the wrappers, to look at its bytes. */
+  /** The device under the wrappers, for reading its bytes. */
   readonly device: TestDriver;
 }
 
-/** Runs `use` on a fresh runtime. `wrap` puts wrappers around the device; `strict` unless given. */
+/** Runs `use` on a fresh runtime. `wrap` wraps the device; default: `strict`. */
 export function withRuntime<T>(
   options: RuntimeOptions,
   use: (opened: TestRuntime) => T,
@@ -22,7 +22,7 @@ export function withRuntime<T>(
   return withRuntimeOn(openTestDriver(), options, use, wrap);
 }
 
-/** The same on the CPU, whatever is under test: for what is said of its memory alone. */
+/** The same on the CPU, whatever device is under test: for tests of the CPU's memory. */
 export function withCpuRuntime<T>(
   options: RuntimeOptions,
   use: (opened: TestRuntime) => T,
@@ -45,7 +45,7 @@ function withRuntimeOn<T>(
       environment: testEnvironment,
       print: () => {},
       verifyUploads: true,
-      // The CPU's chunk: on a GPU it would be as large as the budget of some tests.
+      // The CPU's chunk size: a GPU's would be as large as the budget of some tests.
       chunk: bytes(4 * 1024 * 1024),
       ...options,
     });
@@ -64,7 +64,7 @@ export function readF32(runtime: Runtime, storage: Storage): Float32Array {
   return new Float32Array(runtime.read(storage).buffer);
 }
 
-/** Uploads float32 values to a storage of just their size. */
+/** Uploads float32 values to a storage of their exact size. */
 export function writeF32(runtime: Runtime, storage: Storage, values: readonly number[] | Float32Array): void {
   runtime.upload([{ source: Float32Array.from(values), target: storage }]);
 }

@@ -1,6 +1,6 @@
-/** Safetensors files made by hand, so that a test can make a wrong one. */
+/** Safetensors files built by hand, so that a test can build an invalid one. */
 
-/** A file with this header, true length in front, and so many bytes of data. */
+/** A file with this header, after its true length, and this many bytes of data. */
 export function fileWith(header: string | Uint8Array, dataBytes = 0): Uint8Array {
   const text = Buffer.from(header);
   const file = new Uint8Array(8 + text.length + dataBytes);
@@ -9,7 +9,7 @@ export function fileWith(header: string | Uint8Array, dataBytes = 0): Uint8Array
   return file;
 }
 
-/** An entry of u8, whose bytes are as many as its elements. */
+/** An entry of u8, with as many bytes as elements. */
 export function entry(shape: string, begin: number | string, end: number | string): string {
   return `{"dtype":"U8","shape":${shape},"data_offsets":[${begin},${end}]}`;
 }

@@ -36,14 +36,14 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
     stages: [
       {
         name: "trace",
-        purpose: "what the step called",
+        purpose: "the calls of the step",
         effect: "",
         calls: opsOf([...calls, ...calls.slice(0, 1)]),
       },
       {
         name: "dead code",
-        purpose: "leaves out what nobody reads",
-        effect: "1 call left out",
+        purpose: "results that no call reads are not computed",
+        effect: "1 call removed",
         calls: opsOf(calls),
       },
     ],
@@ -74,10 +74,10 @@ function callsOf(layers: number, batch: number): CallReport[] {
   ];
 }
 
-/** Outputs are saved until their gradient is made; gradients live until the update. */
+/** Outputs are saved until their gradient is computed; gradients live until the update. */
 function tensorsOf(layers: number, batch: number): PlannedTensor[] {
   const type = `f32 [${batch}, ${width}]`;
-  const wanted = Array.from({ length: layers }, (_, index) => [
+  const tensors = Array.from({ length: layers }, (_, index) => [
     {
       ...{ label: `linear ${index}`, type, bytes: 4 * batch * width, isSaved: true },
       ...{ birth: index, death: 2 * layers - 1 - index },
@@ -91,17 +91,17 @@ function tensorsOf(layers: number, batch: number): PlannedTensor[] {
       ...{ birth: index, death: index },
     },
   ]).flat();
-  const placed: PlannedTensor[] = [];
-  for (const tensor of wanted) placed.push({ ...tensor, offset: offsetFor(tensor, placed) });
-  return placed;
+  const planned: PlannedTensor[] = [];
+  for (const tensor of tensors) planned.push({ ...tensor, offset: offsetFor(tensor, planned) });
+  return planned;
 }
 
 /** The lowest offset without an overlapping live tensor. */
-function offsetFor(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
+function offsetFor(tensor: Omit<PlannedTensor, "offset">, planned: readonly PlannedTensor[]): number {
   let offset = 0;
-  const neighbours = placed
+  const neighbours = planned
     .filter(({ birth, death }) => birth <= tensor.death && tensor.birth <= death)
-    .sort((one, other) => one.offset - other.offset);
+    .sort((a, other) => a.offset - other.offset);
   for (const other of neighbours) {
     if (other.offset >= offset + tensor.bytes) break;
     offset = Math.max(offset, other.offset + other.bytes);

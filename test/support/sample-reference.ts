@@ -1,4 +1,4 @@
-/** One sample, slowly and plainly, as the description of the data words it; in float64. */
+/** One sample, computed slowly and simply from the description of the data; in float64. */
 
 import type { Bars } from "../../src/crossasset/bars/bars.js";
 

@@ -1,4 +1,7 @@
-/** A training of very many tiny steps in a run's folder, as the CrossAsset job keeps one, with looks at memory on its way. */
+/**
+ * A training of very many tiny steps in a run folder, like the CrossAsset job's, with samples of memory on
+ * the way.
+ */
 
 import { crossasset, manualSeed, nn, optim, TensorDataset, Trainer } from "holdfast";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
@@ -10,7 +13,7 @@ import { openTestDriver } from "./test-device.js";
 /** A checkpoint is saved after each epoch. */
 export const soakStepsPerEpoch = 1000;
 const batchSize = 4;
-const looksInAll = 20;
+const sampleCount = 20;
 
 export interface SoakOptions {
   readonly out: string;
@@ -19,7 +22,7 @@ export interface SoakOptions {
   readonly lr: number;
 }
 
-/** Where memory stood. */
+/** A sample of memory. */
 export interface MemoryLook {
   readonly step: number;
   readonly heapBytes: number;
@@ -32,7 +35,7 @@ export interface MemoryLook {
 
 export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
   readonly epochs: readonly EpochRecord[];
-  readonly looks: readonly MemoryLook[];
+  readonly samples: readonly MemoryLook[];
 }> {
   const device = openDevice({ driver: openTestDriver() });
   const { runtime } = device;
@@ -57,8 +60,8 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
     recordedDevice: device,
   });
   const epochs: EpochRecord[] = [];
-  const looks: MemoryLook[] = [];
-  const place = { fold: 0, folds: 1, epochs: count };
+  const samples: MemoryLook[] = [];
+  const foldPosition = { fold: 0, folds: 1, epochs: count };
   run.note({ kind: "device", name: "the device under test", budgetBytes: runtime.budget.limit });
   const trainer = new Trainer({
     ...{ device, model, optimizer, data, batchSize, epochs: count, shuffle: false, clipNorm: 10 },
@@ -66,18 +69,18 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
     loss: (x, y) => model.forward(x).sub(y).square().mean(),
     onStep: ({ progress: { epoch, batch, step }, batches, latestLoss: loss, samplesPerSecond }) =>
       run.note({
-        ...{ kind: "step", ...place, epoch, batch, batches, step, steps, loss, samplesPerSecond },
+        ...{ kind: "step", ...foldPosition, epoch, batch, batches, step, steps, loss, samplesPerSecond },
         ...{ samples: batchSize * step, usedBytes: runtime.budget.used, secondsLeft: 0 },
       }),
     onEpoch: (record) => {
       const { step } = trainer.progress;
       epochs.push(record);
-      run.note({ kind: "epoch", ...place, epoch: record.epoch, step, record, secondsLeft: 0 });
+      run.note({ kind: "epoch", ...foldPosition, epoch: record.epoch, step, record, secondsLeft: 0 });
       run.save(step, 0, asJob, training, []);
-      if ((record.epoch + 1) % Math.ceil(count / looksInAll) === 0) looks.push(look());
+      if ((record.epoch + 1) % Math.ceil(count / sampleCount) === 0) samples.push(look());
     },
   });
-  // The job's own model and training have these parts and more; no others are used.
+  // The job's own model and training have more members; only these are used.
   const asJob = model as unknown as crossasset.CrossAsset;
   const normaliser = normaliserFrom({
     mean: new Float32Array(sampleWidth),
@@ -104,5 +107,5 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
   await trainer.run();
   run.end({ folds: [], wf_mean: 0, majority_mean: 0 }, 0);
   trainer.close();
-  return { epochs, looks };
+  return { epochs, samples };
 }

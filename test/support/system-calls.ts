@@ -1,10 +1,11 @@
 /**
- * A seam between the program and the system: every call of node:fs, node:fs/promises, node:child_process, node:worker_threads and
- * of listen() passes a function first, which may look at it, fail it, or let it do a part of its work.
+ * A seam between the program and the system: every call of node:fs, node:fs/promises, node:child_process,
+ * node:worker_threads and of listen() goes through a function, which may observe it, fail it, or let it do
+ * part of its work.
  *
- * Node's own modules are changed, and `syncBuiltinESMExports` hands the change to every import. So the library needs no seam of
- * its own, nothing in it can go past this one by mistake, and the calls of its dependencies are seen too. The price: code in other
- * threads, and what Node itself loads, is not seen.
+ * Node's own modules are changed, and `syncBuiltinESMExports` passes the change to every import. So the
+ * library needs no seam of its own, can't bypass this one by mistake, and the calls of its dependencies are
+ * seen too. The price: code in other threads, and modules that Node itself loads, are not seen.
  */
 
 import childProcess from "node:child_process";
@@ -37,20 +38,20 @@ export interface SystemCall {
   /** Node's name for it, such as `openSync`. */
   readonly name: string;
   readonly args: readonly unknown[];
-  /** What the function is a method of: a server that listens, a file's handle. */
+  /** The object of the method: a server that listens, a file handle. */
   readonly subject: unknown;
 }
 
-/** Does the call, with other arguments where some are given. */
+/** Makes the call, with other arguments if passed. */
 export type Proceed = (args?: readonly unknown[]) => unknown;
 
-/** Stands around every call. What it throws is the call's error, in whichever way the call tells errors. */
+/** Wraps every call. An exception becomes the call's error, in the call's own way of reporting. */
 export type Around = (call: SystemCall, proceed: Proceed) => unknown;
 
 type Function = (this: unknown, ...args: unknown[]) => unknown;
 type Functions = Record<string, Function>;
 
-/** How a function tells its error. */
+/** How a function reports its error. */
 type Style = "sync" | "callback" | "promise";
 
 const fsKinds: Readonly<Record<string, CallKind>> = {
@@ -68,10 +69,11 @@ const fsKinds: Readonly<Record<string, CallKind>> = {
   close: "close",
 };
 
-/** Puts a function around every call until the function that comes back is called. Only one at a time. */
+/** Wraps every call with a function until the returned function is called. Only one at a time. */
 export async function aroundSystemCalls(around: Around): Promise<() => void> {
   const undo: (() => void)[] = [];
-  // What Node calls in turn, as writeFileSync calls openSync in some versions, is a part of the outer call.
+  // Calls that Node makes inside a call, as writeFileSync calls openSync in some versions, are part of the
+  // outer call.
   let isInside = false;
 
   function wrap(owner: object, name: string, kind: CallKind, style: Style): void {

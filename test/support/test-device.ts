@@ -1,7 +1,7 @@
 /**
- * The device under test, which the variable TEST_DEVICE chooses: the CPU unless it is set, "cuda" for the machine's GPU, or
- * "emulator" for a GPU that is not there, the CUDA driver over libraries that run on the CPU. What a test says of a device
- * holds on all three, so its name is the same on all three.
+ * The device under test, which the variable TEST_DEVICE selects. Default: the CPU; "cuda" for the machine's
+ * GPU; "emulator" for the CUDA driver over libraries that run on the CPU. A test holds on all three devices,
+ * so its name is the same on all three.
  */
 
 import {
@@ -20,42 +20,45 @@ const names = ["cpu", "emulator", "cuda"] as const;
 
 export type TestDevice = (typeof names)[number];
 
-/** What TEST_DEVICE says. */
+/** The value of TEST_DEVICE. */
 export const testDevice: TestDevice = readName(process.env["TEST_DEVICE"] ?? "cpu");
 
-/** What the device under test calls itself. */
+/** The name of the device under test. */
 export const testDeviceKind: "cpu" | "cuda" = testDevice === "cpu" ? "cpu" : "cuda";
 
-/** What test devices read in the place of the process's variables: a rejected plan fails the test, where a user's step would only be slower. */
+/**
+ * The variables of test devices instead of the process's: a rejected plan fails the test, where a user's step
+ * would only be slower.
+ */
 export const testEnvironment = { HOLDFAST_ON_REJECTED_PLAN: "error" } as const;
 
-/** A driver that lets tests look at its memory, past every wrapper and every check. */
+/** A driver that gives tests access to its memory, without wrappers and checks. */
 export interface TestDriver extends Driver {
-  /** What stands there now, work under way or not; of a GPU's memory it is a copy. */
+  /** The current bytes, even while work is pending; a copy of a GPU's memory. */
   deviceBytes(range: Span): Uint8Array;
-  /** Lets a function change what stands there. */
-  alterBytes(range: Span, change: (found: Uint8Array) => void): void;
+  /** Lets a function change the bytes. */
+  alterBytes(range: Span, change: (bytes: Uint8Array) => void): void;
 }
 
 export interface TestDriverOptions {
-  /** Of the CPU's driver; 1 unless given. */
+  /** Of the CPU's driver; default: 1. */
   readonly threads?: number;
 }
 
-/** Opens the device under test. Where that is a GPU and there is none, this throws NO_CUDA: nothing is skipped. */
+/** Opens the device under test. If that is a GPU and there is none, this throws NO_CUDA: nothing is skipped. */
 export function openTestDriver({ threads = 1 }: TestDriverOptions = {}): TestDriver {
   return testDevice === "cpu" ? openTestCpu(threads) : openTestGpu();
 }
 
-/** The CPU, whatever is under test: for what is compared with it. */
+/** The CPU, whatever device is under test: for comparisons with it. */
 export function openTestCpu(threads = 1): TestDriver {
   const driver = openCpuDriver({ threads });
   return Object.assign(driver, {
-    alterBytes: (range: Span, change: (found: Uint8Array) => void) => change(driver.deviceBytes(range)),
+    alterBytes: (range: Span, change: (bytes: Uint8Array) => void) => change(driver.deviceBytes(range)),
   });
 }
 
-/** The GPU under test; the emulator where none is. */
+/** The GPU under test; the emulator if none is. */
 export function openTestGpu(): TestDriver {
   if (testDevice !== "cuda") {
     const environment = { ...process.env, HOLDFAST_CUDA_PATH: buildEmulator() };
@@ -65,42 +68,45 @@ export function openTestGpu(): TestDriver {
   return withLooks(openCudaDriver({ cacheFolder }));
 }
 
-/** How many runs a property gets each of which is a kernel of its own: a GPU's have to be compiled, the emulator's by g++. */
+/**
+ * The number of runs of a property in which each run compiles a kernel: for a GPU by NVRTC, for the emulator
+ * by g++.
+ */
 export function runsOfKernels(onCpu: number): number {
   return Math.ceil(onCpu / { cpu: 1, emulator: 15, cuda: 4 }[testDevice]);
 }
 
 const windowBytes = 64 * 1024;
 
-/** Looks go through pinned memory and a stream of their own, which the driver ends when it is closed. */
+/** Reads use pinned memory and a separate stream, which end when the driver is closed. */
 function withLooks(driver: CudaDriver): TestDriver {
-  let way: { readonly stream: Stream; readonly memory: HostMemory } | undefined;
+  let transfer: { readonly stream: Stream; readonly memory: HostMemory } | undefined;
 
-  function pass({ address, size }: Span, move: (part: Span, window: Uint8Array, at: number) => void): void {
-    way ??= { stream: driver.createStream(), memory: driver.allocateHost(bytes(windowBytes)) };
-    const { stream, memory } = way;
+  function pass({ address, size }: Span, move: (slice: Span, window: Uint8Array, at: number) => void): void {
+    transfer ??= { stream: driver.createStream(), memory: driver.allocateHost(bytes(windowBytes)) };
+    const { stream, memory } = transfer;
     for (let at = 0; at < size; at += windowBytes) {
-      const part = { address: address + at, size: Math.min(windowBytes, size - at) } as Span;
-      const range = { memory, offset: bytes(0), size: part.size };
-      driver.copyToHost(stream, range, part);
+      const slice = { address: address + at, size: Math.min(windowBytes, size - at) } as Span;
+      const range = { memory, offset: bytes(0), size: slice.size };
+      driver.copyToHost(stream, range, slice);
       driver.synchronize(stream);
-      move(part, driver.hostBytes(range), at);
+      move(slice, driver.hostBytes(range), at);
     }
   }
 
   return Object.assign(driver, {
     deviceBytes(range: Span): Uint8Array {
-      const found = new Uint8Array(range.size);
-      pass(range, (_, window, at) => found.set(window, at));
-      return found;
+      const bytes = new Uint8Array(range.size);
+      pass(range, (_, window, at) => bytes.set(window, at));
+      return bytes;
     },
-    alterBytes(range: Span, change: (found: Uint8Array) => void): void {
-      const found = this.deviceBytes(range);
-      change(found);
-      pass(range, (part, window, at) => {
-        window.set(found.subarray(at, at + part.size));
-        const { stream, memory } = way!;
-        driver.copyToDevice(stream, part, { memory, offset: bytes(0), size: part.size });
+    alterBytes(range: Span, change: (bytes: Uint8Array) => void): void {
+      const copy = this.deviceBytes(range);
+      change(copy);
+      pass(range, (slice, window, at) => {
+        window.set(copy.subarray(at, at + slice.size));
+        const { stream, memory } = transfer!;
+        driver.copyToDevice(stream, slice, { memory, offset: bytes(0), size: slice.size });
         driver.synchronize(stream);
       });
     },
@@ -108,7 +114,7 @@ function withLooks(driver: CudaDriver): TestDriver {
 }
 
 function readName(text: string): TestDevice {
-  const found = names.find((name) => name === text);
-  if (found === undefined) throw new Error(`TEST_DEVICE is "${text}"; it takes ${names.join(", ")}.`);
-  return found;
+  const device = names.find((name) => name === text);
+  if (device === undefined) throw new Error(`TEST_DEVICE is "${text}"; it takes ${names.join(", ")}.`);
+  return device;
 }

@@ -1,4 +1,7 @@
-/** A driver on a clock of its own: work takes the time that a test says, and the clock moves when somebody waits for it. */
+/**
+ * A driver with a fake clock: work takes the time that a test says, and the clock advances when a call waits
+ * for it.
+ */
 
 import {
   type Driver,
@@ -15,7 +18,7 @@ export interface TimedDriver {
   readonly clock: FakeClock;
 }
 
-/** `costMs` is asked for every launch, also for one that is only recorded; what it throws is what the launch throws. */
+/** `costMs` is called for every launch, also for a recorded one; an exception becomes the launch's. */
 export function timed(inner: Driver, costMs: (source: KernelSource) => number): TimedDriver {
   const clock = new FakeClock();
   const sources = new Map<Kernel, KernelSource>();

@@ -1,19 +1,19 @@
 /**
- * A training step in miniature, made of the basic kernels: gradients are accumulated, then moments and weights follow.
- * Every value is a small multiple of a half, so float32 sums are exact in any order: two runs that should agree agree in
- * every bit, however the work was cut.
+ * A training step in miniature, built from the basic kernels: gradients are accumulated, then moments and
+ * weights are updated. Every value is a small multiple of a half, so float32 sums are exact in any order: two
+ * runs that should agree agree in every bit, however the work was split.
  */
 
 import type { Runtime, Storage } from "holdfast/internals";
 import { add, placeValues, scale, setAll } from "./basic-ops.js";
 
-/** Where a model's memory is. The fields can be rebound, because the old engine did just that. */
+/** The memory of a model. The fields can be rebound, because the old engine did just that. */
 export interface TinyModel {
   p: Storage; // [N]
   g: Storage; // [N]
   m: Storage; // [N]
   v: Storage; // [N]
-  seed: Storage; // [1], what backward begins with; not 1, so that a lost or repeated scaling shows
+  seed: Storage; // [1], the seed of backward; not 1, so that a lost or repeated scaling shows
   half: Storage; // [1]
   minusLr: Storage; // [1]
 }
@@ -31,12 +31,12 @@ export function placeTinyModel(runtime: Runtime): TinyModel {
   return { p, g, m, v, ...placeValues(runtime, "scalars", { seed: [2], half: [0.5], minusLr: [-0.5] }) };
 }
 
-/** The values of one sample: integers from -3 to 3, others for each number. */
+/** The values of a sample: integers from -3 to 3, different for each number. */
 export function sample(number: number): Float32Array {
   return Float32Array.from({ length: tinyElements }, (_, i) => ((i * 5 + number * 11) % 7) - 3);
 }
 
-/** Takes step memory for one tensor of the model's size. */
+/** Allocates step memory for one tensor of the model's size. */
 export function allocateTensor(runtime: Runtime, label: string): Storage {
   return runtime.arena.allocate(tinyElements * Float32Array.BYTES_PER_ELEMENT, label);
 }
@@ -66,7 +66,7 @@ export function update(
   setAll(runtime, g, 0);
 }
 
-/** The bytes of everything that a step is meant to change. */
+/** The bytes of all state that a step changes. */
 export function stateBytes(runtime: Runtime, model: TinyModel): Record<string, Uint8Array> {
   return Object.fromEntries(stateNames.map((name) => [name, runtime.read(model[name])]));
 }

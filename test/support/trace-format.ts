@@ -1,6 +1,6 @@
 /**
- * The Trace Event Format as its document has it, and what Perfetto's importer asks besides: a strict reader that says the first
- * thing that is wrong with a trace.
+ * The Trace Event Format by its document, with the further requirements of Perfetto's importer: a strict
+ * reader that reports the first error of a trace.
  */
 
 import assert from "node:assert/strict";
@@ -40,7 +40,7 @@ const fieldsOf: Readonly<Record<string, readonly string[]>> = {
   C: ["ph", "pid", "tid", "ts", "name", "args"],
 };
 
-/** Takes the file's text: a viewer does too. */
+/** Takes the file's text, like a viewer. */
 export function checkTrace(text: string): CheckedTrace {
   const file = JSON.parse(text) as JsonObject;
   assert.deepEqual(Object.keys(file).sort(), ["displayTimeUnit", "otherData", "traceEvents"]);
@@ -55,11 +55,11 @@ export function checkTrace(text: string): CheckedTrace {
   const counters = new Map<string, { ts: number; value: number }[]>();
   const instants: { track: string; name: string; args: JsonObject }[] = [];
 
-  for (const [index, found] of (file["traceEvents"] as unknown[]).entries()) {
-    const event = found as JsonObject;
+  for (const [index, entry] of (file["traceEvents"] as unknown[]).entries()) {
+    const event = entry as JsonObject;
     const where = `event ${index}: ${JSON.stringify(event).slice(0, 200)}`;
     const fields = fieldsOf[String(event["ph"])];
-    assert.ok(fields, `${where}: a phase that is not known`);
+    assert.ok(fields, `${where}: an unknown phase`);
     assert.deepEqual(Object.keys(event).sort(), [...fields].sort(), where);
     const [pid, tid] = [whole(event["pid"], where), whole(event["tid"], where)];
     // Perfetto has one set of thread numbers for all processes, and a process's main thread has the process's number.
@@ -70,13 +70,13 @@ export function checkTrace(text: string): CheckedTrace {
     const args = event["args"] as JsonObject;
     assert.ok(typeof args === "object" && args !== null && !Array.isArray(args), `${where}: args`);
     for (const value of Object.values(args))
-      assert.ok(typeof value === "string" || Number.isFinite(value), `${where}: an arg that is not told`);
+      assert.ok(typeof value === "string" || Number.isFinite(value), `${where}: an unknown arg`);
 
     if (event["ph"] === "M") {
-      const known = metadata[name];
-      assert.ok(known, `${where}: metadata that is not known`);
-      assert.deepEqual(Object.keys(args), [known[0]], where);
-      assert.equal(typeof args[known[0]], known[1], where);
+      const kind = metadata[name];
+      assert.ok(kind, `${where}: unknown metadata`);
+      assert.deepEqual(Object.keys(args), [kind[0]], where);
+      assert.equal(typeof args[kind[0]], kind[1], where);
       const key = name.startsWith("thread") ? `thread ${tid}` : `process ${pid}`;
       if (name.endsWith("_name")) {
         assert.ok(!names.has(key), `${where}: named twice`);
@@ -89,7 +89,7 @@ export function checkTrace(text: string): CheckedTrace {
     if (event["ph"] === "C") {
       assert.ok(Object.keys(args).length > 0, `${where}: no series`);
       for (const [series, value] of Object.entries(args)) {
-        assert.ok(Number.isFinite(value), `${where}: ${series} is no number`);
+        assert.ok(Number.isFinite(value), `${where}: ${series} is not a number`);
         const key = `${names.get(`process ${pid}`)}: ${name} ${series}`;
         assert.ok(ts >= (counters.get(key)?.at(-1)?.ts ?? 0), `${where}: time goes back`);
         const points = counters.get(key) ?? [];
@@ -105,7 +105,7 @@ export function checkTrace(text: string): CheckedTrace {
     assert.ok(ts >= (lastTs.get(key) ?? 0), `${where}: time goes back on its track`);
     lastTs.set(key, ts);
     if (event["ph"] === "i") {
-      assert.ok(["g", "p", "t"].includes(String(event["s"])), `${where}: a scope that is not known`);
+      assert.ok(["g", "p", "t"].includes(String(event["s"])), `${where}: an unknown scope`);
       instants.push({ track, name, args });
       continue;
     }
@@ -115,10 +115,7 @@ export function checkTrace(text: string): CheckedTrace {
     open.set(key, around);
     // As some viewers do it: in floats, where a sum may be off by the last bit.
     while (around.length > 0 && (around.at(-1) ?? 0) <= Number(event["ts"])) around.pop();
-    assert.ok(
-      sum <= (around.at(-1) ?? Infinity),
-      `${where}: neither inside the span around it nor behind it`,
-    );
+    assert.ok(sum <= (around.at(-1) ?? Infinity), `${where}: neither inside nor after the enclosing span`);
     around.push(sum);
     const label = `${names.get(`process ${pid}`)}: ${track}`;
     const list = spans.get(label) ?? [];
@@ -136,7 +133,7 @@ function whole(value: unknown, where: string): number {
   return Number(value);
 }
 
-/** Times are microseconds from 0; viewers keep nanoseconds, so no finer ones may be told. */
+/** Times are microseconds from 0; viewers keep nanoseconds, so finer times are invalid. */
 function nanoseconds(value: unknown, where: string): number {
   assert.ok(typeof value === "number" && Number.isFinite(value) && value >= 0, `${where}: a time`);
   const rounded = Math.round(value * 1000);

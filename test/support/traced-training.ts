@@ -1,6 +1,6 @@
 /**
- * A training step as the engine traces and plans it, to be run with whatever schedule and plan a test proposes for it:
- * nothing looks at them first.
+ * A training step as the engine traces and plans it, to be run with any schedule and plan that a test
+ * proposes: the verifier does not check them.
  */
 
 import { type Device, HoldfastError, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
@@ -14,25 +14,28 @@ import { nativeGemms } from "./compiled-training.js";
 import { type ProposedStep, scheduleOn } from "./proposed-steps.js";
 import { UnverifiedStep } from "./unverified-step.js";
 
-/** What a run has left behind, or why it came to nothing. */
+/** The state after a run, or why it failed. */
 export type RunOutcome =
   | { readonly gradients: readonly Uint8Array[]; readonly persistent: readonly Uint8Array[] }
   | { readonly rejection: HoldfastError };
 
 export interface TracedTraining {
-  /** As the engine has it: all calls on the main branch. */
+  /** As in the engine: all calls on the main stream. */
   readonly straight: ProposedStep;
-  /** The same calls on three branches, planned for them. */
+  /** The same calls on three streams, planned for them. */
   readonly streamed: ProposedStep;
   /** The gradients of the same step, run eagerly from the same state. */
   readonly eager: readonly Uint8Array[];
-  /** Runs a step as it is proposed, from the same state each time: once for each order that `ordersOf` gives. */
+  /** Runs a proposed step, from the same state each time: once for each order of `ordersOf`. */
   run(step: ProposedStep): readonly RunOutcome[];
 }
 
 const [rows, features, width, classes] = [12, 10, 40, 3] as const;
 
-/** Two micro-batches, whose gradients add up, then clip and update: memory is saved, shared, and written in place. */
+/**
+ * Two micro-batches, whose gradients are accumulated, then clip and update: memory is saved, shared, and
+ * written in place.
+ */
 export function traceTraining(device: Device): TracedTraining {
   const { runtime } = device;
   manualSeed(3);
@@ -60,19 +63,19 @@ export function traceTraining(device: Device): TracedTraining {
   };
   const gradientsNow = (): Uint8Array[] =>
     model.parameters().map(({ grad }) => new Uint8Array(grad!.dataSync().slice().buffer));
-  /** All but the record of the step, which counts its calls. */
+  /** All except the record of the step, which counts its calls. */
   const persistentNow = (): Uint8Array[] =>
     runtime.persistent.regions
       .filter(({ name }) => name !== recordName)
       .map(({ whole }) => runtime.read(whole));
 
-  // Once before, so that gradients and moments hold another step's numbers and not just zeros.
+  // One step before, so that gradients and moments have another step's numbers and not just zeros.
   device.step(body);
   const start = new Map(runtime.persistent.regions.map(({ whole }) => [whole, runtime.read(whole)]));
-  const putBack = (): void => void runtime.upload([...start].map(([target, source]) => ({ target, source })));
+  const restore = (): void => void runtime.upload([...start].map(([target, source]) => ({ target, source })));
   device.step(body);
   const eager = gradientsNow();
-  putBack();
+  restore();
 
   const guards = new Guards();
   const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, body)));
@@ -87,12 +90,12 @@ export function traceTraining(device: Device): TracedTraining {
     eager,
     run: (step) =>
       ordersOf(step.schedule).map((calls) => {
-        putBack();
+        restore();
         try {
-          const placed = new UnverifiedStep(runtime, { schedule: { calls }, plan: step.plan });
-          placed.run();
+          const unverified = new UnverifiedStep(runtime, { schedule: { calls }, plan: step.plan });
+          unverified.run();
           const outcome = { gradients: gradientsNow(), persistent: persistentNow() };
-          placed.close();
+          unverified.close();
           return outcome;
         } catch (error) {
           if (error instanceof HoldfastError) return { rejection: error };
@@ -103,22 +106,22 @@ export function traceTraining(device: Device): TracedTraining {
 }
 
 /**
- * Orders in which a device may run a schedule: each lets its branches go as far as they can, one branch before the other.
- * The step is over when its main branch is, whatever the others have left to do.
+ * Orders in which a device may run a schedule: each runs its streams as far as possible, one stream before
+ * the other. The step is over when its main stream is, even if the others have work left.
  */
 function ordersOf({ calls }: Schedule): readonly (readonly ScheduledCall[])[] {
   const streams = [...new Set(calls.map(({ stream }) => stream))];
   return permutationsOf(streams).map((preferred) => {
     const waiting = new Map(
-      streams.map((stream) => [stream, [...calls.keys()].filter((place) => calls[place]!.stream === stream)]),
+      streams.map((stream) => [stream, [...calls.keys()].filter((index) => calls[index]!.stream === stream)]),
     );
     const ended = new Set<number>();
     const order: ScheduledCall[] = [];
     while (waiting.get(0)!.length > 0) {
       const next = preferred
         .flatMap((stream) => waiting.get(stream)!.slice(0, 1))
-        .find((place) => calls[place]!.after.every((waited) => ended.has(waited)));
-      if (next === undefined) throw new Error("Every branch waits for another.");
+        .find((index) => calls[index]!.after.every((dependency) => ended.has(dependency)));
+      if (next === undefined) throw new Error("Every stream waits for another.");
       waiting.get(calls[next]!.stream)!.shift();
       ended.add(next);
       order.push(calls[next]!);

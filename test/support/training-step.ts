@@ -12,7 +12,7 @@ import { iterateElements, type RowKernel, term } from "../../src/ir/index.js";
 import { alignUp, span } from "../../src/units/index.js";
 import { type ProposedStep, planFirstFit, Sketch, scheduleOn } from "./proposed-steps.js";
 
-/** Forward, loss, backward, clip and update. Backward reads what forward saved: h, a and y. */
+/** Forward, loss, backward, clip and update. Backward reads the values that forward saved: h, a and y. */
 function writeProgram(): readonly Call[] {
   const sketch = new Sketch();
   const x = sketch.persistent("x", 0x10000, 1024);
@@ -21,7 +21,7 @@ function writeProgram(): readonly Call[] {
   const w2 = sketch.persistent("w2", 0x20400, 512);
   const g1 = sketch.persistent("g1", 0x30000, 1024);
   const g2 = sketch.persistent("g2", 0x30400, 512);
-  const gradients = sketch.persistent("gradients", 0x30000, 1536); // The bytes of g1 and g2 once more.
+  const gradients = sketch.persistent("gradients", 0x30000, 1536); // The bytes of g1 and g2 under another name.
   const keptLoss = sketch.persistent("kept loss", 0x40000, 64);
   const keptErrors = sketch.persistent("kept errors", 0x40100, 512);
   const h = sketch.step("h", 1024);
@@ -66,7 +66,7 @@ const streamOfOp: Readonly<Record<string, number>> = {
   clearNorm: 1,
 };
 
-/** The losses on one branch, a weight's gradient on another, everything else on the main one. */
+/** The losses on one stream, a weight's gradient on another, everything else on the main one. */
 export function streamedStep(): ProposedStep {
   const program = writeProgram();
   const schedule = scheduleOn(
@@ -76,14 +76,14 @@ export function streamedStep(): ProposedStep {
   return { program, schedule, plan: planFirstFit(schedule), block: span(0x80000, 0x10000) };
 }
 
-/** All calls on the main branch. */
+/** All calls on the main stream. */
 export function straightStep(): ProposedStep {
   const program = writeProgram();
   const schedule = scheduleOn(program, []);
   return { program, schedule, plan: planFirstFit(schedule), block: span(0x80000, 0x10000) };
 }
 
-export function placeOf({ schedule: { calls } }: ProposedStep, op: string): number {
+export function indexOf({ schedule: { calls } }: ProposedStep, op: string): number {
   return calls.findIndex(({ call }) => call.op === op);
 }
 
@@ -95,7 +95,7 @@ export function bufferOf({ offsets }: Plan, label: string): Buffer {
   return [...offsets.keys()].find((buffer) => buffer.label === label)!;
 }
 
-/** Gives buffers other places, and the plan the size that it then has. */
+/** Gives buffers other offsets, and the plan its new size. */
 export function moveBuffers(step: ProposedStep, moved: Readonly<Record<string, number>>): ProposedStep {
   const offsets = new Map(
     [...step.plan.offsets].map(([buffer, offset]) => [buffer, moved[buffer.label] ?? offset]),
@@ -104,10 +104,10 @@ export function moveBuffers(step: ProposedStep, moved: Readonly<Record<string, n
   return { ...step, plan: { offsets, bytes: alignUp(Math.max(...ends), 256) } };
 }
 
-/** Moves a call of a schedule without branches before another. */
+/** Moves a call of a schedule without side streams before another. */
 export function moveCall(step: ProposedStep, op: string, before: string): ProposedStep {
   const calls = [...step.schedule.calls];
-  const [moved] = calls.splice(placeOf(step, op), 1);
+  const [moved] = calls.splice(indexOf(step, op), 1);
   calls.splice(
     calls.findIndex(({ call }) => call.op === before),
     0,
@@ -120,15 +120,15 @@ export function moveCall(step: ProposedStep, op: string, before: string): Propos
 export function changeWaits(
   step: ProposedStep,
   op: string,
-  change: (after: readonly number[], place: number) => readonly number[],
+  change: (after: readonly number[], index: number) => readonly number[],
 ): ProposedStep {
-  const calls = step.schedule.calls.map((one, place) =>
-    one.call.op === op ? { ...one, after: change(one.after, place) } : one,
+  const calls = step.schedule.calls.map((scheduled, index) =>
+    scheduled.call.op === op ? { ...scheduled, after: change(scheduled.after, index) } : scheduled,
   );
   return { ...step, schedule: { calls } };
 }
 
-/** Replaces calls in the program and in the schedule alike, or leaves them out; waits are kept for those that stay. */
+/** Replaces calls in the program and in the schedule alike, or removes them; waits are kept for the others. */
 export function rewrite(step: ProposedStep, change: (call: Call) => Call | undefined): ProposedStep {
   const changed = new Map(step.program.map((call) => [call, change(call)]));
   const program = [...changed.values()].filter((call) => call !== undefined);
@@ -140,7 +140,7 @@ export function rewrite(step: ProposedStep, change: (call: Call) => Call | undef
   return { ...step, program, schedule };
 }
 
-/** The same with two calls as row kernels of one launch, where the first of them stood. */
+/** The same with two calls as row kernels of one launch, at the position of the first. */
 export function sideBySideCalls(step: ProposedStep, first: string, second: string): ProposedStep {
   const rows = [first, second].map((op) => rowsOf(step.program.find((call) => call.op === op)!));
   const changed = rewrite(step, (call) => {
@@ -150,12 +150,12 @@ export function sideBySideCalls(step: ProposedStep, first: string, second: strin
   return { ...changed, plan: planFirstFit(changed.schedule) };
 }
 
-/** A row kernel that touches what a call does. */
+/** A row kernel with the accesses of a call. */
 function rowsOf(call: Call): RowCall {
   const accesses = accessesOf(call);
   const [read, written] = [
-    accesses.filter(({ reads }) => reads).map(({ slice: part }) => part),
-    accesses.filter(({ writes }) => writes).map(({ slice: part }) => part),
+    accesses.filter(({ reads }) => reads).map(({ slice }) => slice),
+    accesses.filter(({ writes }) => writes).map(({ slice }) => slice),
   ];
   const kernel: RowKernel = {
     ...{ name: call.op, inputs: read.map(() => "f32" as const), scalars: [] },

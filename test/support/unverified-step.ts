@@ -1,4 +1,4 @@
-/** A step in memory as `PlacedStep` has it, but for the verifier: for tests that show what the verifier is for. */
+/** A step in memory like `PlacedStep`, without the verifier: for tests that show the verifier's purpose. */
 
 import type { Runtime, Storage } from "holdfast/internals";
 import { emitCommands, type StepCommand, submitCommands } from "../../src/compile/execute/emit.js";
@@ -11,13 +11,13 @@ export class UnverifiedStep {
   readonly #views: Storage[] = [];
   readonly #pieces: readonly StepCommand[];
 
-  /** Calls run in the order of the schedule, whatever their branches. */
+  /** Calls run in the order of the schedule, whatever their streams. */
   constructor(runtime: Runtime, { schedule, plan }: Pick<ProposedStep, "schedule" | "plan">) {
     this.#runtime = runtime;
     this.#block = runtime.arena.allocate(plan.bytes, "unverified step");
     runtime.arena.pin(this.#block, "unverified step");
     const resolve = ({ buffer, offset, size }: BufferSlice): Storage => {
-      // A buffer without a place is put at the beginning, as by a planner that has forgotten it.
+      // A buffer without an offset is put at the beginning, like by a planner that missed it.
       const start = buffer.storage ? 0 : (plan.offsets.get(buffer) ?? 0);
       const view = runtime.view(buffer.storage ?? this.#block, start + offset, size, buffer.label);
       if (view.kind === "step") this.#views.push(view);

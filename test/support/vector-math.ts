@@ -6,7 +6,7 @@ import { type VectorMathName, vectorMath, withNeeds } from "../../src/kernels/co
 const vectorBytes = 16;
 const pageBytes = 65_536;
 
-/** `for (; at < end; at += 16) out[at] = name(a[at], b[at])`, the function called or written in place. */
+/** `for (; at < end; at += 16) out[at] = name(a[at], b[at])`, the function called or inlined. */
 function loopOver(name: VectorMathName, isInline: boolean): WasmFunction {
   return {
     name: "run",
@@ -68,7 +68,7 @@ export function once(name: VectorMathName) {
 const firstOverflow = 2 ** 128;
 
 /**
- * How far a float is from the exact value, in units of that value's last place; below 2⁻¹²⁶ the unit is the smallest
+ * The distance of a float from the exact value, in ulps of that value; below 2⁻¹²⁶ the unit is the smallest
  * subnormal. Infinity counts as 2¹²⁸, the number that it stands for when a result is rounded.
  */
 export function ulpError(float: number, exact: number): number {

@@ -1,4 +1,4 @@
-/** Models whose width can be any even number, in training: small forms of what people train. */
+/** Models of any even width, in training: small versions of common models. */
 
 import { arange, crossasset, type Device, nn, optim, type Tensor, tensor } from "holdfast";
 
@@ -12,7 +12,7 @@ export interface WorkloadSizes {
   readonly width: number;
   /** Rows of the batch: of samples, texts or images. */
   readonly batch: number;
-  /** Are its weights only planned with? Then they are 0: drawing them takes as long as planning. */
+  /** True if the weights are only planned with. Then they are 0, because random ones take as long as planning. */
   readonly isPlannedOnly?: boolean;
 }
 
@@ -30,7 +30,7 @@ function trainingOf(
 ): TrainedWorkload {
   if (isPlannedOnly) for (const parameter of model.parameters()) parameter.initialize(nn.init.zeros());
   model.to(device);
-  for (const one of [x, y]) device.keep(one);
+  for (const tensor of [x, y]) device.keep(tensor);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
   const step = (): { readonly loss: Tensor } => {
     optimizer.zeroGrad();
@@ -44,16 +44,16 @@ function trainingOf(
   return { model, step };
 }
 
-const product = (shape: readonly number[]): number => shape.reduce((all, size) => all * size, 1);
+const countOf = (shape: readonly number[]): number => shape.reduce((all, size) => all * size, 1);
 
-/** Numbers that look drawn and cost nothing to draw. */
+/** Cheap numbers that look random. */
 function numbers(device: Device, shape: readonly number[]): Tensor {
-  const values = Float32Array.from({ length: product(shape) }, (_, index) => Math.sin(index * 12.9898));
+  const values = Float32Array.from({ length: countOf(shape) }, (_, index) => Math.sin(index * 12.9898));
   return tensor(values, { device }).reshape(shape);
 }
 
 function labels(device: Device, below: number, shape: readonly number[]): Tensor {
-  const values = Int32Array.from({ length: product(shape) }, (_, index) => (index * 7) % below);
+  const values = Int32Array.from({ length: countOf(shape) }, (_, index) => (index * 7) % below);
   return tensor(values, { device }).reshape(shape);
 }
 
@@ -63,20 +63,20 @@ const crossAsset: MakeWorkload = (device, sizes) => {
   const [sources, features] = [12, 33];
   const model = new crossasset.CrossAsset({ width, heads, sources, features, layers: 2 });
   const data = [numbers(device, [batch, sources, features]), labels(device, 3, [batch * sources])] as const;
-  return trainingOf(model, device, data, (given) => model.forward(given), sizes);
+  return trainingOf(model, device, data, (input) => model.forward(input), sizes);
 };
 
 /** The character transformer of the examples. */
 class Characters extends nn.Module {
   readonly letters: nn.Embedding;
-  readonly places: nn.Embedding;
+  readonly positions: nn.Embedding;
   readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;
   readonly head: nn.Linear;
 
   constructor(alphabet: number, context: number, width: number) {
     super();
     this.letters = new nn.Embedding(alphabet, width);
-    this.places = new nn.Embedding(context, width);
+    this.positions = new nn.Embedding(context, width);
     const options = { dimFeedforward: 4 * width, dropout: 0, normFirst: true, activation: "gelu" } as const;
     const layer = () => new nn.TransformerEncoderLayer(width, heads, options);
     this.layers = new nn.ModuleList([layer(), layer()]);
@@ -84,8 +84,8 @@ class Characters extends nn.Module {
   }
 
   forward(text: Tensor): Tensor {
-    const places = arange(text.shape[1] ?? 0, undefined, 1, { device: text.device });
-    let h = this.letters.forward(text).add(this.places.forward(places)); // [B, T, d]
+    const positions = arange(text.shape[1] ?? 0, undefined, 1, { device: text.device });
+    let h = this.letters.forward(text).add(this.positions.forward(positions)); // [B, T, d]
     for (const layer of this.layers) h = layer.forward(h, { isCausal: true });
     return this.head.forward(h);
   }
@@ -124,7 +124,7 @@ class Block extends nn.Module {
 
   forward(x: Tensor): Tensor {
     const [batch = 1, rows = 1, width = 1] = x.shape;
-    const drop = (one: Tensor): Tensor => functional.dropout(one, 0.1, this.isTraining);
+    const drop = (value: Tensor): Tensor => functional.dropout(value, 0.1, this.isTraining);
     const qkv = this.qkv.forward(this.norm1.forward(x)).reshape([batch, rows, 3, heads, width / heads]);
     const attended = functional.packedAttention(qkv, { isCausal: true }).reshape([batch, rows, width]);
     const h = x.add(drop(this.projection.forward(attended)));
@@ -133,23 +133,23 @@ class Block extends nn.Module {
   }
 }
 
-/** A GPT whose head is its table of words. */
+/** A GPT whose head is its embedding table. */
 class Gpt extends nn.Module {
   readonly words: nn.Embedding;
-  readonly places: nn.Parameter;
+  readonly positions: nn.Parameter;
   readonly blocks: nn.ModuleList<Block>;
   readonly norm: nn.LayerNorm;
 
   constructor(vocabulary: number, context: number, width: number) {
     super();
     this.words = new nn.Embedding(vocabulary, width);
-    this.places = new nn.Parameter([context, width], nn.init.zeros());
+    this.positions = new nn.Parameter([context, width], nn.init.zeros());
     this.blocks = new nn.ModuleList([new Block(width), new Block(width), new Block(width)]);
     this.norm = new nn.LayerNorm(width, { bias: false });
   }
 
   forward(text: Tensor): Tensor {
-    let h = this.words.forward(text).add(this.places); // [B, T, d]
+    let h = this.words.forward(text).add(this.positions); // [B, T, d]
     for (const block of this.blocks) h = block.forward(h);
     return functional.linear(this.norm.forward(h), this.words.weight);
   }
@@ -166,7 +166,7 @@ const gpt: MakeWorkload = (device, sizes) => {
   return trainingOf(model, device, data, (text) => model.forward(text), sizes);
 };
 
-/** Convolutions with pools between them, as many channels as the model is wide; the mean of each goes to a linear layer. */
+/** Convolutions with pools between them, with the model's width as channels; their means go to a linear layer. */
 const convnet: MakeWorkload = (device, sizes) => {
   const { width, batch } = sizes;
   const [image, classes] = [8, 10];

@@ -1,6 +1,6 @@
 /**
- * jax-js's CrossAsset training step: the whole step in one jit, WebAssembly backend, as shipped (in Node it finds no Worker
- * and runs on one thread). An array passed to a function is used up; `.ref` keeps it.
+ * jax-js's CrossAsset training step: the whole step in one jit, WebAssembly backend, as shipped. In Node it
+ * finds no Worker and runs on one thread. A function consumes the arrays that it gets; `.ref` keeps them.
  */
 
 import { createRequire } from "node:module";
@@ -28,7 +28,7 @@ function layerNorm(x, gain, shift) {
   return nn.standardize(x, -1, { epsilon: 1e-5 }).mul(gain).add(shift);
 }
 
-/** Mean cross-entropy; every weight and both inputs are used up. */
+/** Mean cross-entropy; consumes all weights and both inputs. */
 function lossOf(p, x, oneHot) {
   let h = np
     .matmul(x.transpose([1, 0, 2]), p.win)
@@ -81,10 +81,10 @@ const step = jit((p, m, v, correction1, correction2, x, oneHot) => {
   return [nextP, nextM, nextV, loss];
 });
 
-const drawn = weights();
-const zeros = () => Object.fromEntries(drawn.map(({ name, shape }) => [name, np.zeros(shape)]));
+const initialWeights = weights();
+const zeros = () => Object.fromEntries(initialWeights.map(({ name, shape }) => [name, np.zeros(shape)]));
 let state = [
-  Object.fromEntries(drawn.map(({ name, shape, data }) => [name, array(data, shape)])),
+  Object.fromEntries(initialWeights.map(({ name, shape, data }) => [name, array(data, shape)])),
   zeros(),
   zeros(),
 ];

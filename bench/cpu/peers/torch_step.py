@@ -1,8 +1,8 @@
-"""PyTorch's CrossAsset training step, eager, two threads: Debian's python3-torch or any later one."""
+"""PyTorch's CrossAsset training step, eager, two threads. Needs Debian's python3-torch or a later version."""
 import torch
 import torch.nn.functional as F
 
-from workload import BATCH, BATCHES, CLASSES, HEADS, LAYERS, PRODUCT, SOURCES, WIDTH, batch, report, values, weights
+from workload import BATCH, BATCHES, CLASSES, HEADS, LAYERS, GEMM, SOURCES, WIDTH, batch, report, values, weights
 
 torch.set_num_threads(2)
 HAS_FUSED_ATTENTION = hasattr(F, "scaled_dot_product_attention")
@@ -43,10 +43,10 @@ def step(index):
     return loss.item()
 
 
-def prepare_product():
-    m, n, k = PRODUCT
+def prepare_gemm():
+    m, n, k = GEMM
     a, b = torch.from_numpy(values(1, (m, k))), torch.from_numpy(values(2, (k, n)))
     return lambda: torch.mm(a, b)
 
 
-report("PyTorch", torch.__version__, step, prepare_product)
+report("PyTorch", torch.__version__, step, prepare_gemm)

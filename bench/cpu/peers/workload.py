@@ -1,8 +1,4 @@
-"""The benchmark's model sizes, weights, batches and printed line, for peers in Python.
-
-../workload.ts says the same for those in JavaScript, and ../report.ts has the meaning of what is printed: both draw every number from one hash of (seed, index), so all peers
-train the same weights on the same batches and their first losses agree.
-"""
+"""The benchmark's model sizes, weights, batches and printed line, for peers in Python.  ../workload.ts is its twin for peers in JavaScript, and ../report.ts documents the printed line. Both compute every number from one hash of (seed, index), so all peers train the same weights on the same batches and their first losses agree. """
 import json
 import math
 import resource
@@ -13,7 +9,7 @@ import numpy as np
 
 BATCH, SOURCES, FEATURES, WIDTH, HEADS, LAYERS, HIDDEN, CLASSES = 256, 12, 193, 256, 4, 2, 1024, 3
 BATCHES = 4
-PRODUCT = (3072, 256, 1024)  # m, n, k
+GEMM = (3072, 256, 1024)  # m, n, k
 
 
 def _hash(seed, count):
@@ -26,7 +22,7 @@ def _hash(seed, count):
 
 
 def values(seed, shape, deviation=1.0):
-    """Uniform around 0, with the given standard deviation."""
+    """Uniform around 0, with this standard deviation."""
     unit = _hash(seed, math.prod(shape)) / 2.0**32 - 0.5
     return (unit * (deviation * math.sqrt(12))).astype(np.float32).reshape(shape)
 
@@ -39,13 +35,13 @@ def batch(index):
 
 def weights():
     """Name → array. The twelve input matrices are stacked in one [S, F, D]."""
-    drawn = {}
+    named = {}
 
     def matrix(name, *shape):
-        drawn[name] = values(len(drawn) + 1, shape, math.sqrt(2 / shape[-2]))
+        named[name] = values(len(named) + 1, shape, math.sqrt(2 / shape[-2]))
 
     def constant(name, value, *shape):
-        drawn[name] = np.full(shape, value, dtype=np.float32)
+        named[name] = np.full(shape, value, dtype=np.float32)
 
     matrix("win", SOURCES, FEATURES, WIDTH)
     constant("bin", 0, SOURCES, 1, WIDTH)
@@ -62,26 +58,26 @@ def weights():
         constant(f"{layer}.s2", 0, WIDTH)
     matrix("wout", WIDTH, CLASSES)
     constant("bout", 0, CLASSES)
-    return drawn
+    return named
 
 
-def report(peer, version, step, prepare_product, steps=20, warm_up=3):
-    """Times `step(index) → loss` and the function that `prepare_product` gives, and prints the line that the runner reads."""
+def report(peer, version, step, prepare_gemm, steps=20, warm_up=3):
+    """Times `step(index) → loss` and the function that `prepare_gemm` returns, and prints the line that the runner reads."""
     losses, times = [], []
     for index in range(warm_up + steps):
         started = time.perf_counter()
         losses.append(step(index % BATCHES))
         times.append((time.perf_counter() - started) * 1e3)
-    # Linux counts in KiB; taken before the product, whose operands are no part of a step.
+    # Linux counts in KiB. Taken before the GEMM, whose operands are not part of a step.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     step_times, times = times[warm_up:], []
-    product = prepare_product()
+    gemm = prepare_gemm()
     for _ in range(warm_up + 20):
         started = time.perf_counter()
-        product()
+        gemm()
         times.append((time.perf_counter() - started) * 1e3)
-    product_ms = statistics.median(times[warm_up:])
-    m, n, k = PRODUCT
+    gemm_ms = statistics.median(times[warm_up:])
+    m, n, k = GEMM
     print(json.dumps({
         "peer": peer,
         "version": version,
@@ -89,7 +85,7 @@ def report(peer, version, step, prepare_product, steps=20, warm_up=3):
             "stepMs": statistics.median(step_times), "bestStepMs": min(step_times), "count": steps,
             "peakRssBytes": peak, "losses": losses[:5],
         },
-        "productMs": product_ms,
-        "bestProductMs": min(times[warm_up:]),
-        "gflops": 2 * m * n * k / product_ms / 1e6,
+        "gemmMs": gemm_ms,
+        "bestGemmMs": min(times[warm_up:]),
+        "gflops": 2 * m * n * k / gemm_ms / 1e6,
     }))

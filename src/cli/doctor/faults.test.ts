@@ -5,8 +5,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { failsIn, firstByteOf } from "../../../test/support/faulty-machine.js";
 import { withMethods } from "../../../test/support/replaced-methods.js";
-import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
 import { type Driver, interceptCalls, type Launch, type Stream } from "../../driver/index.js";
 import { ParameterGroup } from "../../optim/index.js";
 import { Device } from "../../tensor/index.js";

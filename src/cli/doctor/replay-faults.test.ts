@@ -1,8 +1,8 @@
 /** The doctor on machines with faulty captures and replays: it must name the phase and the fault. */
 
 import { test } from "node:test";
+import { failsIn, firstByteOf } from "../../../test/support/faulty-machine.js";
 import { withMethods } from "../../../test/support/replaced-methods.js";
-import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
 import { type Driver, interceptCalls, type Stream } from "../../driver/index.js";
 import { clipGradNorm } from "../../optim/index.js";
 import { Arena, Runtime, type Storage } from "../../runtime/index.js";

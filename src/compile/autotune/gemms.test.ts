@@ -22,8 +22,8 @@ import {
 } from "../../runtime/index.js";
 import type { FakeClock } from "../../units/index.js";
 import { emitCommands, submitCommands } from "../execute/emit.js";
-import type { Buffer, BufferSlice, Call, GemmCall } from "../program/program.js";
-import { autotuneGemms, fastestOf, type KnownAlgorithms } from "./gemms.js";
+import { type Buffer, type BufferSlice, type Call, type GemmCall, Program } from "../program/program.js";
+import { autotuneGemms, fastestOf, type GemmReport, type KnownAlgorithms } from "./gemms.js";
 
 const skip = emulatorMissing;
 const emulator = skip ? undefined! : openEmulator();
@@ -38,7 +38,7 @@ interface Bench {
   readonly known: KnownAlgorithms;
   /** The number of GEMM launches by algorithm; graphs count while they are recorded. */
   readonly launches: Map<number, number>;
-  choose(calls: readonly Call[]): ReturnType<typeof autotuneGemms>;
+  choose(calls: readonly Call[]): { readonly calls: readonly Call[]; readonly report: GemmReport };
 }
 
 interface BenchOptions {
@@ -73,7 +73,11 @@ function onDevice(
     });
     try {
       const known: KnownAlgorithms = new Map();
-      const choose: Bench["choose"] = (calls) => autotuneGemms(runtime, calls, { known, clock });
+      const choose: Bench["choose"] = (calls) => {
+        const program = new Program(calls);
+        const report = autotuneGemms(runtime, program, { known, clock });
+        return { calls: program.calls, report };
+      };
       use({ runtime, clock, known, choose });
     } finally {
       runtime.close();
@@ -159,10 +163,10 @@ describe("a GEMM", { skip }, () => {
       assert.deepEqual(chooseNew(), { choice: 2, measured: 1 });
       costs.reverse();
       assert.deepEqual(chooseNew(), { choice: 2, measured: 0 });
-      const spoil = (runtime: Runtime): void => {
+      const invalidate = (runtime: Runtime): void => {
         runtime.recall = () => '{"choice":"2"}';
       };
-      assert.deepEqual(chooseNew(spoil), { choice: undefined, measured: 1 });
+      assert.deepEqual(chooseNew(invalidate), { choice: undefined, measured: 1 });
     } finally {
       rmSync(folder, { recursive: true });
     }
@@ -195,7 +199,7 @@ describe("a GEMM", { skip }, () => {
   });
 
   test("loses scratch memory that its algorithm does not need", () => {
-    emulator.set("productUnsound", 0);
+    emulator.set("gemmUnsound", 0);
     withCosts([1, 0.5], ({ runtime, choose }) => {
       // As if it had been traced with an algorithm that needs this much; the selected one needs 2 KiB.
       const traced = gemmOf(placeWeights(runtime));

@@ -8,8 +8,7 @@ import { cublasLtKey, firstNativeAlgorithm } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat, type Clock, systemClock } from "../../units/index.js";
 import { pdlCreditUs, timingTolerance } from "../cost-model.js";
-import type { Call, GemmCall } from "../program/program.js";
-import { bufferMaker } from "../program/uses.js";
+import type { Call, GemmCall, Program } from "../program/program.js";
 import { describeGemm } from "./gemm-desc.js";
 import { withScratch } from "./gemm-scratch.js";
 import { timeCandidates } from "./gemm-times.js";
@@ -50,34 +49,31 @@ const maxTotalMs = 4000;
 
 export function autotuneGemms(
   runtime: Runtime,
-  calls: readonly Call[],
+  program: Program,
   { known = knownAlgorithms, clock = systemClock }: AutotuneOptions = {},
-): { readonly calls: readonly Call[]; readonly report: GemmReport } {
+): GemmReport {
   const startMs = clock.nowMs();
-  const work = calls.flatMap(({ work }) => (work.kind === "gemm" ? [work] : []));
+  const work = program.calls.flatMap(({ work }) => (work.kind === "gemm" ? [work] : []));
   const kinds = new Map(work.map((gemm) => [keyOf(runtime, gemm), gemm]));
   const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
   const measured = runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), {
     label: "GEMMs",
   });
 
-  const makeBuffer = bufferMaker(calls);
   let [changed, beforeUs, afterUs] = [0, 0, 0];
-  const chosen = calls.map((call): Call => {
-    if (call.work.kind !== "gemm") return call;
+  for (const node of program.nodes) {
+    const { call } = node;
+    if (call.work.kind !== "gemm") continue;
     const found = known.get(keyOf(runtime, call.work));
     beforeUs += found?.firstUs ?? 0;
     afterUs += found?.tunedUs ?? 0;
-    if (!found || found.choice === 0) return call;
+    if (!found || found.choice === 0) continue;
     changed++;
-    const problem = withScratch(runtime, { ...call.work.problem, algorithm: found.choice }, makeBuffer);
-    return { ...call, work: { kind: "gemm", problem } };
-  });
+    const problem = withScratch(runtime, program, { ...call.work.problem, algorithm: found.choice });
+    program.replace(node, { ...call, work: { kind: "gemm", problem } });
+  }
   const elapsedMs = clock.nowMs() - startMs;
-  return {
-    calls: chosen,
-    report: { gemms: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
-  };
+  return { gemms: work.length, changed, measured, beforeUs, afterUs, elapsedMs };
 }
 
 /** The algorithms of a program's GEMMs, for another program that must have the same bits. */

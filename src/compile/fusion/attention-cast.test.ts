@@ -2,11 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { span } from "../../units/index.js";
 import type { AttentionCall } from "../program/kinds/attention.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type RowCall } from "../program/program.js";
-import { fuseAttentionCasts } from "./attention-cast.js";
+import { fuseAttentionCasts as fuseAttentionCastsIn } from "./attention-cast.js";
+
+const fuseAttentionCasts = onCalls(fuseAttentionCastsIn);
 
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind } }) as unknown as Runtime;
 
@@ -77,10 +81,9 @@ test("what is only converted is stored converted, and the conversion is gone", (
   for (const dtype of ["f16", "bf16"] as const) {
     const out = bufferOf(4 * elements);
     const cast = castOf(whole(out), dtype);
-    const [call, reader, ...rest] = fuseAttentionCasts(
-      [forward(out), cast, copyOf(whole(cast.made))],
-      on("cuda"),
-    );
+    const [call, reader, ...rest] = fuseAttentionCasts(on("cuda"), [
+      ...[forward(out), cast, copyOf(whole(cast.made))],
+    ]);
     assert.equal(rest.length, 0);
     assert.ok(call?.work.kind === "attention" && reader?.work.kind === "copy");
     assert.equal(call.op, "attention + matmul");
@@ -94,7 +97,7 @@ test("what is only converted is stored converted, and the conversion is gone", (
 test("gradients that lie in one buffer each have their place in the converted one", () => {
   const packed = bufferOf(12 * elements);
   const cast = castOf(whole(packed), "bf16");
-  const [call] = fuseAttentionCasts([backward(packed), cast], on("cuda"));
+  const [call] = fuseAttentionCasts(on("cuda"), [backward(packed), cast]);
   assert.ok(call?.work.kind === "attention");
   const { operands } = call.work;
   for (const [index, name] of ["queryGradient", "keyGradient", "valueGradient"].entries()) {
@@ -106,7 +109,10 @@ test("gradients that lie in one buffer each have their place in the converted on
 test("results stay as they are on a CPU, where they are read otherwise too, or in part, or leave the step", () => {
   const [first, second] = [bufferOf(4 * elements), bufferOf(4 * elements)];
   const half = { ...whole(first), size: first.bytes / 2 };
-  const kept: Buffer = { ...bufferOf(4 * elements), storage: {} as NonNullable<Buffer["storage"]> };
+  const kept: Buffer = {
+    ...bufferOf(4 * elements),
+    storage: { span: span(4096, 4 * elements) } as NonNullable<Buffer["storage"]>,
+  };
   const fill: Call = { op: "zeros", work: { kind: "fill", target: half, byte: 0 } };
   const programs: readonly [string, readonly Call[], "cuda" | "cpu"][] = [
     ["on a CPU", [forward(first), castOf(whole(first), "bf16")], "cpu"],
@@ -118,6 +124,6 @@ test("results stay as they are on a CPU, where they are read otherwise too, or i
     ["not read", [forward(second)], "cuda"],
   ];
   for (const [what, calls, device] of programs) {
-    assert.deepEqual(fuseAttentionCasts(calls, on(device)), calls, what);
+    assert.deepEqual(fuseAttentionCasts(on(device), calls), calls, what);
   }
 });

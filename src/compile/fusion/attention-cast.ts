@@ -8,49 +8,40 @@ import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Cast, castOf } from "../program/casts.js";
 import { type AttentionCall, mapAttentionSlices, resultsOf } from "../program/kinds/attention.js";
-import { type Buffer, type BufferSlice, type Call, latestPhase } from "../program/program.js";
-import { isMadeOnce, type Uses, usesOf } from "../program/uses.js";
+import { type Buffer, type BufferSlice, latestPhase, type Node, type Program } from "../program/program.js";
+import { isWrittenOnce } from "../program/uses.js";
 
-export function fuseAttentionCasts(calls: readonly Call[], runtime: Runtime): readonly Call[] {
-  if (!capabilitiesOf(runtime).storesHalfAttention) return calls;
-  const uses = usesOf(calls);
-  const changes = new Map<number, Call | undefined>();
-  for (const [place, call] of calls.entries()) {
-    if (call.work.kind !== "attention") continue;
-    const { work } = call;
+export function fuseAttentionCasts(runtime: Runtime, program: Program): void {
+  if (!capabilitiesOf(runtime).storesHalfAttention) return;
+  for (const node of program.nodes) {
+    const { work } = node.call;
+    if (work.kind !== "attention") continue;
     const casts = new Map<Buffer, Cast>();
     for (const { buffer } of resultsOf(work)) {
-      const cast = soleCastOf(calls, uses, buffer, place);
+      const cast = soleCastOf(program, buffer, node);
       if (cast) casts.set(buffer, cast);
     }
     const dtype = commonDtype(work, casts);
     if (!dtype) continue;
-    const made = [...casts.values()];
-    const joined = [call, ...made.map((cast) => calls[cast.index])];
-    changes.set(place, {
-      op: [...new Set(joined.map((one) => one?.op))].join(" + "),
+    const castNodes = [...casts.values()].map((cast) => cast.node);
+    const calls = [node, ...castNodes].map(({ call }) => call);
+    program.replace(node, {
+      op: [...new Set(calls.map(({ op }) => op))].join(" + "),
       work: mapAttentionSlices(work, (slice) => convertedSlice(slice, casts), dtype),
-      phase: latestPhase(joined),
+      phase: latestPhase(calls),
     });
-    for (const cast of made) changes.set(cast.index, undefined);
+    for (const castNode of castNodes) program.remove(castNode);
   }
-  return calls.flatMap((call, place) => (changes.has(place) ? (changes.get(place) ?? []) : call));
 }
 
 /** The cast that is the only reader of a buffer with one writer, into step memory with one writer. */
-function soleCastOf(
-  calls: readonly Call[],
-  uses: ReadonlyMap<Buffer, Uses>,
-  buffer: Buffer,
-  writer: number,
-): Cast | undefined {
-  const { writers = [], readers = [] } = uses.get(buffer) ?? {};
+function soleCastOf(program: Program, buffer: Buffer, writer: Node): Cast | undefined {
+  const { writers, readers } = program.uses(buffer);
   const [reader, ...others] = readers;
-  if (buffer.storage || reader === undefined || others.length > 0) return undefined;
-  if (writers.some((place) => place !== writer)) return undefined;
-  const work = calls[reader]?.work;
-  const cast = work?.kind === "row" ? castOf(work, reader) : undefined;
-  return cast && isMadeOnce(uses, cast.to.buffer) ? cast : undefined;
+  if (buffer.storage || !reader || others.length > 0) return undefined;
+  if (writers.some((node) => node !== writer)) return undefined;
+  const cast = castOf(reader);
+  return cast && isWrittenOnce(program, cast.to.buffer) ? cast : undefined;
 }
 
 /** The dtype that all results are converted to; undefined if they differ or the kernel cannot store it. */
@@ -59,7 +50,7 @@ function commonDtype(call: AttentionCall, casts: ReadonlyMap<Buffer, Cast>): "f1
   const wanted = new Set(
     resultsOf(call).map((slice) => {
       const cast = casts.get(slice.buffer);
-      return cast && covers(cast.from, slice) ? cast.call.kernel.outputs[0]?.dtype : undefined;
+      return cast && covers(cast.from, slice) ? cast.work.kernel.outputs[0]?.dtype : undefined;
     }),
   );
   const [one, ...more] = wanted;
@@ -75,8 +66,8 @@ function covers(whole: BufferSlice, { offset, size }: BufferSlice): boolean {
 function convertedSlice(slice: BufferSlice, casts: ReadonlyMap<Buffer, Cast>): BufferSlice {
   const cast = casts.get(slice.buffer);
   if (!cast) return slice;
-  const { from, to, call } = cast;
-  const [read, written] = [call.kernel.inputs[0], call.kernel.outputs[0]?.dtype].map(
+  const { from, to, work } = cast;
+  const [read, written] = [work.kernel.inputs[0], work.kernel.outputs[0]?.dtype].map(
     (dtype) => dtypes[dtype ?? "f32"].bytes,
   ) as [number, number];
   const inNew = (bytes: number): number => (bytes / read) * written;

@@ -2,10 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type RowCall } from "../program/program.js";
-import { batchCopies } from "./batch-copies.js";
+import { batchCopies as batchCopiesIn } from "./batch-copies.js";
+
+const batchCopies = onCalls(batchCopiesIn);
 
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind } }) as unknown as Runtime;
 
@@ -74,7 +77,7 @@ test("copies of weights at equal steps are one, before the first that reads what
     concatWeights(sliceAt(weights, 0), whole(one)),
     copyOf(whole(one), target(1)),
   ];
-  const [joint, ...readers] = batchCopies(calls, on("cuda"));
+  const [joint, ...readers] = batchCopies(on("cuda"), calls);
   assert.equal(joint?.op, "concatWeights of 3");
   assert.deepEqual(
     readers.map(({ op }) => op),
@@ -104,7 +107,7 @@ test("copies into persistent memory are one behind the last that makes what they
     copyOf(sliceAt(weights, 96), whole(one)),
     concatWeights(whole(one), sliceAt(gradients, 512)),
   ];
-  const made = batchCopies(calls, on("cuda"));
+  const made = batchCopies(on("cuda"), calls);
   assert.deepEqual(
     made.map(({ op }) => op),
     ["copy", "copy", "concatWeights of 2"],
@@ -122,7 +125,7 @@ test("what one group has made of its buffers another leaves alone", () => {
     concatWeights(whole(one), whole(first)),
     concatWeights(whole(two), whole(second)),
   ];
-  const made = batchCopies(calls, on("cuda"));
+  const made = batchCopies(on("cuda"), calls);
   assert.deepEqual(
     made.map(({ op }) => op),
     ["concatWeights of 2", "concatWeights", "concatWeights"],
@@ -137,7 +140,7 @@ test("what is of another form, lies otherwise, waits for the other, or runs on a
     concatWeights(sliceAt(weights, 0), whole(one)),
     concatWeights(sliceAt(weights, 512), whole(two)),
   ];
-  assert.equal(batchCopies(pair, on("cuda")).length, 1);
+  assert.equal(batchCopies(on("cuda"), pair).length, 1);
   const otherKernel = { ...pair[1]!, work: { ...pair[1]!.work, kernel: { ...kernel } } };
   const programs: readonly [string, readonly Call[], "cuda" | "cpu"][] = [
     ["on a CPU", pair, "cpu"],
@@ -155,5 +158,5 @@ test("what is of another form, lies otherwise, waits for the other, or runs on a
     ],
     ["in between", [pair[0]!, copyOf(whole(one), sliceAt(weights, 512)), pair[1]!], "cuda"],
   ];
-  for (const [what, calls, device] of programs) assert.deepEqual(batchCopies(calls, on(device)), calls, what);
+  for (const [what, calls, device] of programs) assert.deepEqual(batchCopies(on(device), calls), calls, what);
 });

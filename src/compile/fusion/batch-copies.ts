@@ -8,10 +8,16 @@ import { capabilitiesOf } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
 import { maxBatchedCopyBytes } from "../cost-model.js";
-import type { Node } from "../program/dependency-graph.js";
-import { type Buffer, type BufferSlice, type Call, latestPhase, type RowCall } from "../program/program.js";
+import {
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  latestPhase,
+  type Node,
+  type Program,
+  type RowCall,
+} from "../program/program.js";
 import { relocateCalls } from "../program/relocation.js";
-import { bufferMaker } from "../program/uses.js";
 import { groupCalls } from "./group-calls.js";
 
 /** A copy, with a key that copies of the same shape share. */
@@ -27,8 +33,8 @@ interface StridedOperand {
   readonly strideBytes: number;
 }
 
-export function batchCopies(calls: readonly Call[], runtime: Runtime): readonly Call[] {
-  if (!capabilitiesOf(runtime).combinesKernels) return calls;
+export function batchCopies(runtime: Runtime, program: Program): void {
+  if (!capabilitiesOf(runtime).combinesKernels) return;
   const kernels = new Map<object, number>();
   const kernelNumber = (kernel: object): number => {
     const number = kernels.get(kernel) ?? kernels.size;
@@ -37,9 +43,8 @@ export function batchCopies(calls: readonly Call[], runtime: Runtime): readonly 
   };
   /** The group whose common buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
-  const makeBuffer = bufferMaker(calls);
   const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
-  const grouped = groupCalls<CopyItem>(calls, {
+  groupCalls<CopyItem>(program, {
     itemOf(call) {
       const { work } = call;
       if (work.kind !== "row" || !isCopy(work)) return undefined;
@@ -56,9 +61,9 @@ export function batchCopies(calls: readonly Call[], runtime: Runtime): readonly 
     onJoin({ node, items }) {
       for (const buffer of stepBuffersOf(items)) claims.set(buffer, node);
     },
-    merge: ({ items }) => mergeCopies(items, makeBuffer, moved),
+    merge: ({ items }) => mergeCopies(program, items, moved),
   });
-  return relocateCalls(grouped, moved);
+  relocateCalls(program, moved);
 }
 
 /** A small elementwise move from one buffer to another. */
@@ -123,8 +128,8 @@ function elementBytes(work: RowCall | undefined, operand: number): number {
 
 /** The members' work in one call; the step buffers of each operand become slices of a new one. */
 function mergeCopies(
+  program: Program,
   unsorted: readonly CopyItem[],
-  makeBuffer: ReturnType<typeof bufferMaker>,
   moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
 ): Call {
   const members = [...unsorted].sort(byPersistentOffset);
@@ -133,10 +138,10 @@ function mergeCopies(
   const operands = strided.map(({ slice, strideBytes }, index): BufferSlice => {
     const size = (members.length - 1) * strideBytes + slice.size;
     if (slice.buffer.storage) return { ...slice, size };
-    const buffer = makeBuffer(size, slice.buffer.label);
+    const buffer = program.makeBuffer(size, slice.buffer.label);
     for (const [member, { work: copy }] of members.entries()) {
-      const own = copy.operands[index]?.buffer;
-      if (own) moved.set(own, { buffer, offset: member * strideBytes });
+      const memberBuffer = copy.operands[index]?.buffer;
+      if (memberBuffer) moved.set(memberBuffer, { buffer, offset: member * strideBytes });
     }
     return { buffer, offset: 0, size };
   });

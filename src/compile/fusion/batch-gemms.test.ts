@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import type { Kernel } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
@@ -66,7 +67,8 @@ const writing = (...written: readonly Buffer[]): Call => ({
 const problemsOf = (calls: readonly Call[]): GemmCall["problem"][] =>
   calls.flatMap(({ work }) => (work.kind === "gemm" ? [work.problem] : []));
 const batchesOf = (calls: readonly Call[]): number[] => problemsOf(calls).map(({ batch = 1 }) => batch);
-const batch = (calls: readonly Call[], isTuned = true): readonly Call[] => batchGemms(hopper, calls, isTuned);
+const batch = (calls: readonly Call[], isTuned = true): readonly Call[] =>
+  onCalls(batchGemms)(hopper, calls, isTuned);
 
 const input = bufferOf(64 * 16);
 /** Three weights of 16 × 32 with 32 floats between two of them. */

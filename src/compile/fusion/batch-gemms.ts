@@ -9,10 +9,16 @@ import { capabilitiesOf } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
 import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
-import type { Node } from "../program/dependency-graph.js";
-import type { Buffer, BufferSlice, Call, GemmCall } from "../program/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  type GemmCall,
+  type Node,
+  type Program,
+} from "../program/program.js";
 import { relocateCalls } from "../program/relocation.js";
-import { bufferMaker, usesOf } from "../program/uses.js";
 import { groupCalls } from "./group-calls.js";
 
 type Problem = GemmCall["problem"];
@@ -36,22 +42,20 @@ type OperandName = (typeof operandNames)[number];
 type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
 
 /** `isTuned`: GEMMs may round differently from eager code. */
-export function batchGemms(runtime: Runtime, calls: readonly Call[], isTuned: boolean): readonly Call[] {
-  if (!isTuned || !capabilitiesOf(runtime).combinesKernels) return calls;
+export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean): void {
+  if (!isTuned || !capabilitiesOf(runtime).combinesKernels) return;
   const busyElements = busyGemmElements(runtime.device);
   /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
-  const makeBuffer = bufferMaker(calls);
-  const uses = usesOf(calls);
   const haveOneWriter = (members: readonly GemmItem[], name: OperandName): boolean => {
     const writers = members.flatMap((member) => {
       const slice = sliceOf(member, name);
-      return (slice && uses.get(slice.buffer)?.writers) ?? [];
+      return slice ? writersOf(program, slice.buffer) : [];
     });
     return writers.length === members.length && new Set(writers).size === 1;
   };
   const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
-  const batched = groupCalls<GemmItem>(calls, {
+  groupCalls<GemmItem>(program, {
     defersConsumers: true,
     itemOf({ work }) {
       if (work.kind !== "gemm" || !canBatch(work.problem)) return undefined;
@@ -74,9 +78,17 @@ export function batchGemms(runtime: Runtime, calls: readonly Call[], isTuned: bo
       const batch = batchOf(inOrder(items));
       if (batch) for (const buffer of movedBuffers(items, batch)) claims.set(buffer, node);
     },
-    merge: ({ items }) => ({ work: merge(inOrder(items), makeBuffer, moved) }),
+    merge: ({ items }) => ({ work: merge(program, inOrder(items), moved) }),
   });
-  return relocateCalls(batched, moved);
+  relocateCalls(program, moved);
+}
+
+/** The calls that write a buffer; those of a batch that is not merged yet count one by one. */
+function writersOf(program: Program, buffer: Buffer): readonly Call[] {
+  return program
+    .uses(buffer)
+    .writers.flatMap(({ calls }) => calls)
+    .filter((call) => accessesOf(call).some(({ slice, writes }) => writes && slice.buffer === buffer));
 }
 
 function canBatch({ batch = 1, beta = 0, activation, scratch }: Problem): boolean {
@@ -142,8 +154,8 @@ function movedBuffers(members: readonly GemmItem[], batch: Batch): readonly Buff
 
 /** The members as one batched GEMM; buffers that move are noted. */
 function merge(
+  program: Program,
   members: readonly GemmItem[],
-  makeBuffer: ReturnType<typeof bufferMaker>,
   moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
 ): GemmCall {
   const [first] = members as [GemmItem];
@@ -154,10 +166,10 @@ function merge(
     const { strideBytes, isMoved } = operand;
     const size = (members.length - 1) * strideBytes + slice.size;
     if (!isMoved) return { ...slice, size };
-    const buffer = makeBuffer(size, slice.buffer.label);
+    const buffer = program.makeBuffer(size, slice.buffer.label);
     for (const [index, member] of members.entries()) {
-      const own = sliceOf(member, name);
-      if (own) moved.set(own.buffer, { buffer, offset: index * strideBytes });
+      const memberSlice = sliceOf(member, name);
+      if (memberSlice) moved.set(memberSlice.buffer, { buffer, offset: index * strideBytes });
     }
     return { buffer, offset: 0, size };
   };

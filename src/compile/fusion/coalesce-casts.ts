@@ -3,24 +3,18 @@
 import { dtypes, iterateElements } from "../../ir/index.js";
 import { minWantedShare } from "../cost-model.js";
 import { type Cast, castOf } from "../program/casts.js";
-import { type Buffer, type Call, latestPhase, type RowCall } from "../program/program.js";
+import { type Buffer, type Call, latestPhase, type Program, type RowCall } from "../program/program.js";
 import { relocateCalls } from "../program/relocation.js";
-import { isMadeOnce, isUnchanged, usesOf } from "../program/uses.js";
+import { isUnchangedBefore, isWrittenOnce } from "../program/uses.js";
 import { groupCalls } from "./group-calls.js";
 
-export function coalesceCasts(calls: readonly Call[]): readonly Call[] {
-  const casts = castsOfPersistent(calls);
+export function coalesceCasts(program: Program): void {
   const groups = new Map<Call, readonly Cast[]>();
-  for (const group of casts) {
-    if (!isDense(group)) continue;
-    for (const { index } of group) {
-      const call = calls[index];
-      if (call) groups.set(call, group);
-    }
-  }
-  if (groups.size === 0) return calls;
+  for (const group of castsOfPersistent(program))
+    if (isDense(group)) for (const { node } of group) groups.set(node.call, group);
+  if (groups.size === 0) return;
   const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
-  const grouped = groupCalls<readonly Cast[]>(calls, {
+  groupCalls<readonly Cast[]>(program, {
     maxDistance: Infinity,
     itemOf: (call) => groups.get(call),
     canJoin: ({ items }, cast) => items[0] === cast,
@@ -30,20 +24,19 @@ export function coalesceCasts(calls: readonly Call[]): readonly Call[] {
       work: mergeCasts(group, moved),
     }),
   });
-  return relocateCalls(grouped, moved);
+  relocateCalls(program, moved);
 }
 
 /** Casts of persistent memory that the step has not changed, by kernel and source buffer. */
-function castsOfPersistent(calls: readonly Call[]): readonly (readonly Cast[])[] {
-  const uses = usesOf(calls);
+function castsOfPersistent(program: Program): readonly (readonly Cast[])[] {
   const groups = new Map<object, Map<Buffer, Cast[]>>();
-  for (const [index, { work }] of calls.entries()) {
-    const cast = work.kind === "row" ? castOf(work, index) : undefined;
+  for (const node of program.nodes) {
+    const cast = castOf(node);
     if (!cast) continue;
     const { buffer } = cast.from;
-    if (!isUnchanged(uses, buffer, index) || !isMadeOnce(uses, cast.to.buffer)) continue;
-    const byBuffer = groups.get(cast.call.kernel) ?? new Map<Buffer, Cast[]>();
-    groups.set(cast.call.kernel, byBuffer);
+    if (!isUnchangedBefore(program, buffer, node) || !isWrittenOnce(program, cast.to.buffer)) continue;
+    const byBuffer = groups.get(cast.work.kernel) ?? new Map<Buffer, Cast[]>();
+    groups.set(cast.work.kernel, byBuffer);
     byBuffer.set(buffer, [...(byBuffer.get(buffer) ?? []), cast]);
   }
   return [...groups.values()].flatMap((byBuffer) => [...byBuffer.values()]);
@@ -54,7 +47,7 @@ const rangeOf = (casts: readonly Cast[]): { readonly start: number; readonly end
   end: Math.max(...casts.map(({ from }) => from.offset + from.size)),
 });
 
-const elementBytes = ({ call: { kernel } }: Cast): { readonly read: number; readonly written: number } => ({
+const elementBytes = ({ work: { kernel } }: Cast): { readonly read: number; readonly written: number } => ({
   read: dtypes[kernel.inputs[0] ?? "f32"].bytes,
   written: dtypes[kernel.outputs[0]?.dtype ?? "f32"].bytes,
 });
@@ -84,7 +77,7 @@ function mergeCasts(
     moved.set(to.buffer, { buffer, offset: ((from.offset - start) / read) * written });
   return {
     kind: "row",
-    kernel: first.call.kernel,
+    kernel: first.work.kernel,
     iteration: iterateElements([length], [[1], [1]]),
     operands: [
       { buffer: first.from.buffer, offset: start, size: end - start },

@@ -5,13 +5,17 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { effort } from "../../../test/support/effort.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ColumnKernel, iterateElements, iterateRows, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type ColumnCall } from "../program/program.js";
-import { fuseColumnReductions } from "./column-reductions.js";
-import { fuseEpilogues } from "./epilogue.js";
+import { fuseColumnReductions as fuseColumnReductionsIn } from "./column-reductions.js";
+import { fuseEpilogues as fuseEpiloguesIn } from "./epilogue.js";
+
+const fuseColumnReductions = onCalls(fuseColumnReductionsIn);
+const fuseEpilogues = onCalls(fuseEpiloguesIn);
 
 const on = (kind: "cuda" | "cpu", precision = "tf32"): Runtime =>
   ({

@@ -22,9 +22,7 @@ import {
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
-import { maxFusionDistance } from "../program/dependency-graph.js";
 import {
-  accessesOf,
   type Buffer,
   type BufferSlice,
   type Call,
@@ -32,65 +30,33 @@ import {
   type GemmEpilogueCall,
   isSameSlice,
   latestPhase,
+  maxFusionDistance,
+  type Node,
+  type Program,
 } from "../program/program.js";
-import { accesses, bufferMaker, isWriting } from "../program/uses.js";
+import { isReadByOthers, isWriting, touches } from "../program/uses.js";
 import { combine, rowsOf } from "./vertical/combine.js";
 import { maxNodesWithAccumulators } from "./vertical/cost.js";
 import { type FusionNode, fusionNodeOf } from "./vertical/fusion-node.js";
 import { Interner } from "./vertical/interner.js";
 import { joinNames } from "./vertical/kernel-memo.js";
 
-export function fuseColumnReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (!capabilitiesOf(runtime).sumsColumnsInRowKernels) return calls;
-  const makeBuffer = bufferMaker(calls);
-  const readers = new Readers(calls);
-  const made = [...calls];
-  for (const sum of calls) {
+export function fuseColumnReductions(runtime: Runtime, program: Program): void {
+  if (!capabilitiesOf(runtime).sumsColumnsInRowKernels) return;
+  for (const node of program.nodes) {
     beat();
-    if (!isSum(sum)) continue;
-    const place = made.indexOf(sum);
-    for (const { at, host } of hostsOf(sum.work, place, made)) {
-      const isReadByOthers = (buffer: Buffer): boolean => readers.isReadByOthers(buffer, [host, sum]);
-      const phases = launchPartialsIn(runtime, host, sum, makeBuffer, isReadByOthers);
+    const { call } = node;
+    if (!isSum(call)) continue;
+    for (const host of hostsOf(program, node, call.work)) {
+      const phases = launchPartialsIn(runtime, program, host, node, call);
       if (!phases) continue;
-      readers.replace([host, sum], [phases.host, phases.secondPhase]);
-      made[at] = phases.host;
-      made.splice(place, 1);
-      // The second phase takes the sum's position, or follows the host if that comes later.
-      made.splice(Math.max(at, place), 0, phases.secondPhase);
+      program.replace(host, phases.host);
+      program.replace(node, phases.secondPhase);
+      if (node.isBefore(host)) program.moveAfter(node, host);
       break;
     }
   }
-  return made;
 }
-
-/** The readers of each buffer, while calls are replaced. */
-class Readers {
-  readonly #readers = new Map<Buffer, Set<Call>>();
-
-  constructor(calls: readonly Call[]) {
-    this.replace([], calls);
-  }
-
-  replace(removed: readonly Call[], added: readonly Call[]): void {
-    for (const call of removed) for (const buffer of readBy(call)) this.#readers.get(buffer)?.delete(call);
-    for (const call of added) {
-      for (const buffer of readBy(call)) {
-        const known = this.#readers.get(buffer);
-        if (known) known.add(call);
-        else this.#readers.set(buffer, new Set([call]));
-      }
-    }
-  }
-
-  /** True if a call other than these reads a buffer. */
-  isReadByOthers(buffer: Buffer, calls: readonly Call[]): boolean {
-    return [...(this.#readers.get(buffer) ?? [])].some((call) => !calls.includes(call));
-  }
-}
-
-const readBy = (call: Call): readonly Buffer[] =>
-  accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice.buffer] : []));
 
 type SumCall = Call & { readonly work: ColumnCall };
 
@@ -102,23 +68,21 @@ function isSum(call: Call): call is SumCall {
   return op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32");
 }
 
-interface Host {
-  readonly at: number;
-  readonly host: Call;
-}
-
 /** Calls that could host the first phase: those that access the sum's inputs between two writes of them. */
-function hostsOf({ kernel, operands }: ColumnCall, place: number, calls: readonly Call[]): readonly Host[] {
+function hostsOf(program: Program, sum: Node, { kernel, operands }: ColumnCall): readonly Node[] {
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
-  const hosts: Host[] = [];
-  const from = Math.max(0, place - maxFusionDistance);
-  for (const [index, host] of [...calls.slice(from, place).entries()].reverse()) {
-    if (accesses(host, inputs)) hosts.push({ at: from + index, host });
-    if (accesses(host, inputs, isWriting)) break;
+  const hosts: Node[] = [];
+  let host = program.previous(sum);
+  for (let distance = 1; host && distance <= maxFusionDistance; distance++) {
+    if (touches(host.accesses, inputs)) hosts.push(host);
+    if (touches(host.accesses, inputs, isWriting)) break;
+    host = program.previous(host);
   }
-  for (const [index, host] of calls.slice(place + 1, place + 1 + maxFusionDistance).entries()) {
-    if (accesses(host, inputs, isWriting) || accesses(host, outputs)) break;
-    if (accesses(host, inputs)) hosts.push({ at: place + 1 + index, host });
+  host = program.next(sum);
+  for (let distance = 1; host && distance <= maxFusionDistance; distance++) {
+    if (touches(host.accesses, inputs, isWriting) || touches(host.accesses, outputs)) break;
+    if (touches(host.accesses, inputs)) hosts.push(host);
+    host = program.next(host);
   }
   return hosts;
 }
@@ -126,43 +90,45 @@ function hostsOf({ kernel, operands }: ColumnCall, place: number, calls: readonl
 /** The host with the first phase of the sum, and the second phase; undefined if the host cannot take it. */
 function launchPartialsIn(
   runtime: Runtime,
-  host: Call,
+  program: Program,
+  hostNode: Node,
+  sumNode: Node,
   sum: SumCall,
-  makeBuffer: ReturnType<typeof bufferMaker>,
-  isReadByOthers: (buffer: Buffer) => boolean,
 ): { readonly host: Call; readonly secondPhase: Call } | undefined {
   const { work } = sum;
+  const host = hostNode.call;
   const count = host.work.kind === "gemm-epilogue" ? Math.ceil(work.rows / colsumRows) : columnPartialCount;
   const partials = work.kernel.values.map((): BufferSlice => {
     const size = count * work.columns * dtypes.f32.bytes;
-    return { buffer: makeBuffer(size, `${sum.op} sums`), offset: 0, size };
+    return { buffer: program.makeBuffer(size, `${sum.op} sums`), offset: 0, size };
   });
-  const joined =
+  const isReadElsewhere = (buffer: Buffer): boolean => isReadByOthers(program, buffer, [hostNode, sumNode]);
+  const fused =
     host.work.kind === "gemm-epilogue"
       ? epilogueWithSum(runtime, host, host.work, work, partials)
-      : joinedOf(runtime, host, { ...sum, work: partialsIn(work, partials) }, isReadByOthers);
-  if (!joined) return undefined;
+      : rowsWithSum(runtime, host, { ...sum, work: firstPhaseOf(work, partials) }, isReadElsewhere);
+  if (!fused) return undefined;
   return {
-    host: { ...joined, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
+    host: { ...fused, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
     secondPhase: { ...sum, work: secondPhaseOf(work, partials, count) },
   };
 }
 
 /** A row kernel fused with the first phase of a sum, if it has all inputs of the sum. */
-function joinedOf(
+function rowsWithSum(
   runtime: Runtime,
   rows: Call,
-  begun: Call,
-  isReadByOthers: (buffer: Buffer) => boolean,
+  firstPhase: Call,
+  isReadElsewhere: (buffer: Buffer) => boolean,
 ): Call | undefined {
   if (rows.work.kind !== "row" || rows.isRematerialized || rows.isHoisted) return undefined;
-  const [host, sum] = [fusionNodeOf(rows), fusionNodeOf(begun)];
+  const [host, sum] = [fusionNodeOf(rows), fusionNodeOf(firstPhase)];
   if (!host?.reduces || !sum || !hasInputsOf(host, sum)) return undefined;
   const isNeeded = ({ buffer }: BufferSlice): boolean =>
     buffer.storage !== undefined ||
     sum.outputs.some(({ slice }) => slice.buffer === buffer) ||
-    isReadByOthers(buffer);
-  const draft = combine([host, sum], isNeeded, "cuda", maxNodesWithAccumulators);
+    isReadElsewhere(buffer);
+  const draft = combine([host, sum], isNeeded, capabilitiesOf(runtime), maxNodesWithAccumulators);
   if (!draft || !canSumColumns(runtime.device, draft.kernel, draft.iteration)) return undefined;
   return { ...rows, work: rowsOf(draft) };
 }
@@ -177,22 +143,22 @@ const firstPhaseKernels = new WeakMap<ColumnKernel, RowKernel>();
 const secondPhaseKernels = new WeakMap<ColumnKernel, ColumnKernel>();
 
 /** The first phase of a sum as a row kernel. */
-function partialsIn(
+function firstPhaseOf(
   { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
   partials: readonly BufferSlice[],
 ) {
-  const begun: RowKernel = firstPhaseKernels.get(kernel) ?? {
+  const rowKernel: RowKernel = firstPhaseKernels.get(kernel) ?? {
     name: kernel.name,
     inputs: kernel.inputs,
     outputs: kernel.values.map(() => ({ dtype: "f32", per: "column" })),
     scalars: kernel.scalars,
     stages: kernel.values.map((value, output) => ({ kind: "store", output, value })),
   };
-  firstPhaseKernels.set(kernel, begun);
+  firstPhaseKernels.set(kernel, rowKernel);
   const ofInputs = strides.map(({ row, column }) => [row, column === "unit" ? 1 : 0]);
   return {
     kind: "row" as const,
-    kernel: begun,
+    kernel: rowKernel,
     iteration: iterateRows([rows, columns], [...ofInputs, ...partials.map(() => [0, 1])], 1),
     operands: [...operands.slice(0, kernel.inputs.length), ...partials],
     scalars,
@@ -203,35 +169,35 @@ function partialsIn(
 function epilogueWithSum(
   runtime: Runtime,
   call: Call,
-  { problem, epilogue: finish, operands, scalars }: GemmEpilogueCall,
+  { problem, epilogue, operands, scalars }: GemmEpilogueCall,
   sum: ColumnCall,
   partials: readonly BufferSlice[],
 ): Call | undefined {
-  const { inputs, outputs, stages } = finish.kernel;
-  const [own, made] = [operands.slice(0, inputs.length), operands.slice(inputs.length)];
+  const { inputs, outputs, stages } = epilogue.kernel;
+  const [inputSlices, outputSlices] = [operands.slice(0, inputs.length), operands.slice(inputs.length)];
   const isPlain = sum.strides.every(({ row, column }) => row === problem.n && column === "unit");
   if (!isPlain || sum.rows !== problem.m || sum.columns !== problem.n || sum.scalars.length > 0)
     return undefined;
   const summed = sum.operands.slice(0, sum.kernel.inputs.length);
-  const read = summed.map((slice) => made.findIndex((output) => isSameSlice(output, slice)));
+  const read = summed.map((slice) => outputSlices.findIndex((output) => isSameSlice(output, slice)));
   if (read.some((output, input) => outputs[output]?.dtype !== sum.kernel.inputs[input])) return undefined;
   const kernel: RowKernel = {
-    ...finish.kernel,
-    name: joinNames([finish.kernel.name, sum.kernel.name]),
+    ...epilogue.kernel,
+    name: joinNames([epilogue.kernel.name, sum.kernel.name]),
     inputs: [...inputs, ...sum.kernel.inputs],
     outputs: [...outputs, ...partials.map(() => ({ dtype: "f32", per: "column" }) as const)],
     stages: [
       ...stages,
-      ...sum.kernel.values.map((value, place) => ({
-        ...{ kind: "store" as const, output: outputs.length + place },
+      ...sum.kernel.values.map((value, index) => ({
+        ...{ kind: "store" as const, output: outputs.length + index },
         value: withInputsFrom(value, inputs.length),
       })),
     ],
   };
-  const forwarded = [...inputs.map((_, input) => finish.forwarded?.[input]), ...read];
+  const forwarded = [...inputs.map((_, input) => epilogue.forwarded?.[input]), ...read];
   const work: GemmEpilogueCall = {
-    ...{ kind: "gemm-epilogue", problem, epilogue: { ...finish, kernel, forwarded }, scalars },
-    operands: [...own, ...summed, ...made, ...partials],
+    ...{ kind: "gemm-epilogue", problem, epilogue: { ...epilogue, kernel, forwarded }, scalars },
+    operands: [...inputSlices, ...summed, ...outputSlices, ...partials],
   };
   return canFuseEpilogue(runtime, describeGemm(problem), work.epilogue) ? { ...call, work } : undefined;
 }

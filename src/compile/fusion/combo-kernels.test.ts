@@ -11,15 +11,17 @@ import {
   randomPrograms,
   valuesOf,
 } from "../../../test/support/random-program.js";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { iterateRows, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { DependencyGraph } from "../program/dependency-graph.js";
-import { accessesOf, type Buffer, type Call, mapSlices } from "../program/program.js";
+import { accessesOf, type Buffer, type Call, mapSlices, Program } from "../program/program.js";
 import { kernelOf, shapeOf } from "../report/call-table.js";
-import { fuseHorizontally } from "./combo-kernels.js";
+import { fuseHorizontally as fuseHorizontallyIn } from "./combo-kernels.js";
+
+const fuseHorizontally = onCalls(fuseHorizontallyIn);
 
 /** All that the pass asks of a runtime. */
 const on = (kind: "cuda" | "cpu", parallelism = 132): Runtime =>
@@ -217,11 +219,11 @@ const buffersOf = ({ buffers, sizes }: RandomProgram): Buffer[] =>
   buffers.map((one, id) => ({ id, bytes: bytesOf(one, sizes), label: `buffer ${id}` }));
 
 const longestOf = (calls: readonly Call[]): number => {
-  const order = new DependencyGraph();
+  const program = new Program(calls);
   const lengths = new Map<object, number>();
-  for (const call of calls) {
-    const { node } = order.add(call);
-    lengths.set(node, 1 + Math.max(0, ...[...node.predecessors].map((one) => lengths.get(one) ?? 0)));
+  for (const node of program.nodes) {
+    const producers = [...program.producersOf(node)];
+    lengths.set(node, 1 + Math.max(0, ...producers.map((producer) => lengths.get(producer) ?? 0)));
   }
   return Math.max(0, ...lengths.values());
 };
@@ -236,8 +238,8 @@ test("in any program kernels of one launch don't meet what others of them write,
       assert.ok(longestOf(made) <= longestOf(program));
       for (const { work } of made) {
         if (work.kind !== "combo") continue;
-        const order = new DependencyGraph();
-        for (const one of work.rows) assert.equal(order.add({ op: "", work: one }).node.predecessors.size, 0);
+        const members = new Program(work.rows.map((row): Call => ({ op: "", work: row })));
+        for (const node of members.nodes) assert.equal(members.producersOf(node).size, 0);
       }
     }),
     { numRuns: 300 },

@@ -7,7 +7,7 @@ import { factsOf } from "../../ir/index.js";
 import { canComboRows, capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { comboLimits, maxComboKernels, maxHeldBytes } from "../cost-model.js";
-import { accessesOf, type Call, type RowCall } from "../program/program.js";
+import { accessesOf, type Call, type Node, type Program, type RowCall } from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
 import { type Group, groupCalls } from "./group-calls.js";
 
@@ -21,9 +21,9 @@ interface ComboItem {
   readonly holdsRows: boolean;
 }
 
-export function fuseHorizontally(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function fuseHorizontally(runtime: Runtime, program: Program): void {
   const { device } = runtime;
-  if (!capabilitiesOf(runtime).combinesKernels) return calls;
+  if (!capabilitiesOf(runtime).combinesKernels) return;
   const { largeBytes, maxReducedElements, maxHeldRow } = comboLimits(device);
 
   const itemOf = (call: Call): ComboItem | undefined => {
@@ -40,7 +40,7 @@ export function fuseHorizontally(runtime: Runtime, calls: readonly Call[]): read
   const isSmallCombo = ({ items }: Group<ComboItem>, item: ComboItem): number =>
     Number(items.length > 1 && trafficOf(items) + item.bytes <= largeBytes);
 
-  return groupCalls<ComboItem>(calls, {
+  groupCalls<ComboItem>(program, {
     keepsCriticalPath: true,
     itemOf,
     canJoin: ({ items }, item) =>
@@ -59,9 +59,9 @@ export function fuseHorizontally(runtime: Runtime, calls: readonly Call[]): read
         (a, b) =>
           isSmallCombo(b, item) - isSmallCombo(a, item) ||
           trafficOf(a.items) - trafficOf(b.items) ||
-          b.node.position - a.node.position,
+          (a.node.isBefore(b.node) ? 1 : -1),
       ),
-    mayMove: (group, joining, position) => heldBytes([group, joining], position) <= maxHeldBytes,
+    mayMove: (group, joining, anchor) => heldBytes([group, joining], anchor) <= maxHeldBytes,
     merge: ({ items }) => ({ work: { kind: "combo", rows: items.map(({ work }) => work) } }),
   });
 }
@@ -76,12 +76,12 @@ function canShareLaunch(items: readonly ComboItem[], item: ComboItem): boolean {
   return !(isLarge || item.isLarge) || !holdsRows;
 }
 
-/** The bytes that live longer if all run at one position: results of calls that move up, operands of calls that move down. */
-function heldBytes(groups: readonly Group<ComboItem>[], position: number): number {
+/** The bytes that live longer if all run at one anchor: results of calls that move up, operands of calls that move down. */
+function heldBytes(groups: readonly Group<ComboItem>[], anchor: Node): number {
   return groups.reduce((sum, { node, calls }) => {
-    if (position === node.position) return sum;
+    if (anchor === node) return sum;
     const accesses = calls.flatMap(accessesOf).filter(({ slice }) => !slice.buffer.storage);
-    const held = accesses.filter((access) => (position < node.position ? access.writes : access.reads));
+    const held = accesses.filter((access) => (anchor.isBefore(node) ? access.writes : access.reads));
     const buffers = new Set(held.map(({ slice }) => slice.buffer));
     return [...buffers].reduce((total, { bytes }) => total + bytes, sum);
   }, 0);

@@ -2,10 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { iterateElements, type RowKernel } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
-import { fuseEpilogues } from "./epilogue.js";
+import { fuseEpilogues as fuseEpiloguesIn } from "./epilogue.js";
+
+const fuseEpilogues = onCalls(fuseEpiloguesIn);
 
 const on = (computeCapability: string, precision: string): Runtime =>
   ({

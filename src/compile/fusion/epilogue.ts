@@ -6,9 +6,7 @@
 import { canFuseEpilogue, type Epilogue } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
-import { DependencyGraph, type Node } from "../program/dependency-graph.js";
 import {
-  type Buffer,
   type BufferSlice,
   type Call,
   forwardedOutput,
@@ -16,51 +14,44 @@ import {
   type GemmEpilogueCall,
   isSameSlice,
   latestPhase,
+  type Node,
+  type Program,
   type RowCall,
 } from "../program/program.js";
 import { areDisjoint, extentOf } from "../program/slices.js";
-import { usesOf } from "../program/uses.js";
+import { isReadByOthers } from "../program/uses.js";
 
-export function fuseEpilogues(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  const uses = usesOf(calls);
-  const order = new DependencyGraph();
-  const made = new Map<Node, Call>();
-  for (const call of calls) {
-    const { node, writers } = order.add(call);
-    for (const writer of writers) {
-      if (made.has(writer)) continue;
-      const isReadByOthers = (buffer: Buffer): boolean =>
-        buffer.storage !== undefined || (uses.get(buffer)?.readers.length ?? 0) > 1;
-      const fused = fusedCall(runtime, writer.call, call, isReadByOthers);
-      const place = fused && order.fusionPosition(writer, node);
-      if (!fused || place === undefined) continue;
-      order.fuse(writer, node, place);
-      made.set(writer, fused);
+export function fuseEpilogues(runtime: Runtime, program: Program): void {
+  for (const node of program.nodes) {
+    if (node.call.work.kind !== "row") continue;
+    for (const writer of program.neighboursOf(node).writers) {
+      const fused = fusedCall(runtime, program, writer, node);
+      const anchor = fused && program.fusionAnchor(writer, node);
+      if (!fused || !anchor) continue;
+      program.fuse(writer, node, anchor);
+      program.replace(writer, fused);
       break;
     }
   }
-  return order.nodes.map((node) => made.get(node) ?? node.call);
 }
 
-/** The two calls as one; undefined if they cannot be fused. */
-function fusedCall(
-  runtime: Runtime,
-  first: Call,
-  second: Call,
-  isReadByOthers: (buffer: Buffer) => boolean,
-): Call | undefined {
+/** The calls of a GEMM and of a row kernel as one; undefined if they cannot be fused. */
+function fusedCall(runtime: Runtime, program: Program, gemm: Node, rows: Node): Call | undefined {
+  const [first, second] = [gemm.call, rows.call];
   if (first.work.kind !== "gemm" || second.work.kind !== "row" || second.isRematerialized) return undefined;
   const { problem } = first.work;
   const { operands, scalars } = second.work;
-  const found = epilogueIn(problem, second.work);
-  if (!found) return undefined;
-  const finish: Epilogue = { ...found, storesC: isReadByOthers(problem.c.slice.buffer) };
-  if (!canFuseEpilogue(runtime, describeGemm(problem), finish)) return undefined;
+  const candidate = epilogueIn(problem, second.work);
+  if (!candidate) return undefined;
+  const { buffer } = problem.c.slice;
+  const storesC = buffer.storage !== undefined || isReadByOthers(program, buffer, [rows]);
+  const epilogue: Epilogue = { ...candidate, storesC };
+  if (!canFuseEpilogue(runtime, describeGemm(problem), epilogue)) return undefined;
   const { scratch: _, algorithm: __, ...plain } = problem;
   const work: GemmEpilogueCall = {
     kind: "gemm-epilogue",
     problem: plain,
-    epilogue: finish,
+    epilogue,
     operands,
     scalars,
   };
@@ -77,16 +68,16 @@ function epilogueIn(
   if (outer.length > 0 || row.size !== m * n || row.strides.some((stride) => stride !== 1)) return undefined;
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
   const forwarded = inputs.map((_, input) => forwardedOutput(call, input));
-  const product = inputs.findIndex(
+  const gemmInput = inputs.findIndex(
     (slice, index) => forwarded[index] === undefined && isSameSlice(slice, c.slice),
   );
-  if (product < 0 || !operands.every(isVectorAligned)) return undefined;
-  const others = inputs.filter((_, index) => index !== product && forwarded[index] === undefined);
+  if (gemmInput < 0 || !operands.every(isVectorAligned)) return undefined;
+  const others = inputs.filter((_, index) => index !== gemmInput && forwarded[index] === undefined);
   // A block stores its outputs while others still read.
   const read = [...others, a.slice, b.slice, c.slice, ...(bias ? [bias] : [])];
   const areFresh = read.every((one) => outputs.every((output) => areSeparate(one, output)));
   return areFresh && others.every((other) => areSeparate(other, c.slice))
-    ? { kernel, gemmInput: product, forwarded }
+    ? { kernel, gemmInput, forwarded }
     : undefined;
 }
 

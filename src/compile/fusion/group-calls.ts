@@ -5,13 +5,7 @@
 
 import { beat } from "../../units/index.js";
 import { CriticalPath } from "../program/critical-path.js";
-import {
-  DependencyGraph,
-  dependsDirectly,
-  maxFusionDistance,
-  type Node,
-} from "../program/dependency-graph.js";
-import { type Call, latestPhase } from "../program/program.js";
+import { type Call, latestPhase, maxFusionDistance, type Node, type Program } from "../program/program.js";
 
 /** Calls that become one launch. */
 export interface Group<Item> {
@@ -29,8 +23,8 @@ export interface Grouping<Item> {
   merge(group: Group<Item>): Pick<Call, "work"> & Partial<Call>;
   /** The groups in the order in which an item tries them. Default: the latest first. */
   rank?(groups: readonly Group<Item>[], item: Item): readonly Group<Item>[];
-  /** True if the group and the lone call may run at this position. Default: true. */
-  mayMove?(group: Group<Item>, joining: Group<Item>, position: number): boolean;
+  /** True if the group and the lone call may run at this anchor of `Program.fusionAnchor`. Default: true. */
+  mayMove?(group: Group<Item>, joining: Group<Item>, anchor: Node): boolean;
   /** Called after an item has joined. */
   onJoin?(group: Group<Item>): void;
   /** Default: `maxFusionDistance`. */
@@ -41,46 +35,45 @@ export interface Grouping<Item> {
   readonly keepsCriticalPath?: boolean;
 }
 
-export function groupCalls<Item>(calls: readonly Call[], grouping: Grouping<Item>): readonly Call[] {
+export function groupCalls<Item>(program: Program, grouping: Grouping<Item>): void {
   const { maxDistance = maxFusionDistance, defersConsumers = false, keepsCriticalPath = false } = grouping;
-  const graph = new DependencyGraph(calls);
-  if (defersConsumers) deferConsumers(graph, (call) => grouping.itemOf(call) !== undefined);
-  const path = keepsCriticalPath ? new CriticalPath(graph.nodes) : undefined;
+  if (defersConsumers) deferConsumers(program, (call) => grouping.itemOf(call) !== undefined);
+  const path = keepsCriticalPath ? new CriticalPath(program) : undefined;
   const groups = new Map<Node, Group<Item>>();
   /** Groups within reach of the present node. */
   let open: Node[] = [];
 
   const join = (node: Node, item: Item): boolean => {
-    open = open.filter((other) => graph.distance(node, other) <= maxDistance);
+    open = open.filter((other) => program.distance(node, other) <= maxDistance);
     const near = open.flatMap((other) => groups.get(other) ?? []);
     const joining = { node, items: [item], calls: [node.call] };
     for (const group of grouping.rank?.(near, item) ?? near.toReversed()) {
       if (!grouping.canJoin(group, item)) continue;
       // Two nodes can be fused although the second depends on the first; kernels of one launch must be independent.
-      if (dependsDirectly(node, group.node) || path?.wouldExtend(group.node, node)) continue;
-      const position = graph.fusionPosition(group.node, node);
-      if (position === undefined || grouping.mayMove?.(group, joining, position) === false) continue;
-      graph.fuse(group.node, node, position);
+      if (program.producersOf(node).has(group.node) || path?.wouldExtend(group.node, node)) continue;
+      const anchor = program.fusionAnchor(group.node, node);
+      if (!anchor || grouping.mayMove?.(group, joining, anchor) === false) continue;
+      program.fuse(group.node, node, anchor);
       path?.fuse(group.node, node);
-      const joined = { ...group, items: [...group.items, item], calls: [...group.calls, node.call] };
-      groups.set(group.node, joined);
-      grouping.onJoin?.(joined);
+      const larger = { ...group, items: [...group.items, item], calls: [...group.calls, node.call] };
+      groups.set(group.node, larger);
+      grouping.onJoin?.(larger);
       return true;
     }
     return false;
   };
 
-  for (const node of graph.nodes) {
+  for (const node of program.nodes) {
     beat();
     const item = grouping.itemOf(node.call);
     if (item === undefined || join(node, item)) continue;
     groups.set(node, { node, items: [item], calls: [node.call] });
     open.push(node);
   }
-  return graph.nodes.map((node) => {
+  for (const node of program.nodes) {
     const group = groups.get(node);
-    return group && group.items.length > 1 ? mergedCall(group, grouping) : node.call;
-  });
+    if (group && group.items.length > 1) program.replace(node, mergedCall(group, grouping));
+  }
 }
 
 function mergedCall<Item>(group: Group<Item>, grouping: Grouping<Item>): Call {
@@ -89,14 +82,14 @@ function mergedCall<Item>(group: Group<Item>, grouping: Grouping<Item>): Call {
 }
 
 /** Moves calls that depend on items to directly before their first consumers. */
-function deferConsumers(graph: DependencyGraph, isItem: (call: Call) => boolean): void {
+function deferConsumers(program: Program, isItem: (call: Call) => boolean): void {
   /** The first of the nodes that were moved before a node. */
   const fronts = new Map<Node, Node>();
-  for (const node of graph.nodes.toReversed()) {
-    if (isItem(node.call) || ![...node.predecessors].some(({ call }) => isItem(call))) continue;
-    const [first] = [...node.successors].sort((a, b) => a.position - b.position);
+  for (const node of program.nodes.toReversed()) {
+    if (isItem(node.call) || ![...program.producersOf(node)].some(({ call }) => isItem(call))) continue;
+    const first = program.firstConsumerOf(node);
     if (!first) continue;
-    graph.moveBefore(node, fronts.get(first) ?? first);
+    program.moveBefore(node, fronts.get(first) ?? first);
     fronts.set(first, node);
   }
 }

@@ -2,9 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
-import { groupGemms } from "./group-gemms.js";
+import { groupGemms as groupGemmsIn } from "./group-gemms.js";
+
+const groupGemms = onCalls(groupGemmsIn);
 
 /** All that the pass asks of a runtime. */
 const on = (parallelism: number, computeCapability = "9.0", precision = "f32"): Runtime =>

@@ -4,21 +4,21 @@ import { canGroupGemms } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { busyGemmElements, maxGroupedGemms } from "../cost-model.js";
-import type { Call, GemmCall } from "../program/program.js";
+import type { GemmCall, Program } from "../program/program.js";
 import { groupCalls } from "./group-calls.js";
 
 type Problem = GemmCall["problem"];
 
 /** `isTuned`: may GEMMs round differently from eager code? In f32 they never do. */
-export function groupGemms(runtime: Runtime, calls: readonly Call[], isTuned = true): readonly Call[] {
-  if (!isTuned && runtime.settings.precision !== "f32") return calls;
+export function groupGemms(runtime: Runtime, program: Program, isTuned = true): void {
+  if (!isTuned && runtime.settings.precision !== "f32") return;
   const isBusy = (problems: readonly Problem[]): boolean => {
     const elements = problems.reduce((sum, { m, n, batch = 1 }) => sum + m * n * batch, 0);
     return elements >= busyGemmElements(runtime.device);
   };
   const canGroup = (problems: readonly Problem[]): boolean =>
     problems.length <= maxGroupedGemms && canGroupGemms(runtime, problems.map(describeGemm));
-  return groupCalls<Problem>(calls, {
+  groupCalls<Problem>(program, {
     defersConsumers: true,
     itemOf({ work }) {
       if (work.kind !== "gemm") return undefined;

@@ -5,13 +5,17 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { effort } from "../../../test/support/effort.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ColumnKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
-import { groupReductions } from "./group-reductions.js";
-import { splitReductions } from "./split-reductions.js";
+import { groupReductions as groupReductionsIn } from "./group-reductions.js";
+import { splitReductions as splitReductionsIn } from "./split-reductions.js";
+
+const groupReductions = onCalls(groupReductionsIn);
+const splitReductions = onCalls(splitReductionsIn);
 
 /** All that the pass asks of a runtime. */
 const on = (kind: "cuda" | "cpu", parallelism = 132): Runtime =>

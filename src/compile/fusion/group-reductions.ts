@@ -4,13 +4,11 @@ import { dtypes } from "../../ir/index.js";
 import { canGroupColumns, capabilitiesOf, columnScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { busyReductionBytes, maxGroupedReductions } from "../cost-model.js";
-import type { BufferSlice, Call, ColumnCall } from "../program/program.js";
-import { bufferMaker } from "../program/uses.js";
+import type { BufferSlice, ColumnCall, Program } from "../program/program.js";
 import { groupCalls } from "./group-calls.js";
 
-export function groupReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (!capabilitiesOf(runtime).combinesKernels) return calls;
-  const scratchFor = scratchMaker(calls);
+export function groupReductions(runtime: Runtime, program: Program): void {
+  if (!capabilitiesOf(runtime).combinesKernels) return;
   const isBusy = (columns: readonly ColumnCall[]): boolean =>
     columns.reduce((sum, column) => sum + bytesRead(column), 0) >= busyReductionBytes(runtime.device);
   const canGroup = (columns: readonly ColumnCall[]): boolean =>
@@ -19,26 +17,21 @@ export function groupReductions(runtime: Runtime, calls: readonly Call[]): reado
       runtime,
       columns.map(({ kernel }) => kernel),
     );
-  return groupCalls<ColumnCall>(calls, {
+  groupCalls<ColumnCall>(program, {
     defersConsumers: true,
     itemOf: ({ work }) => (work.kind === "column" && !isBusy([work]) ? work : undefined),
     canJoin: ({ items }, column) => !isBusy(items) && canGroup([...items, column]),
     merge({ items: columns }) {
-      const scratch = scratchFor(columns);
+      const scratch = scratchFor(program, columns);
       return { work: { kind: "grouped-reduce", columns, ...(scratch && { scratch }) } };
     },
   });
 }
 
 /** Allocates the partials of two-phase reductions; undefined if all of them take one phase. */
-export function scratchMaker(
-  calls: readonly Call[],
-): (columns: readonly ColumnCall[]) => BufferSlice | undefined {
-  const makeBuffer = bufferMaker(calls);
-  return (columns) => {
-    const size = columnScratchBytes(columns);
-    return size === 0 ? undefined : { buffer: makeBuffer(size, "reductions scratch"), offset: 0, size };
-  };
+export function scratchFor(program: Program, columns: readonly ColumnCall[]): BufferSlice | undefined {
+  const size = columnScratchBytes(columns);
+  return size === 0 ? undefined : { buffer: program.makeBuffer(size, "reductions scratch"), offset: 0, size };
 }
 
 function bytesRead({ kernel, rows, columns, strides }: ColumnCall): number {

@@ -2,11 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { type ColumnKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
-import { groupReductions } from "./group-reductions.js";
-import { splitReductions } from "./split-reductions.js";
+import { groupReductions as groupReductionsIn } from "./group-reductions.js";
+import { splitReductions as splitReductionsIn } from "./split-reductions.js";
+
+const groupReductions = onCalls(groupReductionsIn);
+const splitReductions = onCalls(splitReductionsIn);
 
 /** All that the passes ask of a runtime. */
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind, parallelism: 132 } }) as unknown as Runtime;

@@ -5,52 +5,54 @@
 
 import { capabilitiesOf, isSplitReduction } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { Call, ColumnCall, GroupedReduceCall, PartialReduceCall } from "../program/program.js";
-import { accesses, isWriting } from "../program/uses.js";
-import { scratchMaker } from "./group-reductions.js";
+import { column as columnKind } from "../program/kinds/column.js";
+import type { ColumnCall, GroupedReduceCall, Node, PartialReduceCall, Program } from "../program/program.js";
+import { isReading } from "../program/uses.js";
+import { scratchFor } from "./group-reductions.js";
 
-export function splitReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
-  if (!capabilitiesOf(runtime).combinesKernels) return calls;
-  const scratchFor = scratchMaker(calls);
-  const made: Call[] = [];
-  for (const call of calls) {
-    const { work } = call;
-    const begun = work.kind === "grouped-reduce" ? partialsIn(work, made, scratchFor) : undefined;
-    if (work.kind !== "grouped-reduce" || !begun) {
-      made.push(call);
-      continue;
-    }
-    const { place, ...early } = begun;
-    const columns = work.columns.filter((one) => !early.columns.includes(one));
-    const scratch = scratchFor(columns);
-    made.splice(place, 0, { ...call, work: early });
-    made.push({
+export function splitReductions(runtime: Runtime, program: Program): void {
+  if (!capabilitiesOf(runtime).combinesKernels) return;
+  let lastGroupedGemm: Node | undefined;
+  for (const node of program.nodes) {
+    const { call } = node;
+    if (call.work.kind === "grouped-gemm") lastGroupedGemm = node;
+    if (call.work.kind !== "grouped-reduce") continue;
+    const first = firstPhaseOf(program, node, call.work, lastGroupedGemm);
+    if (!first) continue;
+    const { anchor, partials } = first;
+    const columns = call.work.columns.filter((column) => !partials.columns.includes(column));
+    const scratch = scratchFor(program, columns);
+    program.insertAfter(anchor, { ...call, work: partials });
+    program.replace(node, {
       ...call,
-      work: { kind: "grouped-reduce", columns, partials: early, ...(scratch && { scratch }) },
+      work: { kind: "grouped-reduce", columns, partials, ...(scratch && { scratch }) },
     });
   }
-  return made;
 }
 
-/** The reductions of a group whose inputs are ready before the group, and the index for their first phase: after the last grouped GEMM. */
-function partialsIn(
+interface FirstPhase {
+  /** The node to run after: the last one that it depends on, or the last grouped GEMM. Undefined: the start of the program. */
+  readonly anchor: Node | undefined;
+  readonly partials: PartialReduceCall;
+}
+
+/** The first phase of those reductions of a group whose inputs are ready before the group. */
+function firstPhaseOf(
+  program: Program,
+  node: Node,
   { columns }: GroupedReduceCall,
-  calls: readonly Call[],
-  scratchFor: ReturnType<typeof scratchMaker>,
-): (PartialReduceCall & { readonly place: number }) | undefined {
-  const early = columns
+  lastGroupedGemm: Node | undefined,
+): FirstPhase | undefined {
+  const writerOf = (column: ColumnCall): Node | undefined =>
+    program.lastWriterOf(node, columnKind.accesses(column).filter(isReading));
+  const ready = columns
     .filter(isSplitReduction)
-    .map((column) => ({ column, readyAt: 1 + calls.findLastIndex((call) => isWrittenBy(column, call)) }))
-    .filter(({ readyAt }) => readyAt < calls.length);
-  const begun = early.map(({ column }) => column);
-  const scratch = scratchFor(begun);
+    .map((column) => ({ column, writer: writerOf(column) }))
+    .filter(({ writer }) => writer !== program.previous(node));
+  const split = ready.map(({ column }) => column);
+  const scratch = scratchFor(program, split);
   if (!scratch) return undefined;
-  const lastGemms = calls.findLastIndex(({ work }) => work.kind === "grouped-gemm");
-  const place = Math.max(lastGemms + 1, ...early.map(({ readyAt }) => readyAt));
-  return { kind: "partial-reduce", columns: begun, scratch, place };
-}
-
-/** True if a call writes an input of the reduction. */
-function isWrittenBy({ kernel, operands }: ColumnCall, call: Call): boolean {
-  return accesses(call, operands.slice(0, kernel.inputs.length), isWriting);
+  let anchor = lastGroupedGemm;
+  for (const { writer } of ready) if (writer && !(anchor && writer.isBefore(anchor))) anchor = writer;
+  return { anchor, partials: { kind: "partial-reduce", columns: split, scratch } };
 }

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { drawTransformer, StepScript } from "../../../test/support/random-steps.js";
+import { StepScript, transformerSchedule } from "../../../test/support/random-steps.js";
 import type { Storage } from "../../runtime/index.js";
 import { address, bytes } from "../../units/index.js";
 import { lifetimesOf } from "../schedule/liveness.js";
@@ -42,7 +42,7 @@ test("a report has the call at the peak, the holders of memory there, and the pe
 });
 
 test("holders with one label are summed, and all holders add up to the lower bound", () => {
-  const schedule = drawTransformer(4, true);
+  const schedule = transformerSchedule(4, true);
   const { holders, lowerBound, at, op } = memoryOf(schedule, planMemory(lifetimesOf(schedule)));
   assert.equal(
     holders.reduce((sum, { bytes }) => sum + bytes, 0),

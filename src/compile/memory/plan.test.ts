@@ -3,8 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { drawLifetimes, findClash, lifetime, someLifetimes } from "../../../test/support/random-lifetimes.js";
-import { drawConvnet, drawRandomStep, drawTransformer } from "../../../test/support/random-steps.js";
+import {
+  findClash,
+  lifetime,
+  randomLifetimes,
+  someLifetimes,
+} from "../../../test/support/random-lifetimes.js";
+import { convnetSchedule, randomSchedule, transformerSchedule } from "../../../test/support/random-steps.js";
 import type { Plan } from "../program/program.js";
 import { type Lifetime, lifetimesOf, lowerBound } from "../schedule/liveness.js";
 import { planMemory, searchPlan } from "./plan.js";
@@ -80,17 +85,17 @@ test("the lower bound is the largest sum of live bytes over all positions", () =
 });
 
 const steps = {
-  "a transformer of 2 layers": drawTransformer(2, false),
-  "a transformer of 12 layers": drawTransformer(12, false),
-  "a transformer of 12 layers that writes its scores": drawTransformer(12, true),
-  "a transformer of 600 layers": drawTransformer(600, true),
-  "a step of 6000 random ops": drawRandomStep(6000, 4),
-  "a residual network of 8 blocks": drawConvnet(8),
-  "a residual network of 16 blocks": drawConvnet(16),
-  "a residual network of 900 blocks": drawConvnet(900),
+  "a transformer of 2 layers": transformerSchedule(2, false),
+  "a transformer of 12 layers": transformerSchedule(12, false),
+  "a transformer of 12 layers that writes its scores": transformerSchedule(12, true),
+  "a transformer of 600 layers": transformerSchedule(600, true),
+  "a step of 6000 random ops": randomSchedule(6000, 4),
+  "a residual network of 8 blocks": convnetSchedule(8),
+  "a residual network of 16 blocks": convnetSchedule(16),
+  "a residual network of 900 blocks": convnetSchedule(900),
   ...Object.fromEntries(
     [20, 50, 100, 300, 1000].flatMap((ops) =>
-      [1, 2, 3].map((seed) => [`step ${seed} of ${ops} random ops`, drawRandomStep(ops, seed)]),
+      [1, 2, 3].map((seed) => [`step ${seed} of ${ops} random ops`, randomSchedule(ops, seed)]),
     ),
   ),
 };
@@ -106,9 +111,9 @@ for (const [name, schedule] of Object.entries(steps)) {
 
 test("the steps of the search grow at most as n·log n", () => {
   const families = {
-    shortLived: (count: number) => drawLifetimes(count, 8, 1),
-    savedForBackward: (count: number) => lifetimesOf(drawTransformer(Math.ceil(count / 32), true)),
-    allConcurrent: (count: number) => drawLifetimes(count, count, 2),
+    shortLived: (count: number) => randomLifetimes(count, 8, 1),
+    savedForBackward: (count: number) => lifetimesOf(transformerSchedule(Math.ceil(count / 32), true)),
+    allConcurrent: (count: number) => randomLifetimes(count, count, 2),
   };
   for (const [name, draw] of Object.entries(families)) {
     const [few, many] = [2500, 20_000].map((count) => {

@@ -2,12 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
 import type { AttentionCall } from "../program/kinds/attention.js";
 import type { Buffer, BufferSlice, Call, GemmCall, GemmEpilogueCall, RowCall } from "../program/program.js";
-import { bf16ActivationsIn, storeActivationsAsBf16 } from "./bf16-activations.js";
+import { bf16ActivationsIn, storeActivationsAsBf16 as storeActivationsAsBf16In } from "./bf16-activations.js";
+
+const storeActivationsAsBf16 = onCalls(storeActivationsAsBf16In);
 
 /** A card with no kernels of our own, unless it is Hopper; its library wants as much workspace as is said. */
 function on({ precision = "bf16", capability = "8.0", kind = "cuda", workspaceBytes = 0 } = {}): Runtime {

@@ -8,55 +8,51 @@ import { canFuseEpilogue, capabilitiesOf, hasNativeGemm } from "../../kernels/in
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { castOf } from "../program/casts.js";
+import { type Cast, castOf } from "../program/casts.js";
 import { readAsHalves } from "../program/kinds/attention.js";
 import {
-  accessesOf,
   type Buffer,
   type BufferSlice,
   type Call,
   type GemmCall,
   isSameSlice,
   mapSlices,
+  type Program,
   type Work,
 } from "../program/program.js";
-import { bufferMaker, isMadeOnce, type Uses, usesOf } from "../program/uses.js";
+import { isWrittenOnce } from "../program/uses.js";
 
 const narrow = "bf16";
 
 /** `only`: the ids of the buffers that may become bf16; default: all. */
-export function storeActivationsAsBf16(
-  runtime: Runtime,
-  calls: readonly Call[],
-  only?: ReadonlySet<number>,
-): readonly Call[] {
-  if (!capabilitiesOf(runtime).multipliesHalfFloats || runtime.settings.precision !== narrow) return calls;
-  const uses = usesOf(calls);
-  const makeBuffer = bufferMaker(calls);
+export function storeActivationsAsBf16(runtime: Runtime, program: Program, only?: ReadonlySet<number>): void {
+  if (!capabilitiesOf(runtime).multipliesHalfFloats || runtime.settings.precision !== narrow) return;
   const halves = new Map<Buffer, Buffer>();
-  for (const call of calls) {
+  for (const { call } of program.nodes) {
     const buffer = resultOf(runtime, call);
-    if (!buffer || !isMadeOnce(uses, buffer) || isKept(calls, uses, buffer)) continue;
+    if (!buffer || !isWrittenOnce(program, buffer) || isKept(program, buffer)) continue;
     if (only && !only.has(buffer.id)) continue;
-    const { readers = [] } = uses.get(buffer) ?? {};
-    if (readers.length > 0 && readers.every((place) => canRead(runtime, calls[place], buffer)))
-      halves.set(buffer, makeBuffer(buffer.bytes / 2, buffer.label));
+    const { readers } = program.uses(buffer);
+    if (readers.length > 0 && readers.every((reader) => canRead(runtime, reader.call, buffer)))
+      halves.set(buffer, program.makeBuffer(buffer.bytes / 2, buffer.label));
   }
-  if (halves.size === 0) return calls;
-  const { places, sources } = needlessCasts(calls, uses, halves);
+  if (halves.size === 0) return;
+  const casts = needlessCasts(program, halves);
+  const sources = new Map(casts.map(({ cast, source }) => [cast.to.buffer, source]));
+  for (const { cast } of casts) program.remove(cast.node);
   const isNarrow = ({ buffer }: BufferSlice): boolean => halves.has(buffer);
   const moved = (slice: BufferSlice): BufferSlice => {
     const buffer = halves.get(slice.buffer);
     if (buffer) return { buffer, offset: slice.offset / 2, size: slice.size / 2 };
     return { ...slice, buffer: sources.get(slice.buffer) ?? slice.buffer };
   };
-  return calls.flatMap((call, place) => {
-    if (places.has(place)) return [];
-    const met = accessesOf(call).map(({ slice }) => slice);
-    if (!met.some((slice) => isNarrow(slice) || sources.has(slice.buffer))) return [call];
-    const work = met.some(isNarrow) ? narrowWork(runtime, call.work, isNarrow, makeBuffer) : call.work;
-    return [{ ...call, work: mapSlices(work, moved) }];
-  });
+  for (const node of program.nodes) {
+    const { call } = node;
+    const slices = node.accesses.map(({ slice }) => slice);
+    if (!slices.some((slice) => isNarrow(slice) || sources.has(slice.buffer))) continue;
+    const work = slices.some(isNarrow) ? narrowWork(runtime, program, call.work, isNarrow) : call.work;
+    program.replace(node, { ...call, work: mapSlices(work, moved) });
+  }
 }
 
 /** The ids of the buffers that became bf16 between two programs. */
@@ -94,15 +90,14 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
 }
 
 /** True if the value, or an elementwise function of it, reaches persistent memory: a result or a gradient. */
-function isKept(calls: readonly Call[], uses: ReadonlyMap<Buffer, Uses>, from: Buffer): boolean {
-  const met = new Set([from]);
-  for (const buffer of met) {
-    for (const place of uses.get(buffer)?.readers ?? []) {
-      const call = calls[place];
-      if (!call || !["row", "gemm-epilogue", "copy", "launch"].includes(call.work.kind)) continue;
-      for (const { slice, writes } of accessesOf(call)) {
+function isKept(program: Program, from: Buffer): boolean {
+  const reached = new Set([from]);
+  for (const buffer of reached) {
+    for (const { call, accesses } of program.uses(buffer).readers) {
+      if (!["row", "gemm-epilogue", "copy", "launch"].includes(call.work.kind)) continue;
+      for (const { slice, writes } of accesses) {
         if (writes && slice.buffer.storage) return true;
-        if (writes && isElementwise(call.work, buffer)) met.add(slice.buffer);
+        if (writes && isElementwise(call.work, buffer)) reached.add(slice.buffer);
       }
     }
   }
@@ -116,19 +111,18 @@ function isElementwise(work: Work, of: Buffer): boolean {
 }
 
 /** True if a call can convert a buffer's elements to f32 at every load. */
-function canRead(runtime: Runtime, call: Call | undefined, buffer: Buffer): boolean {
+function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
   const isNarrow = (slice: BufferSlice): boolean => slice.buffer === buffer;
-  const work = call?.work;
-  switch (work?.kind) {
+  switch (work.kind) {
     case "row":
       return isLoaded(work.kernel, work.operands, isNarrow);
     case "gemm-epilogue": {
-      const { problem, epilogue: finish } = work;
+      const { problem, epilogue } = work;
       const { a, b, bias } = problem;
       if ([a.slice, b.slice, ...(bias ? [bias] : [])].some(isNarrow)) return false;
-      if (!isLoaded(finish.kernel, work.operands, isNarrow)) return false;
-      const kernel = narrowKernel(finish.kernel, work.operands, isNarrow);
-      return canFuseEpilogue(runtime, describeGemm(problem), { ...finish, kernel });
+      if (!isLoaded(epilogue.kernel, work.operands, isNarrow)) return false;
+      const kernel = narrowKernel(epilogue.kernel, work.operands, isNarrow);
+      return canFuseEpilogue(runtime, describeGemm(problem), { ...epilogue, kernel });
     }
     case "attention":
       return readAsHalves(work, narrow, isNarrow) !== undefined;
@@ -152,22 +146,22 @@ function isLoaded(
 /** The same work with results stored and operands loaded as bf16. */
 function narrowWork(
   runtime: Runtime,
+  program: Program,
   work: Work,
   isNarrow: (slice: BufferSlice) => boolean,
-  makeBuffer: (bytes: number, label: string) => Buffer,
 ): Work {
   switch (work.kind) {
     case "gemm":
-      return { kind: "gemm", problem: withScratch(runtime, narrowProblem(work.problem), makeBuffer) };
+      return { kind: "gemm", problem: withScratch(runtime, program, narrowProblem(work.problem)) };
     case "gemm-epilogue": {
-      const { epilogue: finish, operands, problem } = work;
-      const isResult = finish.storesC && isNarrow(problem.c.slice);
+      const { epilogue, operands, problem } = work;
+      const isResult = epilogue.storesC && isNarrow(problem.c.slice);
       // The epilogue works on the accumulators, before they are rounded.
       const others = (slice: BufferSlice): boolean => isNarrow(slice) && !isSameSlice(slice, problem.c.slice);
       return {
         ...work,
         problem: isResult ? narrowProblem(problem) : problem,
-        epilogue: { ...finish, kernel: narrowKernel(finish.kernel, operands, others) },
+        epilogue: { ...epilogue, kernel: narrowKernel(epilogue.kernel, operands, others) },
       };
     }
     case "row":
@@ -204,21 +198,18 @@ function narrowKernel(
   return variant;
 }
 
-/** Casts to bf16 of buffers that are bf16 already: their indices, and the source of each destination. */
-function needlessCasts(
-  calls: readonly Call[],
-  uses: ReadonlyMap<Buffer, Uses>,
-  halves: ReadonlyMap<Buffer, Buffer>,
-): { readonly places: ReadonlySet<number>; readonly sources: ReadonlyMap<Buffer, Buffer> } {
-  const [places, sources] = [new Set<number>(), new Map<Buffer, Buffer>()];
-  for (const [place, { work }] of calls.entries()) {
-    const cast = work.kind === "row" ? castOf(work, place) : undefined;
+/** A cast to bf16 of a buffer that is bf16 already, and the bf16 buffer. */
+interface NeedlessCast {
+  readonly cast: Cast;
+  readonly source: Buffer;
+}
+
+function needlessCasts(program: Program, halves: ReadonlyMap<Buffer, Buffer>): readonly NeedlessCast[] {
+  return program.nodes.flatMap((node): NeedlessCast | [] => {
+    const cast = castOf(node);
     const source = cast && halves.get(cast.from.buffer);
-    if (!source || cast.from.size !== cast.from.buffer.bytes) continue;
-    const { buffer } = cast.to;
-    if (cast.call.kernel.outputs[0]?.dtype !== narrow || !isMadeOnce(uses, buffer)) continue;
-    places.add(place);
-    sources.set(buffer, source);
-  }
-  return { places, sources };
+    if (!source || cast.from.size !== cast.from.buffer.bytes) return [];
+    if (cast.work.kernel.outputs[0]?.dtype !== narrow || !isWrittenOnce(program, cast.to.buffer)) return [];
+    return { cast, source };
+  });
 }

@@ -4,82 +4,82 @@
  */
 
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
-import {
-  accessesOf,
-  type Buffer,
-  type BufferSlice,
-  type Call,
-  type CopyCall,
-  mapSlices,
-  type RowCall,
-  type Work,
-} from "../program/program.js";
-import { type Uses, usesOf } from "../program/uses.js";
+import type { Buffer, BufferSlice, CopyCall, Node, Program, RowCall, Work } from "../program/program.js";
+import { relocateCalls, relocateSlice } from "../program/relocation.js";
+import { isWrittenOnce } from "../program/uses.js";
 
-export function propagateCopies(calls: readonly Call[]): readonly Call[] {
-  return coalesceCopies(forwardDestination(mergeCopies(forwardSource(calls))));
+export function propagateCopies(program: Program): void {
+  forwardSource(program);
+  mergeCopies(program);
+  forwardDestination(program);
+  coalesceCopies(program);
 }
 
 /** The new location of a buffer's bytes. */
-type Moves = Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
+type Relocated = Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
 
 /** Copies of unchanged memory into memory with no other writer: readers read the source. */
-function forwardSource(calls: readonly Call[]): readonly Call[] {
-  const uses = usesOf(calls);
-  const moves: Moves = new Map();
-  const left = calls.filter(({ work }, place) => {
-    if (work.kind !== "copy") return true;
-    const { target } = work;
-    if (!isWhole(target) || target.buffer.storage || writersOf(uses, target.buffer).length !== 1) return true;
-    const lastRead = uses.get(target.buffer)?.readers.at(-1) ?? place;
+function forwardSource(program: Program): void {
+  const relocated: Relocated = new Map();
+  const copies = program.nodes.filter((node) => {
+    const { work } = node.call;
+    if (work.kind !== "copy") return false;
+    const { buffer } = work.target;
+    if (!isWhole(work.target) || !isWrittenOnce(program, buffer)) return false;
+    const lastReader = program.uses(buffer).readers.at(-1) ?? node;
     // For a copy of a copy: the first source. It must not change before the last reader.
-    const source = moved(work.source, moves);
-    if (writersOf(uses, source.buffer).some((writer) => writer > place && writer <= lastRead)) return true;
-    moves.set(target.buffer, { buffer: source.buffer, offset: source.offset });
-    return false;
+    const source = relocateSlice(work.source, relocated);
+    const isChanged = program
+      .uses(source.buffer)
+      .writers.some((writer) => node.isBefore(writer) && !lastReader.isBefore(writer));
+    if (isChanged) return false;
+    relocated.set(buffer, { buffer: source.buffer, offset: source.offset });
+    return true;
   });
-  return moveAll(left, moves);
+  for (const copy of copies) program.remove(copy);
+  relocateCalls(program, relocated);
 }
 
 /** Copies of a whole value to a destination that is free from the value's first write on: it is written there. */
-function forwardDestination(calls: readonly Call[]): readonly Call[] {
-  const uses = usesOf(calls);
-  const moves: Moves = new Map();
+function forwardDestination(program: Program): void {
+  const relocated: Relocated = new Map();
   /** Destinations that values were moved to, and their live ranges. */
-  const taken = new Map<Buffer, Taken[]>();
-  const left = calls.filter(({ work }, place) => {
-    if (work.kind !== "copy") return true;
+  const taken = new Map<Buffer, TakenSlice[]>();
+  const copies = program.nodes.filter((node) => {
+    const { work } = node.call;
+    if (work.kind !== "copy") return false;
     const { target, source } = work;
-    const stay = stayOf(uses, work, place);
-    if (!stay || moves.has(source.buffer) || moves.has(target.buffer) || taken.has(source.buffer))
-      return true;
+    const range = liveRangeOf(program, work, node);
+    if (!range || relocated.has(source.buffer) || relocated.has(target.buffer) || taken.has(source.buffer))
+      return false;
     const others = taken.get(target.buffer) ?? [];
     const isFree = others.every(
-      ({ slice, from, to }) => to < stay.from || stay.to < from || !overlap(slice, target),
+      ({ slice, from, to }) => to.isBefore(range.from) || range.to.isBefore(from) || !overlap(slice, target),
     );
-    if (!isFree || isAccessed(calls, uses, target, stay, place)) return true;
-    moves.set(source.buffer, { buffer: target.buffer, offset: target.offset });
-    taken.set(target.buffer, [...others, { slice: target, ...stay }]);
-    return false;
+    if (!isFree || isAccessed(program, target, range, node)) return false;
+    relocated.set(source.buffer, { buffer: target.buffer, offset: target.offset });
+    taken.set(target.buffer, [...others, { slice: target, ...range }]);
+    return true;
   });
-  return moveAll(left, moves);
+  for (const copy of copies) program.remove(copy);
+  relocateCalls(program, relocated);
 }
 
 /** Copies of adjacent slices to adjacent slices are merged. */
-function mergeCopies(calls: readonly Call[]): readonly Call[] {
-  return inRuns(calls, (copies) => {
-    const joined: CopyCall[] = [];
+function mergeCopies(program: Program): void {
+  rewriteRuns(program, (copies) => {
+    const merged: CopyCall[] = [];
     for (const copy of copies) {
-      const last = joined.at(-1);
+      const last = merged.at(-1);
       if (last && follows(last.source, copy.source) && follows(last.target, copy.target)) {
-        joined[joined.length - 1] = {
+        merged[merged.length - 1] = {
           kind: "copy",
           source: { ...last.source, size: last.source.size + copy.source.size },
           target: { ...last.target, size: last.target.size + copy.target.size },
         };
-      } else joined.push(copy);
+      } else merged.push(copy);
     }
-    return joined;
+    return merged;
   });
 }
 
@@ -88,8 +88,8 @@ function follows(before: BufferSlice, { buffer, offset }: BufferSlice): boolean 
 }
 
 /** Copies of equal size at equal strides, such as the gradients of equal layers, become one call. */
-function coalesceCopies(calls: readonly Call[]): readonly Call[] {
-  return inRuns(calls, (copies) => {
+function coalesceCopies(program: Program): void {
+  rewriteRuns(program, (copies) => {
     const gathered: Work[] = [];
     for (let first = 0; first < copies.length; ) {
       const count = equallySpaced(copies, first);
@@ -137,7 +137,7 @@ const wordCopy: RowKernel = {
 /** A strided copy: chunks that are adjacent in the source, and the destination of each. */
 export interface StridedCopy {
   readonly source: BufferSlice;
-  readonly pieces: readonly BufferSlice[];
+  readonly chunks: readonly BufferSlice[];
   /** True if the chunks are column blocks of the source; otherwise they follow each other. */
   readonly areColumns?: boolean;
 }
@@ -149,10 +149,10 @@ export function stridedCopyOf(work: Work): StridedCopy | undefined {
   const [axis] = outer;
   if (!source || !target || !axis || outer.length > 1 || axis.strides[0] !== row.size) return undefined;
   const step = wordBytes * (axis.strides[1] ?? 0);
-  const pieces = Array.from({ length: axis.size }, (_, index) => ({
+  const chunks = Array.from({ length: axis.size }, (_, index) => ({
     ...{ buffer: target.buffer, offset: target.offset + index * step, size: wordBytes * row.size },
   }));
-  return { source, pieces };
+  return { source, chunks };
 }
 
 function gatherEqual(copies: readonly CopyCall[]): RowCall {
@@ -178,34 +178,38 @@ function gatherEqual(copies: readonly CopyCall[]): RowCall {
   };
 }
 
-/** The same calls with each run of consecutive copies rewritten. */
-function inRuns(
-  calls: readonly Call[],
-  change: (copies: readonly CopyCall[]) => readonly Work[],
-): readonly Call[] {
-  const result: Call[] = [];
-  let run: CopyCall[] = [];
-  let phase: Call["phase"];
-  const end = (): void => {
-    const sorted = run.toSorted(
-      (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
-    );
-    // Copies that depend on each other keep their order.
-    const works = areDisjoint(run) ? change(sorted) : run;
-    for (const work of works) result.push({ op: "copy", work, phase });
-    run = [];
-  };
-  for (const call of calls) {
-    if (call.work.kind === "copy") {
-      run.push(call.work);
-      phase = call.phase;
-    } else {
-      end();
-      result.push(call);
+/** Rewrites each run of consecutive copies. */
+function rewriteRuns(program: Program, rewrite: (copies: readonly CopyCall[]) => readonly Work[]): void {
+  let run: Node[] = [];
+  for (const node of program.nodes) {
+    if (node.call.work.kind === "copy") run.push(node);
+    else {
+      rewriteRun(program, run, rewrite);
+      run = [];
     }
   }
-  end();
-  return result;
+  rewriteRun(program, run, rewrite);
+}
+
+function rewriteRun(
+  program: Program,
+  run: readonly Node[],
+  rewrite: (copies: readonly CopyCall[]) => readonly Work[],
+): void {
+  const copies = run.flatMap(({ call }) => (call.work.kind === "copy" ? call.work : []));
+  const sorted = copies.toSorted(
+    (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
+  );
+  // Copies that depend on each other keep their order.
+  const works = areDisjoint(copies) ? rewrite(sorted) : copies;
+  const phase = run.at(-1)?.call.phase;
+  for (const [index, node] of run.entries()) {
+    const { call } = node;
+    const work = works[index];
+    if (!work) program.remove(node);
+    else if (work !== call.work || call.op !== "copy" || call.phase !== phase)
+      program.replace(node, { op: "copy", work, phase });
+  }
 }
 
 /** True if no copy reads or writes what another one writes. */
@@ -221,48 +225,30 @@ function areDisjoint(copies: readonly CopyCall[]): boolean {
   });
 }
 
-/** From when to when a value is there, in places of calls. */
-interface Stay {
-  readonly from: number;
-  readonly to: number;
+/** The first and the last node of a value's live range. */
+interface LiveRange {
+  readonly from: Node;
+  readonly to: Node;
 }
 
-interface Taken extends Stay {
+interface TakenSlice extends LiveRange {
   readonly slice: BufferSlice;
 }
 
 /** From the first write of a value to its last read; undefined if it cannot be moved. */
-function stayOf(
-  uses: ReadonlyMap<Buffer, Uses>,
-  { target, source }: CopyCall,
-  place: number,
-): Stay | undefined {
+function liveRangeOf(program: Program, { target, source }: CopyCall, copy: Node): LiveRange | undefined {
   if (source.buffer.storage || source.buffer === target.buffer || !isWhole(source)) return undefined;
-  const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
+  const { writers, readers } = program.uses(source.buffer);
   const [first, last] = [writers[0], writers.at(-1)];
-  if (first === undefined || last === undefined || last > place) return undefined;
-  return { from: first, to: Math.max(place, readers.at(-1) ?? place) };
+  if (!first || !last || copy.isBefore(last)) return undefined;
+  return { from: first, to: readers.at(-1) ?? copy };
 }
 
 /** True if a call other than the copy accesses the destination meanwhile. */
-function isAccessed(
-  calls: readonly Call[],
-  uses: ReadonlyMap<Buffer, Uses>,
-  target: BufferSlice,
-  { from, to }: Stay,
-  copy: number,
-): boolean {
-  const { writers = [], readers = [] } = uses.get(target.buffer) ?? {};
-  return [...writers, ...readers].some((place) => {
-    const call = calls[place];
-    return (
-      place !== copy &&
-      place >= from &&
-      place <= to &&
-      call !== undefined &&
-      accessesOf(call).some(({ slice }) => overlap(slice, target))
-    );
-  });
+function isAccessed(program: Program, target: BufferSlice, { from, to }: LiveRange, copy: Node): boolean {
+  return program
+    .usersBetween(target.buffer, from, to)
+    .some((node) => node !== copy && node.accesses.some(({ slice }) => overlap(slice, target)));
 }
 
 export function overlap(a: BufferSlice, b: BufferSlice): boolean {
@@ -271,22 +257,4 @@ export function overlap(a: BufferSlice, b: BufferSlice): boolean {
 
 export function isWhole({ buffer, offset, size }: BufferSlice): boolean {
   return offset === 0 && size === buffer.bytes;
-}
-
-function writersOf(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): readonly number[] {
-  return uses.get(buffer)?.writers ?? [];
-}
-
-function moveAll(calls: readonly Call[], moves: Moves): readonly Call[] {
-  if (moves.size === 0) return calls;
-  return calls.map((call) => ({ ...call, work: mapSlices(call.work, (slice) => moved(slice, moves)) }));
-}
-
-function moved(slice: BufferSlice, moves: Moves): BufferSlice {
-  let { buffer, offset } = slice;
-  for (let to = moves.get(buffer); to; to = moves.get(buffer)) {
-    offset += to.offset;
-    buffer = to.buffer;
-  }
-  return buffer === slice.buffer ? slice : { buffer, offset, size: slice.size };
 }

@@ -3,15 +3,15 @@
 import { literalKey } from "../../units/index.js";
 import { kindOf } from "../program/kinds/index.js";
 import type { KeyParts } from "../program/kinds/kind.js";
-import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
-import { usesOf } from "../program/uses.js";
+import { type Access, accessesOf, type Buffer, type Call, type Program } from "../program/program.js";
+import { relocateCalls } from "../program/relocation.js";
+import { isWrittenOnce } from "../program/uses.js";
 
 /** `keyOfLiterals`: the text of numbers and layouts in a key; a test passes a lossy one to show that it matters. */
 export function eliminateCommonCalls(
-  calls: readonly Call[],
+  program: Program,
   keyOfLiterals: (value: unknown) => string = literalKey,
-): readonly Call[] {
-  const uses = usesOf(calls);
+): void {
   const identities = new Identities();
   /** How often each buffer has been written so far. */
   const versions = new Map<Buffer, number>();
@@ -22,52 +22,47 @@ export function eliminateCommonCalls(
     literal: keyOfLiterals,
     identity: (object) => identities.of(object),
   };
-  const known = new Map<string, Call>();
-  const same = new Map<Buffer, Buffer>();
-  const left: Call[] = [];
-  for (const call of calls) {
-    const moved = { ...call, work: mapSlices(call.work, (slice) => seenAt(slice, same)) };
-    const accesses = accessesOf(moved);
-    const outputs = accesses.filter(({ writes }) => writes);
-    // Its results must be whole step buffers that no other call writes.
-    const isPure =
-      outputs.length > 0 &&
-      outputs.every(
-        ({ slice, reads }) =>
-          !reads &&
-          !slice.buffer.storage &&
-          slice.size === slice.buffer.bytes &&
-          uses.get(slice.buffer)?.writers.length === 1,
-      );
-    const key = isPure ? `${moved.work.kind} ${kindOf(moved.work).key(moved.work, parts)}` : undefined;
-    const first = key === undefined ? undefined : known.get(key);
+  const firstCalls = new Map<string, Call>();
+  for (const node of program.nodes) {
+    const { work } = node.call;
+    const outputs = outputsOf(node.call);
+    const isPure = outputs.length > 0 && outputs.every((output) => isWholeResult(program, output));
+    const key = isPure ? `${work.kind} ${kindOf(work).key(work, parts)}` : undefined;
+    const first = key === undefined ? undefined : firstCalls.get(key);
     if (first) {
-      const made = accessesOf(first).filter(({ writes }) => writes);
-      for (const [index, { slice }] of outputs.entries()) {
-        const other = made[index]?.slice.buffer;
-        if (other) same.set(slice.buffer, other);
-      }
+      program.remove(node);
+      relocateCalls(program, replacementsOf(outputs, outputsOf(first)));
       continue;
     }
-    if (key !== undefined) known.set(key, moved);
+    if (key !== undefined) firstCalls.set(key, node.call);
     for (const { slice } of outputs) versions.set(slice.buffer, versionOf(slice.buffer) + 1);
-    left.push(moved);
   }
-  return left;
 }
 
-function seenAt(slice: BufferSlice, same: ReadonlyMap<Buffer, Buffer>): BufferSlice {
-  const buffer = same.get(slice.buffer);
-  return buffer ? { ...slice, buffer } : slice;
+const outputsOf = (call: Call): readonly Access[] => accessesOf(call).filter(({ writes }) => writes);
+
+/** True if an output is a whole step buffer that no other call writes. */
+function isWholeResult(program: Program, { slice, reads }: Access): boolean {
+  return !reads && slice.size === slice.buffer.bytes && isWrittenOnce(program, slice.buffer);
+}
+
+/** The buffers of a repeated call's results, and those of the first call's. */
+function replacementsOf(repeated: readonly Access[], first: readonly Access[]) {
+  return new Map(
+    repeated.flatMap(({ slice }, index) => {
+      const buffer = first[index]?.slice.buffer;
+      return buffer ? [[slice.buffer, { buffer, offset: 0 }] as const] : [];
+    }),
+  );
 }
 
 /** Numbers objects, so that a key can contain them. */
 class Identities {
-  readonly #known = new Map<object, number>();
+  readonly #numbers = new Map<object, number>();
 
   of(object: object): string {
-    const number = this.#known.get(object) ?? this.#known.size;
-    this.#known.set(object, number);
+    const number = this.#numbers.get(object) ?? this.#numbers.size;
+    this.#numbers.set(object, number);
     return `#${number}`;
   }
 }

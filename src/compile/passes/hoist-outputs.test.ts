@@ -2,11 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { type Expression, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
-import { fuse } from "../fusion/vertical/fuse.js";
+import { fuse as fuseIn } from "../fusion/vertical/fuse.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
-import { hoistOutputs } from "./hoist-outputs.js";
+import { hoistOutputs as hoistOutputsIn } from "./hoist-outputs.js";
+
+const hoistOutputs = onCalls(hoistOutputsIn);
+const fuse = onCalls(fuseIn);
 
 /** All that the pass asks of a runtime. */
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind, parallelism: 132 } }) as unknown as Runtime;
@@ -97,9 +101,9 @@ test("a result that waits for little is made before the rest, with what leads to
 
 test("fusion leaves it apart: only what leads to it joins it", () => {
   const isRead = ({ label }: Buffer): boolean => ["losses", "counts", "labels", "scaled"].includes(label);
-  const plain = fuse(step(), isRead, "cuda");
+  const plain = fuse(on("cuda"), step(), { isRead });
   assert.ok(plain.every((call) => writtenBy(call).includes("counts") === writtenBy(call).includes("losses")));
-  const calls = fuse(hoistOutputs(on("cuda"), step()), isRead, "cuda");
+  const calls = fuse(on("cuda"), hoistOutputs(on("cuda"), step()), { isRead });
   const made = calls.find((call) => writtenBy(call).includes("counts"));
   assert.deepEqual(writtenBy(made).sort(), ["counts", "labels"]);
   assert.equal(made?.isHoisted, true);

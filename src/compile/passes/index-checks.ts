@@ -38,7 +38,7 @@ interface CombinedChecks {
 export interface IndexGuards {
   readonly guards: readonly Guard[];
   /** Calls to insert, each before the call at its index. */
-  readonly joins: readonly { readonly place: number; readonly call: Call }[];
+  readonly joins: readonly { readonly index: number; readonly call: Call }[];
   /** The combined result of all checks. */
   readonly found: CombinedChecks;
 }
@@ -53,31 +53,31 @@ export function joinChecks(
   const makeBuffer = bufferMaker(calls);
   const makeNumber = (label: string): BufferSlice => ({ buffer: makeBuffer(8, label), offset: 0, size: 8 });
   const guards: Guard[] = [];
-  const joins: { place: number; call: Call }[] = [];
-  let joined: CombinedChecks | undefined;
+  const joins: { index: number; call: Call }[] = [];
+  let combined: CombinedChecks | undefined;
   let done = 0;
-  const join = (place: number, end: number): void => {
+  const join = (index: number, end: number): void => {
     while (done < end) {
       const some = checks.slice(done, Math.min(end, done + maxChecksPerCall));
       const next = { number: makeNumber("bad index?"), code: makeNumber("bad index") };
-      joins.push({ place, call: mergeCall(some, done, joined, next) });
-      [joined, done] = [next, done + some.length];
+      joins.push({ index, call: mergeCall(some, done, combined, next) });
+      [combined, done] = [next, done + some.length];
     }
   };
-  for (const [place, call] of calls.entries()) {
-    const end = checks.findLastIndex(({ from }) => from <= place) + 1;
+  for (const [index, call] of calls.entries()) {
+    const end = checks.findLastIndex(({ from }) => from <= index) + 1;
     if (end === 0 || call.work.kind !== "row") continue;
     const { until } = checks[end - 1] ?? { until: 0 };
-    if (place >= until || guardedOutputs(call.work, spared).length === 0) continue;
-    join(place, end);
-    const number = joined?.number;
+    if (index >= until || guardedOutputs(call.work, spared).length === 0) continue;
+    join(index, end);
+    const number = combined?.number;
     if (number && guards.at(-1)?.number !== number) {
-      for (const guard of guards) guard.until = Math.min(guard.until, place);
-      guards.push({ from: place, until, number, spared });
+      for (const guard of guards) guard.until = Math.min(guard.until, index);
+      guards.push({ from: index, until, number, spared });
     }
   }
   join(calls.length, checks.length);
-  return joined && { guards, joins, found: joined };
+  return combined && { guards, joins, found: combined };
 }
 
 /** How many checks one call combines. */
@@ -119,12 +119,12 @@ function combineKernel(checks: number, isLater: boolean): RowKernel {
   for (let check = checks - 1; check >= 0; check--) {
     const index = term.load(check, "f64");
     const isBad = isFiniteTerm(index);
-    const own = term.add(
+    const checkCode = term.add(
       term.mul(term.add(term.scalar(0, "f64"), check), codeStep),
       term.add(index, codeZero),
     );
     number = term.select(isBad, term.constant(Number.NaN, "f64"), number);
-    code = term.select(isBad, own, code);
+    code = term.select(isBad, checkCode, code);
   }
   if (isLater) {
     const earlier = term.load(checks, "f64");

@@ -2,11 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import type { KernelSource } from "../../driver/index.js";
 import { iterateElements, type RowKernel } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
-import { pretransposeWeights } from "./pretranspose-weights.js";
+import { pretransposeWeights as pretransposeWeightsIn } from "./pretranspose-weights.js";
+
+const pretransposeWeights = onCalls(pretransposeWeightsIn);
 
 const on = (computeCapability: string, precision: string, workspaceBytes = 0): Runtime =>
   ({

@@ -4,19 +4,25 @@
  */
 
 import { maxRematerializeRounds, minRematerializedGap, minRematerializedShare } from "../cost-model.js";
-import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
-import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
+import {
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  mapSlices,
+  type Node,
+  type Program,
+} from "../program/program.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
-export function rematerialize(calls: readonly Call[]): readonly Call[] {
-  let [best, bestBytes] = [calls, peakBytesOf(calls)];
+export function rematerialize(program: Program): void {
+  let bytes = peakBytesOf(program.calls);
   for (let round = 0; round < maxRematerializeRounds; round++) {
-    const next = rematerializeAtPeak(best);
-    const bytes = peakBytesOf(next);
-    if (bytes >= bestBytes) return best;
-    [best, bestBytes] = [next, bytes];
+    const edits = editsAtPeak(program);
+    const nextBytes = peakBytesOf(callsWith(program, edits));
+    if (nextBytes >= bytes) return;
+    apply(program, edits);
+    bytes = nextBytes;
   }
-  return best;
 }
 
 function peakBytesOf(calls: readonly Call[]): number {
@@ -27,90 +33,121 @@ function inOrder(calls: readonly Call[]) {
   return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
 }
 
-/** The same program with values that are live at the peak recomputed after it, if possible. */
-function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
-  const lifetimes = lifetimesOf(inOrder(calls));
-  const { position: peak, bytes } = peakOf(lifetimes);
-  const uses = usesOf(calls);
-  const make = bufferMaker(calls);
-  const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
-  /** Calls to insert before an index, and the buffer that readers use from there on. */
-  const again = new Map<number, Call[]>();
-  const seenFrom = new Map<Buffer, { readonly place: number; readonly buffer: Buffer }>();
-  for (const { buffer, first, last } of lifetimes) {
-    if (first >= peak || last <= peak || plannedBytes(buffer) < minRematerializedShare * bytes) continue;
-    const maker = makerOf(calls, uses.get(buffer), buffer);
-    if (!maker) continue;
-    const readers = uses.get(buffer)?.readers ?? [];
-    const place = readers.find((reader) => reader > peak);
-    const before = readers.findLast((reader) => reader < peak) ?? first;
-    const isFar = place !== undefined && !readers.includes(peak) && place - before >= minRematerializedGap;
-    if (!isFar || !areInputsLive(maker.call, uses, lastUse, maker.place, place)) continue;
-    const copies = new Map<Buffer, Buffer>();
-    const call: Call = {
-      ...maker.call,
-      isRematerialized: true,
-      work: mapSlices(maker.call.work, (slice) => copyOf(slice, maker.made, copies, make)),
-    };
-    again.set(place, [...(again.get(place) ?? []), call]);
-    const copy = copies.get(buffer);
-    if (copy) seenFrom.set(buffer, { place, buffer: copy });
-  }
-  if (again.size === 0) return calls;
-  return calls.flatMap((call, place) => {
-    const seen = (slice: BufferSlice): BufferSlice => {
-      const other = seenFrom.get(slice.buffer);
-      return other && place >= other.place ? { ...slice, buffer: other.buffer } : slice;
-    };
-    return [...(again.get(place) ?? []), { ...call, work: mapSlices(call.work, seen) }];
+/** Calls to insert before a node, and the call that replaces it. */
+interface Edit {
+  readonly inserted: readonly Call[];
+  readonly call: Call;
+}
+
+type Edits = ReadonlyMap<Node, Edit>;
+
+function callsWith(program: Program, edits: Edits): readonly Call[] {
+  return program.nodes.flatMap((node) => {
+    const edit = edits.get(node);
+    return edit ? [...edit.inserted, edit.call] : [node.call];
   });
 }
 
-interface Maker {
-  readonly place: number;
-  readonly call: Call;
+function apply(program: Program, edits: Edits): void {
+  for (const [node, { inserted, call }] of edits) {
+    for (const copy of inserted) program.insertBefore(node, copy);
+    program.replace(node, call);
+  }
+}
+
+/** Recomputes values that are live at the peak after it, if possible. */
+function editsAtPeak(program: Program): Edits {
+  const { nodes } = program;
+  const indices = new Map(nodes.map((node, index) => [node, index]));
+  const indexOf = (node: Node): number => indices.get(node) ?? 0;
+  const lifetimes = lifetimesOf(inOrder(program.calls));
+  const { position: peak, bytes } = peakOf(lifetimes);
+  const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
+  const inserted = new Map<Node, Call[]>();
+  /** The copy of a buffer that its readers use from a node on. */
+  const copyFrom = new Map<Buffer, { readonly reader: Node; readonly copy: Buffer }>();
+  for (const { buffer, first, last } of lifetimes) {
+    if (first >= peak || last <= peak || plannedBytes(buffer) < minRematerializedShare * bytes) continue;
+    const producer = producerOf(program, buffer);
+    if (!producer) continue;
+    const { readers } = program.uses(buffer);
+    const reader = readers.find((node) => indexOf(node) > peak);
+    const before = readers.findLast((node) => indexOf(node) < peak);
+    const isReadAtPeak = readers.some((node) => indexOf(node) === peak);
+    if (!reader || isReadAtPeak) continue;
+    if (indexOf(reader) - (before ? indexOf(before) : first) < minRematerializedGap) continue;
+    const isLive = (input: Buffer): boolean => (lastUse.get(input) ?? 0) >= indexOf(reader);
+    if (!areInputsAvailable(program, producer, reader, isLive)) continue;
+    const { call } = producer.node;
+    const copies = new Map<Buffer, Buffer>();
+    const work = mapSlices(call.work, (slice) => copyOf(program, slice, producer.written, copies));
+    inserted.set(reader, [...(inserted.get(reader) ?? []), { ...call, isRematerialized: true, work }]);
+    const copy = copies.get(buffer);
+    if (copy) copyFrom.set(buffer, { reader, copy });
+  }
+  const changed = new Set(inserted.keys());
+  for (const [buffer, { reader }] of copyFrom)
+    for (const node of accessorsOf(program, buffer)) if (!node.isBefore(reader)) changed.add(node);
+  return new Map(
+    [...changed].map((node): [Node, Edit] => {
+      const toCopy = (slice: BufferSlice): BufferSlice => {
+        const { reader, copy } = copyFrom.get(slice.buffer) ?? {};
+        return reader && copy && !node.isBefore(reader) ? { ...slice, buffer: copy } : slice;
+      };
+      const call = { ...node.call, work: mapSlices(node.call.work, toCopy) };
+      return [node, { inserted: inserted.get(node) ?? [], call }];
+    }),
+  );
+}
+
+function accessorsOf(program: Program, buffer: Buffer): readonly Node[] {
+  const { writers, readers } = program.uses(buffer);
+  return [...writers, ...readers];
+}
+
+interface Producer {
+  readonly node: Node;
   /** All buffers that the call writes. */
-  readonly made: ReadonlySet<Buffer>;
+  readonly written: ReadonlySet<Buffer>;
 }
 
 /** The row call that is the only writer of a buffer and writes nothing persistent. */
-function makerOf(calls: readonly Call[], uses: Uses | undefined, buffer: Buffer): Maker | undefined {
-  const [place, ...others] = uses?.writers ?? [];
-  const call = place === undefined ? undefined : calls[place];
-  if (!call || place === undefined || others.length > 0 || call.work.kind !== "row" || call.isRematerialized)
+function producerOf(program: Program, buffer: Buffer): Producer | undefined {
+  const [node, ...others] = program.uses(buffer).writers;
+  if (!node || others.length > 0 || node.call.work.kind !== "row" || node.call.isRematerialized)
     return undefined;
-  const written = accessesOf(call).filter(({ writes }) => writes);
-  const made = new Set(written.map(({ slice }) => slice.buffer));
-  const isOwn = written.every(({ slice, reads }) => !reads && !slice.buffer.storage) && made.has(buffer);
-  return isOwn ? { place, call, made } : undefined;
+  const outputs = node.accesses.filter(({ writes }) => writes);
+  const written = new Set(outputs.map(({ slice }) => slice.buffer));
+  const isPure = outputs.every(({ slice, reads }) => !reads && !slice.buffer.storage);
+  return isPure && written.has(buffer) ? { node, written } : undefined;
 }
 
-/** True if the inputs of a call are unchanged at a later index, and live there anyway. */
-function areInputsLive(
-  call: Call,
-  uses: ReadonlyMap<Buffer, Uses>,
-  lastUse: ReadonlyMap<Buffer, number>,
-  made: number,
-  place: number,
+/** True if the inputs of a call are unchanged at a later node, and live there anyway. */
+function areInputsAvailable(
+  program: Program,
+  { node }: Producer,
+  reader: Node,
+  isLive: (input: Buffer) => boolean,
 ): boolean {
-  return accessesOf(call)
+  return node.accesses
     .filter(({ reads }) => reads)
     .every(({ slice: { buffer } }) => {
-      const isChanged = uses.get(buffer)?.writers.some((writer) => writer > made && writer < place);
-      const isHeld = buffer.storage !== undefined || (lastUse.get(buffer) ?? 0) >= place;
-      return !isChanged && isHeld;
+      const isChanged = program
+        .uses(buffer)
+        .writers.some((writer) => node.isBefore(writer) && writer.isBefore(reader));
+      return !isChanged && (buffer.storage !== undefined || isLive(buffer));
     });
 }
 
 function copyOf(
+  program: Program,
   slice: BufferSlice,
-  made: ReadonlySet<Buffer>,
+  written: ReadonlySet<Buffer>,
   copies: Map<Buffer, Buffer>,
-  make: ReturnType<typeof bufferMaker>,
 ): BufferSlice {
-  if (!made.has(slice.buffer)) return slice;
+  if (!written.has(slice.buffer)) return slice;
   const { bytes, label } = slice.buffer;
-  const copy = copies.get(slice.buffer) ?? make(bytes, `${label} again`);
+  const copy = copies.get(slice.buffer) ?? program.makeBuffer(bytes, `${label} again`);
   copies.set(slice.buffer, copy);
   return { ...slice, buffer: copy };
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { rewritten } from "../../../test/support/rewritten.js";
 import { bufferOf, elementwise, storing, type View } from "../../../test/support/row-calls.js";
 import { runProgram } from "../../../test/support/run-program.js";
 import { withRuntime, writeF32 } from "../../../test/support/runtimes.js";
@@ -10,7 +11,9 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type Call } from "../program/program.js";
-import { renameBuffers } from "./rename-buffers.js";
+import { renameBuffers as renameBuffersIn } from "./rename-buffers.js";
+
+const renameBuffers = (calls: readonly Call[]): readonly Call[] => rewritten(calls, renameBuffersIn);
 
 const add = (a: View, b: View, to: View): Call => elementwise("add", (x, y) => term.add(x!, y!), [a, b], to);
 const double = (a: View, to: View): Call => elementwise("double", (x) => term.add(x!, x!), [a], to);

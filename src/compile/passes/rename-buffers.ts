@@ -5,45 +5,47 @@
  */
 
 import { dtypes, loadsOf } from "../../ir/index.js";
+import type { SliceMap } from "../program/kinds/kind.js";
 import {
-  accessesOf,
   type Buffer,
   type BufferSlice,
-  type Call,
   mapSlices,
+  type Program,
   type RowCall,
+  type Work,
 } from "../program/program.js";
-import { bufferMaker } from "../program/uses.js";
 
-export function renameBuffers(calls: readonly Call[]): readonly Call[] {
-  /** The present buffer of each original one. */
-  const homes = new Map<Buffer, Buffer>();
+export function renameBuffers(program: Program): void {
+  /** The present buffer of each renamed one. */
+  const renamed = new Map<Buffer, Buffer>();
   /** Buffers whose present value an earlier call has read. */
   const read = new Set<Buffer>();
-  const make = bufferMaker(calls);
-  const atHome = (slice: BufferSlice): BufferSlice => {
-    const buffer = homes.get(slice.buffer);
+  const rename = (slice: BufferSlice): BufferSlice => {
+    const buffer = renamed.get(slice.buffer);
     return buffer ? { ...slice, buffer } : slice;
   };
-
-  return calls.map((call) => {
-    const before = mapSlices(call.work, atHome);
-    const replaced = new Set(call.work.kind === "row" ? wholeResults(call.work) : []);
-    for (const buffer of replaced) {
-      if (read.has(buffer)) homes.set(buffer, make(buffer.bytes, buffer.label));
-      else replaced.delete(buffer);
-    }
-    const accesses = accessesOf(call);
+  for (const node of program.nodes) {
+    const { call, accesses } = node;
+    const isAffected = accesses.some(({ slice }) => renamed.has(slice.buffer));
+    const before = isAffected ? mapSlices(call.work, rename) : call.work;
+    const overwritten = call.work.kind === "row" ? wholeResults(call.work) : [];
+    const replaced = new Set(overwritten.filter((buffer) => read.has(buffer)));
+    for (const buffer of replaced) renamed.set(buffer, program.makeBuffer(buffer.bytes, buffer.label));
     for (const { slice, reads } of accesses) if (reads) read.add(slice.buffer);
     for (const { slice, writes } of accesses) if (writes) read.delete(slice.buffer);
-    if (before.kind !== "row" || call.work.kind !== "row") return { ...call, work: before };
-    const { kernel, operands: given } = call.work;
-    const operands = before.operands.map((slice, index) => {
-      const own = given[index];
-      return own && index >= kernel.inputs.length && replaced.has(own.buffer) ? atHome(own) : slice;
-    });
-    return { ...call, work: { ...before, operands } };
+    const work = replaced.size > 0 ? withOutputs(before, call.work, replaced, rename) : before;
+    if (work !== call.work) program.replace(node, { ...call, work });
+  }
+}
+
+/** The same work with the outputs that were in these buffers in renamed ones. */
+function withOutputs(work: Work, original: Work, replaced: ReadonlySet<Buffer>, rename: SliceMap): Work {
+  if (work.kind !== "row" || original.kind !== "row") return work;
+  const operands = work.operands.map((slice, index) => {
+    const output = index < work.kernel.inputs.length ? undefined : original.operands[index];
+    return output && replaced.has(output.buffer) ? rename(output) : slice;
   });
+  return { ...work, operands };
 }
 
 /** Step buffers that a call overwrites completely, and does not read after its first store. */

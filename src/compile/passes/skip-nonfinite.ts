@@ -19,12 +19,12 @@ export interface Guard {
 /** Only row calls are guarded, because updates are row calls. Random states and counters advance in any case. */
 export function predicateWrites(calls: readonly Call[], guards: readonly Guard[]): readonly Call[] {
   if (guards.length === 0) return calls;
-  return calls.map((call, place) => {
+  return calls.map((call, index) => {
     const { work } = call;
     if (work.kind !== "row") return call;
     let guarded = work;
     for (const guard of guards) {
-      if (place < guard.from || guard.until <= place) continue;
+      if (index < guard.from || guard.until <= index) continue;
       const outputs = guardedOutputs(guarded, guard.spared);
       if (outputs.length > 0) guarded = guardRows(guarded, guard.number, outputs);
     }

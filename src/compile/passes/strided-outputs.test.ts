@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { onCalls } from "../../../test/support/rewritten.js";
 import { type ColumnKernel, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
@@ -89,8 +90,13 @@ function deliver(source: Buffer, placeOf: (layer: number) => BufferSlice): Call[
   });
 }
 
+/** Copy propagation, then strided outputs. */
+const simplify = onCalls((runtime, program, isTuned: boolean) => {
+  propagateCopies(program);
+  writeStridedOutputs(runtime, program, isTuned);
+});
 const spread = (runtime: Runtime, calls: readonly Call[]): readonly Call[] =>
-  writeStridedOutputs(runtime, propagateCopies(calls), runtime.settings.precision !== "f32");
+  simplify(runtime, calls, runtime.settings.precision !== "f32");
 const opsOf = (calls: readonly Call[]): string[] => calls.map(({ op }) => op);
 const problemOf = (one: Call | undefined): GemmCall["problem"] => (one!.work as GemmCall).problem;
 const columnsOf = (one: Call | undefined): ColumnCall => one!.work as ColumnCall;
@@ -168,7 +174,7 @@ describe("a wide product whose columns are taken apart", () => {
   test("stays one where they don't, where eager code's bits are asked for, and where more than copying is done", () => {
     const ops = ["products", "copy"];
     assert.deepEqual(opsOf(spread(on({ computeCapability: "8.0" }), [wide, apart()])), ops);
-    assert.deepEqual(opsOf(writeStridedOutputs(on(), [wide, apart()], false)), ops);
+    assert.deepEqual(opsOf(onCalls(writeStridedOutputs)(on(), [wide, apart()], false)), ops);
     const negated = term.neg(term.load(0, "f32"));
     const other: RowKernel = { ...copyKernel, stages: [{ kind: "store", output: 0, value: negated }] };
     assert.deepEqual(opsOf(spread(on(), [wide, apart(other)])), ops);
@@ -224,11 +230,11 @@ describe("values stay where they are made, and are copied,", () => {
   test("where a library makes them and its own choice is kept: it may be another one for another layout", () => {
     const calls = [product, ...copies];
     staysApart(on({ precision: "f32", computeCapability: "8.0" }), calls);
-    assert.ok(opsOf(writeStridedOutputs(on(), propagateCopies(calls), false)).includes("copy"));
+    assert.ok(opsOf(simplify(on(), calls, false)).includes("copy"));
     // With many terms it would be ours among others, and is the library's alone.
     assert.ok(product.work.kind === "gemm");
     const long = { ...product, work: { ...product.work, problem: { ...product.work.problem, k: 2048 } } };
-    assert.ok(opsOf(writeStridedOutputs(on(), propagateCopies([long, ...copies]), false)).includes("copy"));
+    assert.ok(opsOf(simplify(on(), [long, ...copies], false)).includes("copy"));
     assert.deepEqual(opsOf(spread(on({ precision: "f32" }), calls)), ["matmul"]);
   });
 

@@ -16,37 +16,26 @@ import {
   type Call,
   type ColumnCall,
   type GemmCall,
+  type Node,
+  type Program,
   type Work,
 } from "../program/program.js";
-import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
+import { isWrittenOnce } from "../program/uses.js";
 import { isWhole, overlap, type StridedCopy, stridedCopyOf } from "./copy-propagation.js";
 
-/** Takes the program of `propagateCopies`, which coalesces copies. `isTuned`: are GEMM algorithms chosen afterwards? */
-export function writeStridedOutputs(
-  runtime: Runtime,
-  calls: readonly Call[],
-  isTuned: boolean,
-): readonly Call[] {
-  const uses = usesOf(calls);
-  const makeBuffer = bufferMaker(calls);
-  /** Replacements of calls by index; undefined for removed copies. */
-  const changed = new Map<number, Call | undefined>();
-  for (const [place, { work }] of calls.entries()) {
-    const copy = stridedCopyOf(work) ?? columnsCopyOf(work);
-    const maker = copy && makerOf(uses, copy, place);
-    const call = maker === undefined ? undefined : calls[maker];
-    if (!copy || maker === undefined || !call || changed.has(maker)) continue;
-    const spread = stridedWork(runtime, call.work, copy, isTuned, makeBuffer);
-    const between = Array.from({ length: place - maker - 1 }, (_, index) => maker + 1 + index);
-    const isAccessed = [maker, ...between].some((other) => {
-      const there = changed.has(other) ? changed.get(other) : calls[other];
-      return there !== undefined && accessesAny(there, copy.pieces);
-    });
-    if (!spread || isAccessed) continue;
-    changed.set(maker, { ...call, work: spread });
-    changed.set(place, undefined);
+/** Takes the program of `propagateCopies`, which coalesces copies. `isTuned`: true if GEMM algorithms are chosen afterwards. */
+export function writeStridedOutputs(runtime: Runtime, program: Program, isTuned: boolean): void {
+  const changed = new Set<Node>();
+  for (const node of program.nodes) {
+    const copy = stridedCopyOf(node.call.work) ?? columnsCopyOf(node.call.work);
+    const producer = copy && producerOf(program, copy, node);
+    if (!copy || !producer || changed.has(producer)) continue;
+    const work = stridedWork(runtime, program, producer.call.work, copy, isTuned);
+    if (!work || isAccessed(program, copy.chunks, producer, node)) continue;
+    program.replace(producer, { ...producer.call, work });
+    program.remove(node);
+    changed.add(producer);
   }
-  return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));
 }
 
 /** The strided copy of a call that only splits a matrix into column blocks. */
@@ -55,81 +44,90 @@ function columnsCopyOf(work: Work): StridedCopy | undefined {
   if (work.kernel.inputs[0] !== "f32" || work.kernel.outputs[0]?.dtype !== "f32") return undefined;
   const { outer, row } = work.iteration;
   const [source, target] = work.operands;
-  const [piece, line, ...others] = outer;
-  if (!source || !target || !piece || !line || others.length > 0) return undefined;
+  const [chunk, line, ...others] = outer;
+  if (!source || !target || !chunk || !line || others.length > 0) return undefined;
   const width = row.size;
-  const isApart = [
-    [piece, width, piece.strides[1]],
-    [line, piece.size * width, width],
+  const blocks = [
+    [chunk, width, chunk.strides[1]],
+    [line, chunk.size * width, width],
     [row, 1, 1],
   ] as const;
-  if (!isApart.every(([{ strides }, ...own]) => strides[0] === own[0] && strides[1] === own[1]))
+  if (!blocks.every(([{ strides }, ...expected]) => strides[0] === expected[0] && strides[1] === expected[1]))
     return undefined;
   const { bytes } = dtypes.f32;
-  const [step, size] = [(piece.strides[1] ?? 0) * bytes, line.size * width * bytes];
-  const pieces = Array.from({ length: piece.size }, (_, index) => ({
+  const [step, size] = [(chunk.strides[1] ?? 0) * bytes, line.size * width * bytes];
+  const chunks = Array.from({ length: chunk.size }, (_, index) => ({
     ...{ buffer: target.buffer, offset: target.offset + index * step, size },
   }));
-  return { source, pieces, areColumns: true };
+  return { source, chunks, areColumns: true };
 }
 
-/** The index of the only writer of a value that only its copy reads. */
-function makerOf(uses: ReadonlyMap<BufferSlice["buffer"], Uses>, { source }: StridedCopy, place: number) {
-  const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
-  const [maker] = writers;
-  if (!isWhole(source) || source.buffer.storage || writers.length !== 1 || maker === undefined)
-    return undefined;
-  return maker < place && readers.length === 1 && readers[0] === place ? maker : undefined;
+/** The only writer of a value that only its copy reads. */
+function producerOf(program: Program, { source }: StridedCopy, copy: Node): Node | undefined {
+  const { writers, readers } = program.uses(source.buffer);
+  const [producer] = writers;
+  if (!producer || !isWhole(source) || !isWrittenOnce(program, source.buffer)) return undefined;
+  return producer.isBefore(copy) && readers.length === 1 && readers[0] === copy ? producer : undefined;
+}
+
+/** True if the producer, or a node between it and the copy, accesses one of the chunks. */
+function isAccessed(program: Program, chunks: readonly BufferSlice[], producer: Node, copy: Node): boolean {
+  const buffers = new Set(chunks.map(({ buffer }) => buffer));
+  return [...buffers].some((buffer) =>
+    program
+      .usersBetween(buffer, producer, copy)
+      .some((node) => node !== copy && accessesAny(node.call, chunks)),
+  );
 }
 
 /** True if a call accesses one of the chunks. Of strided writes only the written chunks count. */
-function accessesAny(call: Call, pieces: readonly BufferSlice[]): boolean {
-  const exact = exactPieces(call.work);
+function accessesAny(call: Call, chunks: readonly BufferSlice[]): boolean {
+  const exact = exactChunks(call.work);
   return accessesOf(call).some(({ slice }) =>
-    (exact && slice === exact.whole ? exact.pieces : [slice]).some((own) =>
-      pieces.some((piece) => overlap(own, piece)),
+    (exact && slice === exact.whole ? exact.chunks : [slice]).some((accessed) =>
+      chunks.some((chunk) => overlap(accessed, chunk)),
     ),
   );
 }
 
 /** A slice that is written with gaps, and the chunks that are written. */
-function exactPieces(
+function exactChunks(
   work: Work,
-): { readonly whole: BufferSlice; readonly pieces: readonly BufferSlice[] } | undefined {
+): { readonly whole: BufferSlice; readonly chunks: readonly BufferSlice[] } | undefined {
   const copy = stridedCopyOf(work);
   if (copy && work.kind === "row" && work.operands[1])
-    return { whole: work.operands[1], pieces: copy.pieces };
+    return { whole: work.operands[1], chunks: copy.chunks };
   if (work.kind === "gemm") {
     const { m, n, batch = 1, c, dtype, resultDtype = dtype } = work.problem;
     const { bytes } = dtypes[resultDtype];
     if (c.rowStride !== n) return undefined;
-    return piecesOf(c.slice, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
+    return chunksOf(c.slice, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
   }
   const [whole] = work.kind === "column" ? work.operands.slice(work.kernel.inputs.length) : [];
   if (work.kind !== "column" || !whole || !work.kernel.outputLayout?.runs) return undefined;
   const { length, runStride: between } = work.kernel.outputLayout.runs;
   const bytes = dtypes[work.kernel.outputs[0] ?? "f32"].bytes;
-  return piecesOf(whole, work.columns / length, between * bytes, length * bytes);
+  return chunksOf(whole, work.columns / length, between * bytes, length * bytes);
 }
 
-function piecesOf(whole: BufferSlice, count: number, step: number, size: number) {
+function chunksOf(whole: BufferSlice, count: number, step: number, size: number) {
   const { buffer, offset } = whole;
   return {
     whole,
-    pieces: Array.from({ length: count }, (_, index) => ({ buffer, offset: offset + index * step, size })),
+    chunks: Array.from({ length: count }, (_, index) => ({ buffer, offset: offset + index * step, size })),
   };
 }
 
 /** The same work with its results in the chunks. */
 function stridedWork(
   runtime: Runtime,
+  program: Program,
   work: Work,
-  { source, pieces, areColumns = false }: StridedCopy,
+  { source, chunks, areColumns = false }: StridedCopy,
   isTuned: boolean,
-  makeBuffer: ReturnType<typeof bufferMaker>,
 ): Work | undefined {
-  const [first, second] = pieces;
-  const last = pieces.at(-1);
+  const [first, second] = chunks;
+  const last = chunks.at(-1);
   if (!first || !second || !last) return undefined;
   const step = second.offset - first.offset;
   // A library may rely on the alignment that step memory has.
@@ -138,12 +136,12 @@ function stridedWork(
   );
   if (!isAligned) return undefined;
   const target: BufferSlice = { ...first, size: last.offset + last.size - first.offset };
-  const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
+  const spread: Spread = { source, target, chunks: chunks.length, chunkBytes: first.size, step };
   if (areColumns)
-    return work.kind === "gemm" && isTuned ? batchedGemm(runtime, work, spread, makeBuffer) : undefined;
+    return work.kind === "gemm" && isTuned ? batchedGemm(runtime, program, work, spread) : undefined;
   if (work.kind === "gemm") {
-    const product = stridedGemm(work, spread);
-    return product && mayMove(runtime, product.problem, isTuned) ? product : undefined;
+    const gemm = stridedGemm(work, spread);
+    return gemm && mayMove(runtime, gemm.problem, isTuned) ? gemm : undefined;
   }
   return work.kind === "column" && capabilitiesOf(runtime).storesStridedColumns
     ? stridedColumns(work, spread)
@@ -153,19 +151,19 @@ function stridedWork(
 interface Spread {
   readonly source: BufferSlice;
   readonly target: BufferSlice;
-  readonly pieces: number;
-  readonly pieceBytes: number;
+  readonly chunks: number;
+  readonly chunkBytes: number;
   readonly step: number;
 }
 
 function stridedGemm(
   { problem }: GemmCall,
-  { target, pieces, pieceBytes, step }: Spread,
+  { target, chunks, chunkBytes, step }: Spread,
 ): GemmCall | undefined {
   const { m, n, batch = 1, c, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
   const { bytes } = dtypes[resultDtype];
   const isPlain = isWhole(c.slice) && c.rowStride === n && beta === 0 && !activation && !bias;
-  if (!isPlain || batch !== pieces || m * n * bytes !== pieceBytes) return undefined;
+  if (!isPlain || batch !== chunks || m * n * bytes !== chunkBytes) return undefined;
   return {
     kind: "gemm",
     problem: { ...problem, c: { ...c, slice: target, batchStride: step / bytes } },
@@ -175,25 +173,25 @@ function stridedGemm(
 /** A batched GEMM with one problem for each chunk, instead of one wide GEMM. Results may round differently. */
 function batchedGemm(
   runtime: Runtime,
+  program: Program,
   { problem }: GemmCall,
-  { target, pieces, pieceBytes, step }: Spread,
-  makeBuffer: ReturnType<typeof bufferMaker>,
+  { target, chunks, chunkBytes, step }: Spread,
 ): GemmCall | undefined {
   const { scratch: _, algorithm: __, ...rest } = problem;
   const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
   const { bytes } = dtypes[resultDtype];
-  const width = n / pieces;
+  const width = n / chunks;
   const isPlain = isWhole(c.slice) && c.rowStride === n && batch === 1 && beta === 0 && !activation && !bias;
-  if (!isPlain || b.isTransposed || m * width * bytes !== pieceBytes) return undefined;
-  const apart: GemmCall["problem"] = {
-    ...{ ...rest, n: width, batch: pieces },
+  if (!isPlain || b.isTransposed || m * width * bytes !== chunkBytes) return undefined;
+  const batched: GemmCall["problem"] = {
+    ...{ ...rest, n: width, batch: chunks },
     a: { ...a, batchStride: 0 },
     b: { ...b, batchStride: width },
     c: { slice: target, rowStride: width, batchStride: step / bytes },
   };
-  if (!canGroupGemms(runtime, [describeGemm(apart)])) return undefined;
+  if (!canGroupGemms(runtime, [describeGemm(batched)])) return undefined;
   // If it is not grouped after all, a library needs other scratch memory for it than for the wide GEMM.
-  return { kind: "gemm", problem: withScratch(runtime, apart, makeBuffer) };
+  return { kind: "gemm", problem: withScratch(runtime, program, batched) };
 }
 
 /** A library may select another algorithm for another layout of C, so this is only for steps whose algorithms are tuned. */
@@ -205,14 +203,14 @@ function mayMove(runtime: Runtime, problem: GemmCall["problem"], isTuned: boolea
   return isTuned && gemmScratchBytes(runtime, outline) <= (problem.scratch?.size ?? 0);
 }
 
-function stridedColumns(work: ColumnCall, { target, pieceBytes, step }: Spread): ColumnCall | undefined {
+function stridedColumns(work: ColumnCall, { target, chunkBytes, step }: Spread): ColumnCall | undefined {
   const { kernel, operands } = work;
   const [dtype, ...others] = kernel.outputs;
   const output = operands[kernel.inputs.length];
   if (!dtype || others.length > 0 || kernel.outputLayout || !output || !isWhole(output)) return undefined;
   const { bytes } = dtypes[dtype];
-  if (pieceBytes % bytes !== 0) return undefined;
-  const moved = withRuns(kernel, pieceBytes / bytes, step / bytes);
+  if (chunkBytes % bytes !== 0) return undefined;
+  const moved = withRuns(kernel, chunkBytes / bytes, step / bytes);
   return { ...work, kernel: moved, operands: [...operands.slice(0, kernel.inputs.length), target] };
 }
 

@@ -1,8 +1,8 @@
-/** Buffers that are found elsewhere after a pass: inside another buffer, or in its stead. */
+/** Buffers that a pass replaces by another buffer, or by a slice of one. */
 
-import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "./program.js";
+import { type Buffer, type BufferSlice, mapSlices, type Node, type Program } from "./program.js";
 
-/** The new location of each moved buffer; that buffer may itself be moved. */
+/** The new location of each relocated buffer. That buffer may itself be relocated. */
 export type Relocations = ReadonlyMap<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
 
 export function relocateSlice(slice: BufferSlice, relocations: Relocations): BufferSlice {
@@ -14,12 +14,15 @@ export function relocateSlice(slice: BufferSlice, relocations: Relocations): Buf
   return buffer === slice.buffer ? slice : { buffer, offset, size: slice.size };
 }
 
-/** The same calls on the new locations. */
-export function relocateCalls(calls: readonly Call[], relocations: Relocations): readonly Call[] {
-  if (relocations.size === 0) return calls;
-  return calls.map((call) =>
-    accessesOf(call).some(({ slice }) => relocations.has(slice.buffer))
-      ? { ...call, work: mapSlices(call.work, (slice) => relocateSlice(slice, relocations)) }
-      : call,
-  );
+/** Makes every call access the new locations. */
+export function relocateCalls(program: Program, relocations: Relocations): void {
+  const nodes = new Set<Node>();
+  for (const buffer of relocations.keys()) {
+    const { writers, readers } = program.uses(buffer);
+    for (const node of [...writers, ...readers]) nodes.add(node);
+  }
+  for (const node of nodes) {
+    const work = mapSlices(node.call.work, (slice) => relocateSlice(slice, relocations));
+    program.replace(node, { ...node.call, work });
+  }
 }

@@ -1,6 +1,6 @@
 /** Alias analysis: the bytes of slices in a form in which any two can be compared. */
 
-import type { Buffer, BufferSlice } from "./program.js";
+import type { Buffer, BufferSlice } from "./buffer.js";
 
 /** The bytes [from, to) of a step buffer, or of device memory for persistent buffers. */
 export interface Extent {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { drawTransformer } from "../../../test/support/random-steps.js";
+import { transformerSchedule } from "../../../test/support/random-steps.js";
 import { readRepositoryFile } from "../../../test/support/repository.js";
 import { bufferOf, elementwise } from "../../../test/support/row-calls.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
@@ -159,7 +159,7 @@ test("phases that were left out after a rejection are listed, with the rejection
 });
 
 test("a large step lists its largest holders and counts the rest, within the report width", () => {
-  const schedule = drawTransformer(12, true);
+  const schedule = transformerSchedule(12, true);
   const plan = planMemory(lifetimesOf(schedule));
   const calls = schedule.calls.map(({ call }) => call);
   const stages = [{ name: "trace", calls } as const];

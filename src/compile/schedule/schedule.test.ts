@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { agree, pieceBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
+import { agree, granuleBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
 import { reachability, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
 import { rejectionOf } from "../../../test/support/rejections.js";
 import { planMemory } from "../memory/plan.js";
@@ -105,8 +105,8 @@ const randomOptions = fc.record(
 const randomProgram: fc.Arbitrary<readonly Call[]> = randomCalls.map((drawn) => {
   const sketch = new Sketch();
   const buffers: Buffer[] = [
-    ...Array.from({ length: 5 }, (_, index) => sketch.step(`step ${index}`, pieceBytes * pieces)),
-    ...[0x1000, 0x1100, 0x1080].map((address) => sketch.persistent("kept", address, pieceBytes * pieces)),
+    ...Array.from({ length: 5 }, (_, index) => sketch.step(`step ${index}`, granuleBytes * pieces)),
+    ...[0x1000, 0x1100, 0x1080].map((address) => sketch.persistent("kept", address, granuleBytes * pieces)),
   ];
   const written = new Set(buffers.filter(({ storage }) => storage));
   for (const [index, { kind, accesses }] of drawn.entries()) {
@@ -114,7 +114,7 @@ const randomProgram: fc.Arbitrary<readonly Call[]> = randomCalls.map((drawn) => 
     const fresh = new Set<Buffer>();
     for (const { how, buffer: number, first, count } of accesses) {
       const buffer = buffers[number]!;
-      const slice = sliceOf(buffer, first * pieceBytes, Math.min(count, pieces - first) * pieceBytes);
+      const slice = sliceOf(buffer, first * granuleBytes, Math.min(count, pieces - first) * granuleBytes);
       if (written.has(buffer)) operands[how]!.push(slice);
       else fresh.add(buffer);
     }

@@ -3,8 +3,14 @@
  * with the critical path. In a backward pass the critical path is the gradients of inputs; weight gradients are read at the end.
  */
 
-import { DependencyGraph } from "../program/dependency-graph.js";
-import { type Call, isLaunched, type Schedule, type ScheduledCall } from "../program/program.js";
+import {
+  type Call,
+  isLaunched,
+  type Node,
+  Program,
+  type Schedule,
+  type ScheduledCall,
+} from "../program/program.js";
 
 export interface ScheduleOptions {
   /** The number of side streams; 0: calls run one after the other. */
@@ -55,14 +61,14 @@ interface Links {
 
 /** Calls that access the same bytes keep the program's order, unless both only read. */
 function linksBetween(calls: readonly Call[]): readonly Links[] {
-  const order = new DependencyGraph();
-  const nodes = calls.map((call) => order.add(call).node);
-  // Nothing is fused or moved here, so a node's position is its call's index.
-  const indicesOf = (linked: (typeof nodes)[number]["predecessors"]): number[] =>
-    Array.from(linked, ({ position }) => position);
-  return nodes.map(({ predecessors, successors }) => ({
-    predecessors: indicesOf(predecessors),
-    successors: indicesOf(successors),
+  const program = new Program(calls);
+  const { nodes } = program;
+  const indices = new Map(nodes.map((node, index) => [node, index]));
+  const indicesOf = (linked: ReadonlySet<Node>): number[] =>
+    Array.from(linked, (node) => indices.get(node) ?? 0);
+  return nodes.map((node) => ({
+    predecessors: indicesOf(program.producersOf(node)),
+    successors: indicesOf(program.consumersOf(node)),
   }));
 }
 
@@ -78,7 +84,8 @@ function chooseSideStream(
 ): readonly boolean[] {
   const slackOf = slacksOf(links);
   const isOnSideStream: boolean[] = calls.map(() => false);
-  // The first main call, counted from the end, that needs a call or a side call that depends on it; for a main call, the call itself.
+  // By call: the first main call that needs it, directly or through side calls, as a number counted from the end. For a
+  // main call: the call itself.
   const neededAt = new Int32Array(calls.length);
   let mains = 0;
   for (const [index, call] of [...calls.entries()].reverse()) {

@@ -94,10 +94,10 @@ export function recordStep(
   const guarded = predicateWrites(hoisted, [...guards, ...(indices?.guards ?? [])]);
   const joins = indices?.joins ?? [];
   const withJoins = guarded.flatMap((call, place) => [
-    ...joins.filter((join) => join.place === place).map((join) => join.call),
+    ...joins.filter((join) => join.index === place).map((join) => join.call),
     call,
   ]);
-  const last = joins.filter((join) => join.place === calls.length).map((join) => join.call);
+  const last = joins.filter((join) => join.index === calls.length).map((join) => join.call);
   const noted = noteCall({ buffer, offset: 0, size }, guards, indices?.found);
   return {
     calls: [...withJoins, ...last, noted],

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planEveryWay, withNullGpu } from "../../../test/support/null-gpu.js";
+import { planAllSchedules, withNullGpu } from "../../../test/support/null-gpu.js";
 import { rejectionOf } from "../../../test/support/rejections.js";
 import { type WorkloadName, widthWorkloads } from "../../../test/support/width-workloads.js";
 import type { PlannedStep } from "../planned-step.js";
@@ -26,7 +26,7 @@ function plansOf(
 ): readonly PlannedStep[] {
   return withNullGpu(precision, (device) => {
     const { step } = widthWorkloads[name](device, { width, batch, isPlannedOnly: true });
-    return planEveryWay(device, step);
+    return planAllSchedules(device, step);
   });
 }
 

@@ -6,11 +6,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { agree, pieceBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
+import { agree, granuleBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
 import {
-  meet,
+  haveConflict,
   type ProposedStep,
-  planApart,
+  planDisjoint,
   planFirstFit,
   reachability,
   rejectionBy,
@@ -49,16 +49,16 @@ const randomStreams = fc.array(fc.nat({ max: 3 }), { minLength: 14, maxLength: 1
 function programOf(drawn: readonly (readonly RandomAccess[])[], isCareful: boolean): readonly Call[] {
   const sketch = new Sketch();
   const buffers: readonly Buffer[] = [
-    ...Array.from({ length: stepBuffers }, (_, index) => sketch.step(`step ${index}`, pieceBytes * pieces)),
-    ...[0x1000, 0x1200, 0x1100].map((address) => sketch.persistent("kept", address, pieceBytes * pieces)),
+    ...Array.from({ length: stepBuffers }, (_, index) => sketch.step(`step ${index}`, granuleBytes * pieces)),
+    ...[0x1000, 0x1200, 0x1100].map((address) => sketch.persistent("kept", address, granuleBytes * pieces)),
   ];
   const written = new Set(buffers.filter(({ storage }) => storage !== undefined));
   for (const [index, accesses] of drawn.entries()) {
     const operands: Record<RandomAccess["how"], BufferSlice[]> = { reads: [], writes: [], updates: [] };
     for (const { how, buffer: number, first, count } of accesses) {
       const buffer = buffers[number]!;
-      const size = Math.min(count, pieces - first) * pieceBytes;
-      if (!isCareful || written.has(buffer)) operands[how].push(sliceOf(buffer, first * pieceBytes, size));
+      const size = Math.min(count, pieces - first) * granuleBytes;
+      if (!isCareful || written.has(buffer)) operands[how].push(sliceOf(buffer, first * granuleBytes, size));
       else operands.writes.push(sliceOf(buffer, 0, buffer.bytes));
     }
     const call = sketch.launch(`op ${index}`, operands);
@@ -77,7 +77,7 @@ test("a schedule with a wait for every dependency is accepted, with separate or 
     fc.property(randomCalls, randomStreams, (calls, streams) => {
       const program = programOf(calls, true);
       const schedule = scheduleOn(program, streams);
-      verifyPlan(program, schedule, planApart(schedule));
+      verifyPlan(program, schedule, planDisjoint(schedule));
       verifyPlan(program, schedule, planFirstFit(schedule));
     }),
     { numRuns: 300 },
@@ -164,7 +164,7 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   const isOrdered = program.every((later, index) =>
     program
       .slice(0, index)
-      .every((earlier) => !meet(earlier, later) || isBefore(positionOf(earlier), positionOf(later))),
+      .every((earlier) => !haveConflict(earlier, later) || isBefore(positionOf(earlier), positionOf(later))),
   );
   if (!isOrdered) return "order";
 
@@ -188,7 +188,10 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   for (const call of program) {
     const accesses = accessesOf(call).filter(({ slice }) => slice.buffer.storage === undefined);
     const bytesOf = ({ buffer, offset, size }: BufferSlice): string[] =>
-      Array.from({ length: size / pieceBytes }, (_, index) => `${buffer.id}:${offset + index * pieceBytes}`);
+      Array.from(
+        { length: size / granuleBytes },
+        (_, index) => `${buffer.id}:${offset + index * granuleBytes}`,
+      );
     const read = accesses.filter(({ reads }) => reads).flatMap(({ slice }) => bytesOf(slice));
     if (read.some((byte) => !written.has(byte))) return "written";
     for (const { slice, writes } of accesses)

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { planApart, rejectionBy, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
+import { planDisjoint, rejectionBy, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { BufferSlice, Call } from "../program/program.js";
 
@@ -47,7 +47,7 @@ function stepOf({ shape, strides, written }: Reading) {
   const read: Call = { op: "read", work: { kind: "row", kernel: copy, iteration, operands, scalars: [] } };
   const program = [...sketch.program, read];
   const schedule = { calls: program.map((call) => ({ call, stream: 0, after: [] })) };
-  return { program, schedule, plan: planApart(schedule) };
+  return { program, schedule, plan: planDisjoint(schedule) };
 }
 
 /** True if a read element has an unwritten byte. */
@@ -127,6 +127,6 @@ test("for an indexed read, the whole slice must be written", () => {
   const read: Call = { op: "read", work: { kind: "row", kernel: select, iteration, operands, scalars: [] } };
   const program = [...sketch.program, read];
   const schedule = { calls: program.map((call) => ({ call, stream: 0, after: [] })) };
-  const rejection = rejectionBy({ program, schedule, plan: planApart(schedule) });
+  const rejection = rejectionBy({ program, schedule, plan: planDisjoint(schedule) });
   assert.match(rejection?.message ?? "", /no earlier call writes byte 60 of it/);
 });

@@ -8,12 +8,12 @@ import { heldOnEmulator, openBench, withEmulatorDriver } from "../../../test/sup
 import { decodeFloats, encodeFloats, floatBytes } from "../../../test/support/encoded-values.js";
 import {
   biasStepOf,
-  drawGemms,
-  drawValues,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
+  randomGemms,
+  valuesFor,
 } from "../../../test/support/random-gemms.js";
 import { type Address, type Span, span } from "../../units/index.js";
 import type { KernelSource, LibraryGemm, Parameter } from "../driver.js";
@@ -29,9 +29,9 @@ afterEach(() => {
 const plain: RandomGemm = {
   ...{ dtype: "f32", resultDtype: "f32", m: 2, n: 3, k: 4, batch: 1, alpha: 1, beta: 0 },
   ...{ bias: "none", activation: "none" },
-  a: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
-  b: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
-  c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
+  a: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
+  b: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
+  c: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
 };
 
 const alignmentOf = (address: number): number => {
@@ -65,7 +65,7 @@ type Bench = ReturnType<typeof openBench>;
 /** Writes the operands of a GEMM to memory, each matrix at a separate boundary. */
 function writeOperands(gemm: RandomGemm, { memory, write }: Bench) {
   const layouts = layOutGemm(gemm);
-  const values = drawValues(gemm);
+  const values = valuesFor(gemm);
   const { dtype, resultDtype } = gemm;
   let next = memory.address as number;
   const put = (name: "a" | "b" | "c" | "bias", type: RandomGemm["dtype"]): Span => {
@@ -95,7 +95,7 @@ function prove(driver: CudaDriver, bench: Bench, gemm: RandomGemm): void {
   const args = workspaceBytes > 0 ? [...operands, span(workspace.address, workspaceBytes)] : operands;
   driver.launch(bench.stream, { kernel, blocks: 1, arguments: args });
   const actual = decodeFloats(bench.read(whole), gemm.resultDtype);
-  proveValues(gemm, actual, expectedOf(gemm, values));
+  checkValues(gemm, actual, expectedOf(gemm, values));
   driver.unloadKernel(kernel);
 }
 
@@ -105,18 +105,26 @@ describe("a GEMM", { skip }, () => {
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
         fc.assert(
-          fc.property(drawGemms([dtype]), (gemm) => prove(driver, bench, gemm)),
+          fc.property(randomGemms([dtype]), (gemm) => prove(driver, bench, gemm)),
           {
             numRuns: 150,
             examples: [
-              [{ ...plain, dtype, resultDtype: dtype, batch: 3, c: { ...plain.c, form: "in turn", gap: 2 } }],
               [
                 {
                   ...plain,
                   dtype,
                   resultDtype: dtype,
                   batch: 3,
-                  b: { ...plain.b, form: "shared" },
+                  c: { ...plain.c, batchLayout: "interleaved", gap: 2 },
+                },
+              ],
+              [
+                {
+                  ...plain,
+                  dtype,
+                  resultDtype: dtype,
+                  batch: 3,
+                  b: { ...plain.b, batchLayout: "shared" },
                   bias: "batched",
                 },
               ],
@@ -255,7 +263,7 @@ describe("the library", { skip }, () => {
 
   test("without an algorithm is reported with the whole GEMM, and everything is released", () => {
     withEmulatorDriver({}, (driver) => {
-      emulator.set("productsRejected", 1);
+      emulator.set("gemmsRejected", 1);
       const source = sourceOf({ ...plain, m: 7, n: 8, k: 9, batch: 2, dtype: "bf16" }, { a: 2, b: 2, c: 4 });
       for (let turn = 0; turn < 2; turn++) {
         assert.throws(() => driver.loadKernel(source), {
@@ -317,7 +325,7 @@ describe("the library", { skip }, () => {
   });
 
   test("may list an algorithm that it marks as unusable; it is skipped", () => {
-    emulator.set("productUnsound", 0);
+    emulator.set("gemmUnsound", 0);
     withEmulatorDriver({}, (driver) => {
       const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
       const { algorithmCount, workspaceBytes } = driver.loadKernel(source);
@@ -432,7 +440,7 @@ describe("the arguments of a GEMM", { skip }, () => {
           arguments: [operands[0]!, operands[1]!, elsewhere, other],
         });
         driver.launchGraph(stream, graph);
-        proveValues(gemm, decodeFloats(bench.read(whole), "f32"), expectedOf(gemm, values));
+        checkValues(gemm, decodeFloats(bench.read(whole), "f32"), expectedOf(gemm, values));
         driver.unloadKernel(kernel);
         assert.throws(() => driver.launchGraph(stream, graph), { code: "CLOSED", message: /product_f32/ });
       });

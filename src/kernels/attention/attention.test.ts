@@ -10,7 +10,7 @@ import {
   randomValues,
   type Values,
 } from "../../../test/support/attention-cases.js";
-import { near, proveCase, runCase } from "../../../test/support/attention-proof.js";
+import { checkCase, near, runCase } from "../../../test/support/attention-check.js";
 import {
   type Lookup,
   referenceAttention,
@@ -31,7 +31,7 @@ const runtime = openKernelRuntime();
 for (const dtype of ["f32", "f64"] as const) {
   test(`attention in ${dtype} and its gradients are correct for every shape, layout and mask, and write nothing else`, () => {
     fc.assert(
-      fc.property(cases(dtype), (testCase) => proveCase(runtime, testCase)),
+      fc.property(cases(dtype), (testCase) => checkCase(runtime, testCase)),
       { numRuns: runsOfKernels(effort({ quick: 60, thorough: 150 })) },
     );
   });
@@ -39,9 +39,9 @@ for (const dtype of ["f32", "f64"] as const) {
 
 test("the shapes of a small transformer and of a long sequence are correct", () => {
   const small = { rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 / 8 };
-  proveCase(runtime, { ...plainCase, ...small, batch: 3, heads: 4, order: "rows first" });
+  checkCase(runtime, { ...plainCase, ...small, batch: 3, heads: 4, order: "rows first" });
   const long = { rows: 300, columns: 260, width: 32, valueWidth: 20, scale: 0.2 };
-  for (const isCausal of [false, true]) proveCase(runtime, { ...plainCase, ...long, isCausal });
+  for (const isCausal of [false, true]) checkCase(runtime, { ...plainCase, ...long, isCausal });
 });
 
 test("the gradients agree with central differences in float64", () => {

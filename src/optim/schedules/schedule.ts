@@ -155,7 +155,8 @@ export abstract class Schedule {
     try {
       this.apply(0);
     } catch (error) {
-      // A reader of the rate is not at fault, and a schedule whose constructor threw has no user. `step()` throws it.
+      // Code that reads the rate did not cause the error, so `step()` throws it. A schedule whose constructor threw is
+      // never used.
       this.#failure = error;
     }
   }

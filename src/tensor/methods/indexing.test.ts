@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
-import { holdElements, placesIn } from "../../../test/support/element-reference.js";
+import { checkElements, indicesIn } from "../../../test/support/element-reference.js";
 import { indexingCases } from "../../../test/support/op-cases/indexing.js";
 import { rejects } from "../../../test/support/rejects.js";
 import type { HoldfastError } from "../../errors/index.js";
@@ -18,27 +18,27 @@ const embedding = (table: Tensor, index: Tensor, options: { paddingIdx?: number 
   table.device.apply(ops.embedding, [table, index], options);
 
 test("indexSelect, gather and embedding return the elements at their indices", () => {
-  holdElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
+  checkElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
     const axisIndex = fromFront(axis, x!.shape.length);
     return {
       shape: x!.shape.with(axisIndex, index!.shape[0]!),
       at: (position) => x!.at(...position.with(axisIndex, index!.at(position[axisIndex]!))),
     };
   });
-  holdElements(strictCpu, indexingCases, ops.gather, ({ axis }, x, index) => ({
+  checkElements(strictCpu, indexingCases, ops.gather, ({ axis }, x, index) => ({
     shape: index!.shape,
     at: (position) => x!.at(...position.with(fromFront(axis, x!.shape.length), index!.at(...position))),
   }));
-  holdElements(strictCpu, indexingCases, ops.embedding, (_, table, index) => ({
+  checkElements(strictCpu, indexingCases, ops.embedding, (_, table, index) => ({
     shape: [...index!.shape, table!.shape[1]!],
     at: (position) => table!.at(index!.at(...position.slice(0, -1)), position.at(-1)!),
   }));
 });
 
 test("scatterAdd adds every source element that the index covers, in ascending order", () => {
-  holdElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
+  checkElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
     const axisIndex = fromFront(axis, x!.shape.length);
-    const covered = placesIn(index!.shape);
+    const covered = indicesIn(index!.shape);
     return {
       shape: x!.shape,
       at: (position) =>
@@ -52,11 +52,11 @@ test("scatterAdd adds every source element that the index covers, in ascending o
 });
 
 test("oneHot is 1 at the label, and maskedFill has the value where the mask is true", () => {
-  holdElements(strictCpu, indexingCases, ops.oneHot, ({ classes }, labels) => ({
+  checkElements(strictCpu, indexingCases, ops.oneHot, ({ classes }, labels) => ({
     shape: [...labels!.shape, classes],
     at: (position) => Number(labels!.at(...position.slice(0, -1)) === position.at(-1)),
   }));
-  holdElements(strictCpu, indexingCases, ops.maskedFill, (_, x, mask, value) => {
+  checkElements(strictCpu, indexingCases, ops.maskedFill, (_, x, mask, value) => {
     const shape = ops.broadcastShapes("maskedFill", [x!.shape, mask!.shape]);
     const elementAt = (array: typeof x, position: readonly number[]): number => {
       const coordinates = position.slice(position.length - array!.shape.length);

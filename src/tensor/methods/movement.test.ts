@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
-import { holdElements } from "../../../test/support/element-reference.js";
+import { checkElements } from "../../../test/support/element-reference.js";
 import { movementCases } from "../../../test/support/op-cases/movement.js";
 import { rejects } from "../../../test/support/rejects.js";
 import * as ops from "../../ops/index.js";
@@ -22,7 +22,7 @@ function rangeOf(size: number, range: ops.Range): readonly number[] {
 }
 
 test("a slice has the elements of a Python slice", () => {
-  holdElements(strictCpu, movementCases, ops.slice, ({ ranges }, x) => {
+  checkElements(strictCpu, movementCases, ops.slice, ({ ranges }, x) => {
     const taken = x!.shape.map((size, axis) => rangeOf(size, ranges[axis] ?? null));
     return {
       shape: taken.map(({ length }) => length),
@@ -32,7 +32,7 @@ test("a slice has the elements of a Python slice", () => {
 });
 
 test("select has the elements of one index", () => {
-  holdElements(strictCpu, movementCases, ops.select, ({ axis, index }, x) => {
+  checkElements(strictCpu, movementCases, ops.select, ({ axis, index }, x) => {
     const axisIndex = fromFront(axis, x!.shape.length);
     return {
       shape: x!.shape.filter((_, other) => other !== axisIndex),
@@ -47,7 +47,7 @@ test("select has the elements of one index", () => {
 });
 
 test("cat concatenates its operands", () => {
-  holdElements(strictCpu, movementCases, ops.cat, ({ axis }, ...all) => {
+  checkElements(strictCpu, movementCases, ops.cat, ({ axis }, ...all) => {
     const axisIndex = fromFront(axis, all[0]!.shape.length);
     const origins = all.flatMap((array) =>
       Array.from({ length: array.shape[axisIndex]! }, (_, index) => ({ array, index })),
@@ -63,7 +63,7 @@ test("cat concatenates its operands", () => {
 });
 
 test("stack has its operands along a new axis", () => {
-  holdElements(strictCpu, movementCases, ops.stack, ({ axis }, ...all) => {
+  checkElements(strictCpu, movementCases, ops.stack, ({ axis }, ...all) => {
     const axisIndex = fromFront(axis, all[0]!.shape.length + 1);
     return {
       shape: all[0]!.shape.toSpliced(axisIndex, 0, all.length),
@@ -73,7 +73,7 @@ test("stack has its operands along a new axis", () => {
 });
 
 test("flip has the elements in reverse", () => {
-  holdElements(strictCpu, movementCases, ops.flip, ({ axes }, x) => {
+  checkElements(strictCpu, movementCases, ops.flip, ({ axes }, x) => {
     const flipped = [axes].flat().map((axis) => fromFront(axis, x!.shape.length));
     return {
       shape: x!.shape,
@@ -88,7 +88,7 @@ test("flip has the elements in reverse", () => {
 });
 
 test("pad has its value outside the operand", () => {
-  holdElements(strictCpu, movementCases, ops.pad, ({ pads, value = 0 }, x) => {
+  checkElements(strictCpu, movementCases, ops.pad, ({ pads, value = 0 }, x) => {
     const rank = x!.shape.length;
     const before = x!.shape.map((_, axis) => pads[2 * (rank - 1 - axis)] ?? 0);
     const after = x!.shape.map((_, axis) => pads[2 * (rank - 1 - axis) + 1] ?? 0);
@@ -105,14 +105,14 @@ test("pad has its value outside the operand", () => {
 });
 
 test("repeatInterleave and tile repeat each element by their counts", () => {
-  holdElements(strictCpu, movementCases, ops.repeatInterleave, ({ repeats, axis }, x) => {
+  checkElements(strictCpu, movementCases, ops.repeatInterleave, ({ repeats, axis }, x) => {
     const axisIndex = fromFront(axis, x!.shape.length);
     return {
       shape: x!.shape.with(axisIndex, x!.shape[axisIndex]! * repeats),
       at: (position) => x!.at(...position.with(axisIndex, Math.floor(position[axisIndex]! / repeats))),
     };
   });
-  holdElements(strictCpu, movementCases, ops.tile, ({ repeats }, x) => {
+  checkElements(strictCpu, movementCases, ops.tile, ({ repeats }, x) => {
     const rank = Math.max(repeats.length, x!.shape.length);
     const sizes = [...new Array<number>(rank - x!.shape.length).fill(1), ...x!.shape];
     const counts = [...new Array<number>(rank - repeats.length).fill(1), ...repeats];

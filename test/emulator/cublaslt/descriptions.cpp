@@ -1,4 +1,4 @@
-/** Handles, descriptions, layouts and preferences: made, changed by attributes of fixed sizes, destroyed. */
+/** Handles, descriptions, layouts and preferences: created, changed by attributes of fixed sizes, destroyed. */
 #include "descriptions.h"
 
 #include <cstring>
@@ -19,7 +19,7 @@ Registry<Description> descriptions(0xe1);
 Registry<Layout> layouts(0xe2);
 Registry<Preference> preferences(0xe3);
 
-/** Takes an attribute's value, if it comes in the right size. */
+/** Accepts an attribute's value if it has the right size. */
 template <class Value>
 int take(Value& target, const void* value, size_t size) {
   if (value == nullptr || size != sizeof target) return cublasInvalidValue;

@@ -1,4 +1,4 @@
-/** What cuBLASLt is told of a product, and the algorithm that it answers with. */
+/** The description of a GEMM for cuBLASLt, and the algorithm that it returns. */
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct Layout {
 struct Preference {
   uint64_t maxWorkspace = 0;
   uint32_t reductionMask = 7;
-  /** Of A, B, C and D: what the addresses of all calls are multiples of. */
+  /** Alignment of the addresses of A, B, C and D in all calls. */
   uint32_t alignments[4] = {256, 256, 256, 256};
   uint64_t numericalMask = ~0ull;
 };
@@ -62,8 +62,8 @@ struct Algorithm {
   int32_t splits;
   uint32_t reduction;
   uint64_t numericalFlags;
-  /** In how many parts its sums are made, and 0 if that is one. */
-  uint64_t parts;
+  /** The number of splits of K; 0 for no split. */
+  uint64_t actualSplits;
   uint64_t unused;
 };
 static_assert(sizeof(Algorithm) == 64, "the size of cublasLtMatmulAlgo_t");
@@ -75,7 +75,7 @@ const Description* findDescription(uint64_t handle);
 const Layout* findLayout(uint64_t handle);
 const Preference* findPreference(uint64_t handle);
 
-/** Does this make a product that the library has an algorithm for? */
-int checkProduct(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d);
+/** True if the library has an algorithm for this GEMM. */
+int checkGemm(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d);
 
 }  // namespace emulator

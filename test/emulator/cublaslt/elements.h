@@ -1,4 +1,4 @@
-/** The element types of matrices: one is read as a float or a double, and written from it rounded to nearest even. */
+/** The element types of matrices: read as a float or a double, and written rounded to nearest even. */
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ inline float fromF16(uint16_t bits) {
   const uint32_t exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
   if (exponent == 31) return floatOf(sign | 0x7f800000 | fraction << 13);
   if (exponent != 0) return floatOf(sign | (exponent + 112) << 23 | fraction << 13);
-  // Below the normal numbers: a multiple of 2⁻²⁴.
+  // Subnormal: a multiple of 2⁻²⁴.
   const float small = static_cast<float>(fraction) * 0x1p-24f;
   return sign ? -small : small;
 }
@@ -51,13 +51,13 @@ inline uint16_t toF16(float value) {
   if (size > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
   if (size >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
   if (size < 0x38800000) {
-    // Adding a number whose last bit counts 2⁻²⁴ rounds to that.
+    // Adding a number whose last bit is 2⁻²⁴ rounds to a multiple of that.
     return static_cast<uint16_t>(sign | (bitsOf(floatOf(size) + 0.5f) - bitsOf(0.5f)));
   }
   return static_cast<uint16_t>(sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
-/** Ten bits of fraction, as a tensor core takes them; half-way cases go away from zero. */
+/** Ten bits of fraction, as in a tensor core; ties round away from zero. */
 inline float roundToTf32(float value) {
   const uint32_t bits = bitsOf(value);
   return (bits & 0x7f800000) == 0x7f800000 ? value : floatOf((bits + 0x1000) & ~0x1fffu);

@@ -1,4 +1,4 @@
-/** The choice of an algorithm: which products the library knows, and some algorithms for each. */
+/** The heuristic: which GEMMs the library supports, and some algorithms for each. */
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +25,7 @@ bool isLaidOut(const Layout& layout) {
   return static_cast<uint64_t>(layout.leading) >= (layout.order == 0 ? layout.rows : layout.columns);
 }
 
-/** The combinations of types that NVIDIA's table has, as far as they have no eight-bit or complex numbers. */
+/** The combinations of types in NVIDIA's table, without eight-bit and complex numbers. */
 bool isInTable(const Description& description, int abType, int cdType) {
   if (description.computeType == compute64F) {
     return description.scaleType == f64Type && abType == f64Type && cdType == f64Type;
@@ -67,7 +67,7 @@ int give(void* target, size_t size, size_t* written, Value value) {
 
 }  // namespace
 
-int checkProduct(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+int checkGemm(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   for (const Layout* layout : {&a, &b, &c, &d}) {
     if (!isLaidOut(*layout) || !isElementType(layout->type)) return cublasInvalidValue;
     if (layout->batch != a.batch) return cublasInvalidValue;
@@ -82,7 +82,7 @@ int checkProduct(const Description& description, const Layout& a, const Layout& 
   if (a.type != b.type || c.type != d.type || !isInTable(description, a.type, d.type)) return cublasNotSupported;
   if (description.pointerMode != 0) return cublasNotSupported;
   if (!isEpilogue(description.epilogue)) return cublasNotSupported;
-  // Bias vectors run along the columns of the result, which is how only a matrix that lies by columns has them.
+  // Bias vectors run along the columns of the result, so only a column-major matrix supports them.
   if (d.order == 1 && description.epilogue & biasBit) return cublasNotSupported;
   return cublasSuccess;
 }
@@ -104,12 +104,12 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
     return cublasInvalidValue;
   }
   *count = 0;
-  if (const int rejected = checkProduct(*description, *a, *b, *c, *d)) return rejected;
-  if (emulator_get("productsRejected") != 0) return cublasNotSupported;
+  if (const int rejected = checkGemm(*description, *a, *b, *c, *d)) return rejected;
+  if (emulator_get("gemmsRejected") != 0) return cublasNotSupported;
 
   HeuristicResult result = {};
   result.algorithm.magic = algorithmMagic;
-  // The widest loads are of 16 bytes: an algorithm relies on that much of what it was promised.
+  // The widest loads have 16 bytes: an algorithm relies on that much of the promised alignment.
   for (int index = 0; index < 4; ++index) {
     result.algorithm.alignments[index] = std::min(preference->alignments[index], 16u);
   }
@@ -118,14 +118,14 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
   if ((result.algorithm.reduction & ~preference->reductionMask) != 0) return cublasNotSupported;
   result.algorithm.numericalFlags = numericalFlagsOf(*description, a->type);
   result.waves = 1;
-  const int choices = std::min(requested, static_cast<int>(emulator_get("gemmAlgorithms")));
-  for (int choice = 0; choice < choices; ++choice) {
-    const auto wanted = static_cast<uint64_t>(emulator_get("gemmWorkspace") + 1024 * choice);
-    // The first one can do without.
-    if (choice > 0 && wanted > preference->maxWorkspace) break;
+  const int candidates = std::min(requested, static_cast<int>(emulator_get("gemmAlgorithms")));
+  for (int candidate = 0; candidate < candidates; ++candidate) {
+    const auto wanted = static_cast<uint64_t>(emulator_get("gemmWorkspace") + 1024 * candidate);
+    // The first one needs no workspace.
+    if (candidate > 0 && wanted > preference->maxWorkspace) break;
     result.workspace = result.algorithm.workspace = wanted <= preference->maxWorkspace ? wanted : 0;
-    result.algorithm.parts = emulator_get("gemmsDiffer") != 0 ? static_cast<uint64_t>(choice + 1) : 0;
-    result.state = choice == emulator_get("productUnsound") ? cublasNotSupported : cublasSuccess;
+    result.algorithm.actualSplits = emulator_get("gemmsDiffer") != 0 ? static_cast<uint64_t>(candidate + 1) : 0;
+    result.state = candidate == emulator_get("gemmUnsound") ? cublasNotSupported : cublasSuccess;
     results[(*count)++] = result;
   }
   return cublasSuccess;

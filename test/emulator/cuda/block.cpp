@@ -1,6 +1,6 @@
 /**
- * A block's threads: one after the other where none waits for another, else as fibers that take turns, and so do those
- * of all blocks of a cluster. Threads that wait for what never comes end the launch.
+ * A block's threads. They run one after the other if none waits for another, otherwise as fibers that
+ * alternate; so do the threads of all blocks of a cluster. A deadlock ends the launch.
  */
 #include "block.h"
 
@@ -10,11 +10,11 @@
 
 #include "cluster-memory.h"
 #include "control.h"
-#include "gates.h"
+#include "mbarrier.h"
 #include "launch.h"
-#include "past.h"
+#include "snapshot.h"
 #include "tensor-cores.h"
-#include "waiting.h"
+#include "barriers.h"
 
 namespace emulator {
 
@@ -24,87 +24,87 @@ Stacks stacks;
 
 void hookFault(int status, const char* what, int line) { failInLine(status, what, line); }
 
-void endThread(Launch& own, unsigned self) {
-  const unsigned rank = self / own.threadsApart;
-  own.threads[self].state = State::done;
-  if (--own.blocks[rank].left > 0) return;
-  if (hasCopiesFor(own, rank)) fail(launchFailed, "a block that ended before a copy had come");
-  if (own.blocks.size() > 1) closeClusterMemory(rank);
+void endThread(Launch& current, unsigned self) {
+  const unsigned rank = self / current.threadStride;
+  current.threads[self].state = State::done;
+  if (--current.blocks[rank].left > 0) return;
+  if (hasCopiesFor(current, rank)) fail(launchFailed, "a block that ended before a copy completed");
+  if (current.blocks.size() > 1) closeClusterMemory(rank);
 }
 
 void startThread() {
-  Launch& own = *launch;
-  const unsigned self = own.running, thread = self - own.firstOfBlock;
+  Launch& current = *launch;
+  const unsigned self = current.running, thread = self - current.firstOfBlock;
   isInKernel = true;
-  own.kernel->run(own.arguments, thread, thread + 1);
+  current.kernel->run(current.arguments, thread, thread + 1);
   isInKernel = false;
-  endThread(own, self);
-  void* forgotten;
-  emulator_switch(&forgotten, own.scheduler);
+  endThread(current, self);
+  void* unused;
+  emulator_switch(&unused, current.scheduler);
 }
 
-/** Tells the module in which block its threads are now. */
-void enterBlock(Launch& own, unsigned rank) {
-  EmulatorPlace& place = *own.module->place;
-  own.firstOfBlock = rank * own.threadsApart;
-  place.block.x = own.blocks[rank].index;
-  place.rank = rank;
-  place.launched = own.launchedOf(rank);
+/** Tells the module which block its threads belong to now. */
+void enterBlock(Launch& current, unsigned rank) {
+  EmulatorPosition& position = *current.module->position;
+  current.firstOfBlock = rank * current.threadStride;
+  position.block.x = current.blocks[rank].index;
+  position.rank = rank;
+  position.dynamicShared = current.dynamicSharedOf(rank);
 }
 
-void startBlock(Launch& own, unsigned rank, unsigned index) {
-  own.blocks[rank] = {own.isReversed ? own.blockCount - 1 - index : index, own.threadCount, {}};
-  enterBlock(own, rank);
-  // NaN in every format: whoever reads what no thread of this block has written sees it.
-  std::memset(own.module->sharedStart, 0xff, static_cast<size_t>(own.module->sharedEnd - own.module->sharedStart));
-  if (own.hasOwnMemory) openClusterMemory(rank, own.launchedBytes);
+void startBlock(Launch& current, unsigned rank, unsigned index) {
+  current.blocks[rank] = {current.isReversed ? current.blockCount - 1 - index : index, current.threadCount, {}};
+  enterBlock(current, rank);
+  // NaN in every format: it shows in any read of memory that no thread of this block has written.
+  std::memset(current.module->sharedStart, 0xff, static_cast<size_t>(current.module->sharedEnd - current.module->sharedStart));
+  if (current.hasClusterMemory) openClusterMemory(rank, current.dynamicSharedBytes);
 }
 
 void startPlainBlocks() {
-  Launch& own = *launch;
+  Launch& current = *launch;
   isInKernel = true;
-  for (unsigned index = 0; index < own.blockCount; ++index) {
-    startBlock(own, 0, index);
-    if (!own.isReversed) own.kernel->run(own.arguments, 0, own.threadCount);
-    else for (unsigned thread = own.threadCount; thread-- > 0;) own.kernel->run(own.arguments, thread, thread + 1);
+  for (unsigned index = 0; index < current.blockCount; ++index) {
+    startBlock(current, 0, index);
+    if (!current.isReversed) current.kernel->run(current.arguments, 0, current.threadCount);
+    else for (unsigned thread = current.threadCount; thread-- > 0;) current.kernel->run(current.arguments, thread, thread + 1);
   }
   isInKernel = false;
-  void* forgotten;
-  emulator_switch(&forgotten, own.scheduler);
+  void* unused;
+  emulator_switch(&unused, current.scheduler);
 }
 
-void resume(Launch& own, unsigned index) {
-  own.running = index;
-  own.module->place->thread.x = index - own.firstOfBlock;
-  emulator_switch(&own.scheduler, own.threads[index].stackPointer);
+void resume(Launch& current, unsigned index) {
+  current.running = index;
+  current.module->position->thread.x = index - current.firstOfBlock;
+  emulator_switch(&current.scheduler, current.threads[index].stackPointer);
 }
 
-/** Lets the threads go on whose exchange is complete; false where no thread of the warp can. */
-bool completeExchanges(Launch& own, unsigned first, unsigned end) {
+/** Resumes the threads whose exchange is complete; false if no thread of the warp can continue. */
+bool completeExchanges(Launch& current, unsigned first, unsigned end) {
   bool isAny = false;
   for (unsigned index = first; index < end; ++index) {
-    if (own.threads[index].state != State::inExchange) {
-      // Another of the warp may have let it go on.
-      isAny = isAny || own.threads[index].state == State::ready;
+    if (current.threads[index].state != State::inExchange) {
+      // Another thread of the warp may have resumed it.
+      isAny = isAny || current.threads[index].state == State::ready;
       continue;
     }
-    const unsigned mask = own.threads[index].mask;
-    const EmulatorExchange kind = own.threads[index].kind;
+    const unsigned mask = current.threads[index].mask;
+    const EmulatorExchange kind = current.threads[index].kind;
     bool isComplete = true;
     unsigned votes = 0;
     for (unsigned lane = 0; lane < warpSize; ++lane) {
       if ((mask >> lane & 1) == 0) continue;
       const unsigned other = first + lane;
-      isComplete = other < end && own.threads[other].state == State::inExchange && own.threads[other].mask == mask &&
-                   own.threads[other].kind == kind;
+      isComplete = other < end && current.threads[other].state == State::inExchange && current.threads[other].mask == mask &&
+                   current.threads[other].kind == kind;
       if (!isComplete) break;
-      votes |= static_cast<unsigned>(own.threads[other].brought != 0) << lane;
+      votes |= static_cast<unsigned>(current.threads[other].input != 0) << lane;
     }
     if (!isComplete) continue;
     for (unsigned lane = 0; lane < warpSize; ++lane) {
       if ((mask >> lane & 1) == 0) continue;
-      Thread& member = own.threads[first + lane];
-      member.carried = member.brought;
+      Thread& member = current.threads[first + lane];
+      member.output = member.input;
       member.votes = votes;
       member.state = State::ready;
     }
@@ -114,56 +114,56 @@ bool completeExchanges(Launch& own, unsigned first, unsigned end) {
 }
 
 /** Runs a warp until each of its threads has ended or waits for others. */
-void runWarp(Launch& own, unsigned first, unsigned end) {
+void runWarp(Launch& current, unsigned first, unsigned end) {
   do {
     for (unsigned step = 0; step < end - first; ++step) {
-      const unsigned index = own.isReversed ? end - 1 - step : first + step;
-      if (own.threads[index].state != State::ready) continue;
-      resume(own, index);
-      if (own.fault.status != success) return;
+      const unsigned index = current.isReversed ? end - 1 - step : first + step;
+      if (current.threads[index].state != State::ready) continue;
+      resume(current, index);
+      if (current.fault.status != success) return;
     }
-  } while (completeExchanges(own, first, end));
+  } while (completeExchanges(current, first, end));
   bool isInExchange = false;
   for (unsigned index = first; index < end; ++index) {
-    if (own.threads[index].state < State::inExchange) continue;
-    if (own.threads[index].state > State::inExchange) return;
+    if (current.threads[index].state < State::inExchange) continue;
+    if (current.threads[index].state > State::inExchange) return;
     isInExchange = true;
   }
   if (!isInExchange) return;
-  own.fault = {launchFailed, std::string(own.kernel->name) + ": threads of a warp wait for others that don't come"};
+  current.fault = {launchFailed, std::string(current.kernel->name) + ": threads of a warp wait for others that never arrive"};
 }
 
-/** What a thread waits for, in words that are the same for all that wait for the same. */
-std::string describeWait(const Launch& own, const Block& block, const Thread& thread) {
+/** What a thread waits for, in the same words for all threads that wait for the same. */
+std::string describeWait(const Launch& current, const Block& block, const Thread& thread) {
   const std::string line = " in line " + std::to_string(thread.line);
   const auto describeArrived = [](size_t arrived, size_t expected) {
-    return ", to which " + std::to_string(arrived) + " of " + std::to_string(expected) + " have come,";
+    return ", with " + std::to_string(arrived) + " of " + std::to_string(expected) + " arrivals,";
   };
-  const Meeting& meeting = block.meetings[thread.barrier];
+  const NamedBarrier& namedBarrier = block.namedBarriers[thread.barrier];
   switch (thread.state) {
     case State::atBarrier: return "at the block's barrier" + line;
     case State::inExchange: return "for others of their warp";
-    case State::atMeeting:
-      return "at barrier " + std::to_string(thread.barrier) + describeArrived(meeting.arrived, meeting.expected) + line;
-    case State::atGate: return "at a gate that " + describeGate(thread.gate) + line;
+    case State::atNamedBarrier:
+      return "at barrier " + std::to_string(thread.barrier) + describeArrived(namedBarrier.arrived, namedBarrier.expected) + line;
+    case State::atMbarrier: return "at an mbarrier that " + describeMbarrier(thread.mbarrier) + line;
     case State::inCluster:
-      return "at the cluster's barrier" + describeArrived(own.clusterArrived, own.threadCount * own.blocks.size()) + line;
+      return "at the cluster's barrier" + describeArrived(current.clusterArrived, current.threadCount * current.blocks.size()) + line;
     default: return "";
   }
 }
 
-/** Nobody can go on: says who waits for what. */
-std::string describeStall(const Launch& own) {
-  std::string text = ": nobody can go on";
-  for (size_t rank = 0; rank < own.blocks.size(); ++rank) {
-    const Block& block = own.blocks[rank];
+/** No thread can continue: reports which thread waits for what. */
+std::string describeStall(const Launch& current) {
+  std::string text = ": no thread can continue";
+  for (size_t rank = 0; rank < current.blocks.size(); ++rank) {
+    const Block& block = current.blocks[rank];
     std::map<std::string, unsigned> waits;
-    for (unsigned index = 0; index < own.threadCount; ++index) {
-      const Thread& thread = own.threads[rank * own.threadsApart + index];
-      if (thread.state != State::done) waits[describeWait(own, block, thread)] += 1;
+    for (unsigned index = 0; index < current.threadCount; ++index) {
+      const Thread& thread = current.threads[rank * current.threadStride + index];
+      if (thread.state != State::done) waits[describeWait(current, block, thread)] += 1;
     }
     for (const auto& [what, count] : waits) {
-      text += "; " + std::to_string(count) + " of " + std::to_string(own.threadCount) + " threads of block " +
+      text += "; " + std::to_string(count) + " of " + std::to_string(current.threadCount) + " threads of block " +
               std::to_string(block.index) + " wait " + what;
     }
   }
@@ -176,9 +176,9 @@ struct Waiting {
   bool isSameLine = true;
 };
 
-Waiting countWaiting(const Launch& own, const Thread* members) {
+Waiting countWaiting(const Launch& current, const Thread* members) {
   Waiting waiting;
-  for (unsigned index = 0; index < own.threadCount; ++index) {
+  for (unsigned index = 0; index < current.threadCount; ++index) {
     const State state = members[index].state;
     if (state == State::atBarrier) {
       waiting.atBarrier += 1;
@@ -193,85 +193,91 @@ Waiting countWaiting(const Launch& own, const Thread* members) {
 }
 
 /**
- * Nobody can go on before the launch before has ended, which it does without them: lets those go on that wait for it. False where
- * nobody does. A thread that waits for one of them is therefore no stall.
+ * If no thread can continue before the preceding launch ends, resumes those that wait for it: that launch
+ * ends by itself. False if none waits for it. So a thread that waits for one of them is not a deadlock.
  */
-bool endPrevious(Launch& own) {
-  if (!own.isInPast) return false;
-  own.isInPast = false;
-  if (!leavePast() && own.fault.status == success) {
-    own.fault = {launchFailed, std::string(own.kernel->name) + ": writes before it has waited for the launch before it"};
+bool endPrecedingLaunch(Launch& current) {
+  if (!current.isInSnapshot) return false;
+  current.isInSnapshot = false;
+  if (!leaveSnapshot() && current.fault.status == success) {
+    current.fault = {launchFailed, std::string(current.kernel->name) + ": writes before it has waited for the preceding launch"};
   }
   bool isAny = false;
-  for (Thread& thread : own.threads) {
-    if (thread.state != State::forPrevious) continue;
+  for (Thread& thread : current.threads) {
+    if (thread.state != State::inGridDependencyWait) continue;
     thread.state = State::ready;
     isAny = true;
   }
-  return isAny && own.fault.status == success;
+  return isAny && current.fault.status == success;
 }
 
-/** After every thread has run as far as it could: lets them go on. False when all have ended, or nobody can. */
-bool goOn(Launch& own) {
-  bool isAny = false, waitsElsewhere = own.blocks.size() > 1;
+/**
+ * Runs after every thread has run as far as it can, and resumes them. False when all have ended, or none can
+ * continue.
+ */
+bool resumeThreads(Launch& current) {
+  bool isAny = false, waitsElsewhere = current.blocks.size() > 1;
   unsigned atBarrier = 0;
-  for (unsigned rank = 0; rank < own.blocks.size(); ++rank) {
-    Thread* members = own.threadsOf(rank);
-    const Waiting waiting = countWaiting(own, members);
+  for (unsigned rank = 0; rank < current.blocks.size(); ++rank) {
+    Thread* members = current.threadsOf(rank);
+    const Waiting waiting = countWaiting(current, members);
     isAny = isAny || waiting.ready > 0;
     waitsElsewhere = waitsElsewhere || waiting.elsewhere > 0;
     atBarrier += waiting.atBarrier;
-    if (waiting.atBarrier < own.threadCount) continue;
+    if (waiting.atBarrier < current.threadCount) continue;
     if (!waiting.isSameLine) {
-      const std::string name = own.kernel->name, count = std::to_string(own.threadCount);
-      own.fault = {launchFailed, name + ": " + count + " of " + count + " threads wait at a barrier, and not all at the same"};
+      const std::string name = current.kernel->name, count = std::to_string(current.threadCount);
+      current.fault = {launchFailed, name + ": " + count + " of " + count + " threads wait at a barrier, and not all at the same"};
       return false;
     }
-    for (unsigned index = 0; index < own.threadCount; ++index) members[index].state = State::ready;
+    for (unsigned index = 0; index < current.threadCount; ++index) members[index].state = State::ready;
     isAny = true;
   }
-  // Copies that were begun in the past bring what lay there then.
-  if (isAny || deliverCopy(own) || endPrevious(own)) return true;
+  // Copies that started in the past load the bytes of that time.
+  if (isAny || deliverCopy(current) || endPrecedingLaunch(current)) return true;
   const auto hasLeft = [](const Block& block) { return block.left > 0; };
-  if (own.fault.status != success || std::none_of(own.blocks.begin(), own.blocks.end(), hasLeft)) return false;
+  if (current.fault.status != success || std::none_of(current.blocks.begin(), current.blocks.end(), hasLeft)) return false;
   const std::string ofBlock =
-      ": " + std::to_string(atBarrier) + " of " + std::to_string(own.threadCount) + " threads wait at a barrier";
-  own.fault = {launchFailed, own.kernel->name + (waitsElsewhere ? describeStall(own) : ofBlock)};
+      ": " + std::to_string(atBarrier) + " of " + std::to_string(current.threadCount) + " threads wait at a barrier";
+  current.fault = {launchFailed, current.kernel->name + (waitsElsewhere ? describeStall(current) : ofBlock)};
   return false;
 }
 
-/** Runs the blocks of a cluster side by side, from this one of the grid on. */
-void runCluster(Launch& own, unsigned first) {
-  const unsigned size = static_cast<unsigned>(own.blocks.size());
-  own.clusterArrived = 0;
+/** Runs the blocks of a cluster concurrently, starting with this block of the grid. */
+void runCluster(Launch& current, unsigned first) {
+  const unsigned size = static_cast<unsigned>(current.blocks.size());
+  current.clusterArrived = 0;
   for (unsigned rank = 0; rank < size; ++rank) {
-    // From the last to the first, the last of a cluster is still the last of its ranks.
-    startBlock(own, rank, own.isReversed ? first + size - 1 - rank : first + rank);
-    for (unsigned thread = 0; thread < own.threadCount; ++thread) {
-      const unsigned index = rank * own.threadsApart + thread;
-      own.threads[index] = {};
-      own.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
+    // In reverse order, the last block of a cluster still has the last rank.
+    startBlock(current, rank, current.isReversed ? first + size - 1 - rank : first + rank);
+    for (unsigned thread = 0; thread < current.threadCount; ++thread) {
+      const unsigned index = rank * current.threadStride + thread;
+      current.threads[index] = {};
+      current.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
     }
   }
-  own.isInPast = own.isPdl;
-  if (own.isInPast) enterPast();
-  const unsigned warps = own.threadsApart / warpSize;
+  current.isInSnapshot = current.isPdl;
+  if (current.isInSnapshot) enterSnapshot();
+  const unsigned warps = current.threadStride / warpSize;
   do {
-    for (unsigned step = 0; step < warps * size && own.fault.status == success; ++step) {
-      const unsigned warp = own.isReversed ? warps * size - 1 - step : step, rank = warp / warps;
-      enterBlock(own, rank);
-      runWarp(own, warp * warpSize, std::min((warp + 1) * warpSize, rank * own.threadsApart + own.threadCount));
+    for (unsigned step = 0; step < warps * size && current.fault.status == success; ++step) {
+      const unsigned warp = current.isReversed ? warps * size - 1 - step : step, rank = warp / warps;
+      enterBlock(current, rank);
+      runWarp(current, warp * warpSize, std::min((warp + 1) * warpSize, rank * current.threadStride + current.threadCount));
     }
-  } while (own.fault.status == success && goOn(own));
-  endPrevious(own);
+  } while (current.fault.status == success && resumeThreads(current));
+  endPrecedingLaunch(current);
 }
 
-/** Where launched memory lies: in the module, or, where blocks run side by side, in memory of each block. */
-void placeLaunchedMemory(Launch& own, unsigned bytes) {
-  const EmulatorModule& module = *own.module;
-  own.hasOwnMemory = module.launchedStart == module.launchedEnd && bytes > 0;
-  own.launchedBytes = own.hasOwnMemory ? bytes : static_cast<uint64_t>(module.launchedEnd - module.launchedStart);
-  own.launched = own.hasOwnMemory ? prepareClusterMemory(bytes) : reinterpret_cast<uint64_t>(module.launchedStart);
+/**
+ * The address of dynamic shared memory: in the module, or, if blocks run concurrently, in memory of each
+ * block.
+ */
+void allocateDynamicShared(Launch& current, unsigned bytes) {
+  const EmulatorModule& module = *current.module;
+  current.hasClusterMemory = module.dynamicSharedStart == module.dynamicSharedEnd && bytes > 0;
+  current.dynamicSharedBytes = current.hasClusterMemory ? bytes : static_cast<uint64_t>(module.dynamicSharedEnd - module.dynamicSharedStart);
+  current.dynamicShared = current.hasClusterMemory ? prepareClusterMemory(bytes) : reinterpret_cast<uint64_t>(module.dynamicSharedStart);
 }
 
 }  // namespace
@@ -279,34 +285,34 @@ void placeLaunchedMemory(Launch& own, unsigned bytes) {
 Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const Grid& grid, void** arguments) {
   const auto [blocks, threads, sharedBytes, isPdl] = grid;
   catchSignals();
-  *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookMeet,
-                   hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring,
-                   hookBringBox,        hookAwaitPrevious, hookMultiplyTiles, hookMultiplyRs};
-  Launch own;
-  own.module = &module;
-  own.kernel = &kernel;
-  own.arguments = arguments;
-  own.blockCount = blocks;
-  own.threadCount = threads;
-  own.threadsApart = (threads + warpSize - 1) / warpSize * warpSize;
-  own.isReversed = setting("reversed") != 0;
-  own.isPdl = isPdl && hasPast();
-  own.blocks.resize(kernel.clusterSize);
-  placeLaunchedMemory(own, sharedBytes);
-  *module.place = {{0, 0, 0}, {0, 0, 0},          {threads, 1, 1}, {blocks, 1, 1},
-                   0,         kernel.clusterSize, own.launched,    own.launchedBytes};
-  launch = &own;
-  // The threads of an early launch all wait for the one before it.
-  if (kernel.isCooperative || kernel.clusterSize > 1 || own.isPdl) {
-    own.threads.resize(kernel.clusterSize * own.threadsApart);
-    for (unsigned block = 0; block < blocks && own.fault.status == success; block += kernel.clusterSize) {
-      runCluster(own, block);
+  *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookNamedBarrier,
+                   hookClusterArrive, hookClusterWait, hookMbarrier,  hookCpAsyncBulk,
+                   hookTmaLoad,        hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs};
+  Launch current;
+  current.module = &module;
+  current.kernel = &kernel;
+  current.arguments = arguments;
+  current.blockCount = blocks;
+  current.threadCount = threads;
+  current.threadStride = (threads + warpSize - 1) / warpSize * warpSize;
+  current.isReversed = setting("reversed") != 0;
+  current.isPdl = isPdl && hasSnapshot();
+  current.blocks.resize(kernel.clusterSize);
+  allocateDynamicShared(current, sharedBytes);
+  *module.position = {{0, 0, 0}, {0, 0, 0},          {threads, 1, 1}, {blocks, 1, 1},
+                   0,         kernel.clusterSize, current.dynamicShared,    current.dynamicSharedBytes};
+  launch = &current;
+  // All threads of a PDL launch wait for the preceding one.
+  if (kernel.isCooperative || kernel.clusterSize > 1 || current.isPdl) {
+    current.threads.resize(kernel.clusterSize * current.threadStride);
+    for (unsigned block = 0; block < blocks && current.fault.status == success; block += kernel.clusterSize) {
+      runCluster(current, block);
     }
   } else {
-    emulator_switch(&own.scheduler, prepareFiber(stacks.top(0), startPlainBlocks));
+    emulator_switch(&current.scheduler, prepareFiber(stacks.top(0), startPlainBlocks));
   }
   launch = nullptr;
-  return own.fault;
+  return current.fault;
 }
 
 }  // namespace emulator

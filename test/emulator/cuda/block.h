@@ -15,7 +15,7 @@ struct Fault {
 /** How a kernel is launched. */
 struct Grid {
   unsigned blocks, threads, sharedBytes;
-  /** May it begin before the kernel before it has ended? */
+  /** True if it may start before the preceding kernel has ended (programmatic stream serialization). */
   bool isPdl;
 };
 

@@ -1,7 +1,7 @@
 /**
- * Captures and their rules. A thread that captures, in any mode but the relaxed one, must not allocate, free,
- * synchronise or ask; in the global mode no other thread must either. The first illegal call answers 900 and spoils the
- * capture, later calls answer 901, and so does its end.
+ * Captures and their rules. A capturing thread must not allocate, free, synchronize or query, except in the
+ * relaxed mode; in the global mode no other thread may either. The first illegal call returns 900 and
+ * invalidates the capture. Later calls return 901, and so does its end.
  */
 #include "capture.h"
 
@@ -16,7 +16,7 @@ namespace {
 std::vector<std::shared_ptr<Capture>> captures;  // the open ones
 thread_local int threadMode = globalMode;
 
-/** Takes every stream out of a capture and forgets it. */
+/** Removes every stream from a capture and deletes it. */
 void close(const std::shared_ptr<Capture>& capture) {
   forEachStream([&](uint64_t, Stream& stream) {
     if (stream.capture != capture) return;
@@ -27,7 +27,7 @@ void close(const std::shared_ptr<Capture>& capture) {
   captures.erase(std::remove(captures.begin(), captures.end(), capture), captures.end());
 }
 
-/** Does all that was recorded come before these nodes, or is one of them? */
+/** True if all recorded nodes precede these nodes, or are among them. */
 bool reachesAll(const Graph& graph, const std::vector<size_t>& from) {
   std::vector<bool> isReached(graph.nodes.size(), false);
   for (const size_t node : from) isReached[node] = true;
@@ -40,7 +40,7 @@ bool reachesAll(const Graph& graph, const std::vector<size_t>& from) {
 
 }  // namespace
 
-int spoil(Capture& capture, int status) {
+int invalidate(Capture& capture, int status) {
   if (capture.isSpoilt) return captureInvalidated;
   capture.isSpoilt = true;
   return status;
@@ -52,7 +52,7 @@ int rejectInCapture() {
   for (const auto& capture : captures) {
     const bool isOwn = capture->thread == std::this_thread::get_id() && capture->mode != relaxedMode;
     const bool isForeign = capture->mode == globalMode && threadMode == globalMode;
-    if (isOwn || isForeign) answer = spoil(*capture, captureUnsupported);
+    if (isOwn || isForeign) answer = invalidate(*capture, captureUnsupported);
   }
   return answer;
 }
@@ -62,7 +62,7 @@ int checkCapture(uint64_t handle) {
   if (stream->capture) return stream->capture->isSpoilt ? captureInvalidated : success;
   if (handle != 0) return success;
   for (const auto& capture : captures) {
-    if (findStream(capture->origin)->isBlocking) return spoil(*capture, captureImplicit);
+    if (findStream(capture->origin)->isBlocking) return invalidate(*capture, captureImplicit);
   }
   return success;
 }
@@ -75,7 +75,7 @@ int record(Stream& stream, int nodeType, Work work) {
 void leaveCapture(uint64_t handle) {
   const std::shared_ptr<Capture> capture = findStream(handle)->capture;
   if (!capture) return;
-  spoil(*capture, captureInvalidated);
+  invalidate(*capture, captureInvalidated);
   if (capture->origin != handle) return;
   removeGraph(capture->graphHandle);
   close(capture);
@@ -124,7 +124,7 @@ EMULATOR_EXPORT int cuStreamEndCapture(uint64_t handle, uint64_t* graph) {
   *graph = 0;
   if (!stream->capture) return illegalState;
   const std::shared_ptr<Capture> capture = stream->capture;
-  if (capture->origin != handle) return spoil(*capture, captureUnmatched);
+  if (capture->origin != handle) return invalidate(*capture, captureUnmatched);
   if (capture->mode != relaxedMode && capture->thread != std::this_thread::get_id()) return captureWrongThread;
   const bool isCombined = reachesAll(*capture->graph, stream->frontier);
   close(capture);
@@ -145,7 +145,7 @@ EMULATOR_EXPORT int cuStreamIsCapturing(uint64_t handle, int* status) {
   return success;
 }
 
-/** Also tells the graph that is being recorded; the last three answers may be left out. */
+/** Also returns the graph that is being recorded; the last three results are optional. */
 EMULATOR_EXPORT int cuStreamGetCaptureInfo_v2(uint64_t handle, int* status, uint64_t* id, uint64_t* graph,
                                              const uint64_t** nodes, size_t* count) {
   ENTER(context);
@@ -172,7 +172,7 @@ EMULATOR_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
   return success;
 }
 
-/** Adds a node of some kind to what a stream captures, for tests of graphs that should not be. */
+/** Adds a node of some kind to a stream's capture, for tests of invalid graphs. */
 EMULATOR_EXPORT int emulator_inject(uint64_t handle, int nodeType) {
   std::lock_guard<std::recursive_mutex> hold(lock());
   Stream* stream = findStream(handle);

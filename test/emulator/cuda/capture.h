@@ -1,4 +1,7 @@
-/** A capture: work of its streams is recorded as nodes of a graph, until it ends or an illegal call spoils it. */
+/**
+ * A capture: work of its streams is recorded as nodes of a graph, until it ends or an illegal call
+ * invalidates it.
+ */
 #pragma once
 
 #include <cstdint>
@@ -19,19 +22,22 @@ struct Capture {
   bool isOpen = true;
 };
 
-/** Spoils a capture and answers with the status, or with that of a capture which was spoilt before. */
-int spoil(Capture& capture, int status);
+/** Invalidates a capture and returns the status, or that of a capture which was invalid before. */
+int invalidate(Capture& capture, int status);
 
-/** May the stream be given work? Rejects where its capture is spoilt, and the legacy stream next to a capture. */
+/**
+ * Checks that the stream accepts work. Rejects work if its capture is invalid, and the legacy stream next to
+ * a capture.
+ */
 int checkCapture(uint64_t stream);
 
-/** What a stream in a capture does instead of running work. */
+/** Records work of a stream in a capture instead of running it. */
 int record(Stream& stream, int nodeType, Work work);
 
-/** A stream that goes away spoils the capture that it was in. */
+/** Destroying a stream invalidates its capture. */
 void leaveCapture(uint64_t stream);
 
-/** Lets a stream's later work come behind these nodes as well. */
+/** Makes a stream's later work depend on these nodes too. */
 void joinNodes(Stream& stream, const std::shared_ptr<Capture>& capture, const std::vector<size_t>& nodes);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-/** One reservation with a part for each block of a cluster; a part's end is its memory's. */
+/** One reservation with a slot for each block of a cluster; a block's memory ends at the end of its slot. */
 #include "cluster-memory.h"
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@ namespace emulator {
 namespace {
 
 constexpr size_t partBytes = 256 << 10, reservedBytes = emulatorClusterLimit * emulatorClusterStride;
-static_assert(partBytes >= emulatorLaunchedSharedLimit && partBytes < emulatorClusterStride, "something behind each part");
+static_assert(partBytes >= emulatorDynamicSharedLimit && partBytes < emulatorClusterStride, "a guard after each slot");
 
 char* reserved() {
   static char* const memory = [] {
@@ -24,7 +24,7 @@ char* reserved() {
   return memory;
 }
 
-/** As near to the end of its part as tiles of 1024 bytes allow. */
+/** As near to the end of its slot as tiles of 1024 bytes allow. */
 size_t offsetOf(size_t bytes) { return (partBytes - bytes) / 1024 * 1024; }
 
 }  // namespace

@@ -1,6 +1,6 @@
 /**
- * Shared memory that comes with a launch, for blocks that run side by side: equal places for each, with nothing behind
- * them, so that who goes beyond the end is found out.
+ * Dynamic shared memory for blocks that run concurrently: equal slots, each followed by a guard, so that an
+ * access beyond the end is found.
  */
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace emulator {
 
-/** Closes what was open, and answers where the first block's memory of this size begins. */
+/** Closes all slots, and returns the address at which the first block's memory of this size begins. */
 uint64_t prepareClusterMemory(size_t bytes);
 /** Opens a block's memory, filled with NaN of every format. */
 void openClusterMemory(unsigned rank, size_t bytes);
-/** A block has ended: nobody may reach into its memory any more. */
+/** A block has ended: its memory must not be accessed any more. */
 void closeClusterMemory(unsigned rank);
-/** Whose memory this address would be of; -1 where nobody's. */
+/** The block whose memory contains this address; -1 for none. */
 int clusterRankOf(const void* address);
 
 }  // namespace emulator

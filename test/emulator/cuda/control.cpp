@@ -1,6 +1,6 @@
 /**
- * Settings, planned failures and counts: `emulator_set`, `emulator_fail`, `emulator_calls`, `emulator_get`,
- * `emulator_reset`. Settings can also come with the process, as EMULATOR_GPU="key=value,key=value".
+ * Settings, injected failures and counts: `emulator_set`, `emulator_fail`, `emulator_calls`, `emulator_get`,
+ * `emulator_reset`. Settings can also come from the environment, as EMULATOR_GPU="key=value,key=value".
  */
 #include "control.h"
 
@@ -23,38 +23,38 @@ const std::map<std::string, long long> defaults = {
     {"multiprocessors", 16},
     {"integrated", 0},
     {"driverVersion", 13000},
-    // 0: the device says that it has no virtual memory API, and rejects it.
+    // 0: the device reports no virtual memory API, and rejects it.
     {"virtualMemory", 1},
-    // 0: the device says that it has one, and rejects to map.
+    // 0: the device reports the API, and rejects to map.
     {"canMap", 1},
     {"totalMemory", 4LL << 30},
-    // What somebody else holds of it.
+    // Bytes that another process holds.
     {"foreignMemory", 0},
-    // 1: work waits in its stream until somebody synchronises, asks, or waits for it.
+    // 1: work waits in its stream until a call synchronizes, queries, or waits for it.
     {"deferred", 0},
-    // 1: a launch that fails says so itself, instead of the call behind it.
+    // 1: a failing launch returns the error itself, instead of the next call.
     {"blocking", 0},
     // 1: blocks and threads run from the last to the first.
     {"reversed", 0},
-    // 1: what a launch that may begin early reads before it waits is as it was before the kernel before it.
+    // 1: before its wait, a PDL launch reads memory from before the preceding kernel.
     {"early", 0},
-    // Not 0: everything that needs a context answers with this, as after a fault.
+    // If not 0, all calls that need a context return this, as after a fault.
     {"stickyError", 0},
-    // cuBLASLt: 1 answers that there is no algorithm; the workspace that an algorithm wants; the nodes of a product; how many
-    // algorithms there are, each of which wants 1 KiB more than the one before; 1 lets each add up in parts of its own; the
-    // one that is listed and can't be used.
-    {"productsRejected", 0},
+    // cuBLASLt: 1 returns no algorithm; the workspace of an algorithm; the nodes of a GEMM; the number of
+    // algorithms, each with 1 KiB more than the one before; 1 gives each its own split of K; the algorithm
+    // that is listed and can't be used.
+    {"gemmsRejected", 0},
     {"gemmWorkspace", 0},
     {"gemmNodes", 1},
     {"gemmAlgorithms", 3},
     {"gemmsDiffer", 0},
-    {"productUnsound", -1},
+    {"gemmUnsound", -1},
 };
 
 struct Plan {
   int status;
   long after;
-  /** Below 0: for ever. */
+  /** Below 0: no limit. */
   long times;
 };
 
@@ -85,7 +85,7 @@ Control& control() {
   return instance;
 }
 
-/** "cuMemAlloc_v2" and "cuMemAlloc" are the same function to a test. */
+/** Tests treat "cuMemAlloc_v2" and "cuMemAlloc" as the same function. */
 std::string plainName(const char* function) {
   std::string name = function;
   const size_t mark = name.rfind("_v");
@@ -162,7 +162,7 @@ long long emulator_get(const char* key) {
   return name.rfind("captures.", 0) == 0 ? 0 : -1;
 }
 
-/** 0, or 1 where there is no such setting. */
+/** 0, or 1 if the setting is unknown. */
 EMULATOR_EXPORT int emulator_set(const char* key, long long value) {
   std::lock_guard<std::recursive_mutex> hold(lock());
   const auto found = control().settings.find(key);
@@ -171,7 +171,7 @@ EMULATOR_EXPORT int emulator_set(const char* key, long long value) {
   return 0;
 }
 
-/** From the call after the next `after` on, `times` calls of the function answer with `status`; below 0 all of them. */
+/** After `after` more calls, `times` calls of the function return `status`; all of them if `times` is below 0. */
 EMULATOR_EXPORT void emulator_fail(const char* function, int status, int after, int times) {
   std::lock_guard<std::recursive_mutex> hold(lock());
   if (times == 0) control().plans.erase(plainName(function));
@@ -184,10 +184,10 @@ EMULATOR_EXPORT long long emulator_calls(const char* function) {
   return found == control().calls.end() ? 0 : found->second;
 }
 
-/** What the last fault of a kernel was, in words; empty before the first. */
+/** The text of the last fault of a kernel; empty before the first. */
 EMULATOR_EXPORT const char* emulator_fault() { return control().faultText.c_str(); }
 
-/** Everything as it was at the start, but for what is still held: settings, plans, counts, faults and captures. */
+/** Resets everything except held resources: settings, injected failures, counts, faults and captures. */
 EMULATOR_EXPORT void emulator_reset() {
   std::lock_guard<std::recursive_mutex> hold(lock());
   dropCaptures();

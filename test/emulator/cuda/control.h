@@ -1,4 +1,4 @@
-/** How a test steers the emulator, and what every function of libcuda does before anything else. */
+/** How a test controls the emulator, and the common start of every function of libcuda. */
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace emulator {
 
-/** One call at a time, for all threads; a kernel runs to its end under it. */
+/** One call at a time, for all threads; a kernel runs to its end under this lock. */
 std::recursive_mutex& lock();
 
 long long setting(const char* key);
 
-/** Adds to one of the figures that `emulator_get` tells. */
+/** Adds to a figure that `emulator_get` returns. */
 void count(const char* key, long long by = 1);
 
-/** Sets one of them. */
+/** Sets such a figure. */
 void note(const char* key, long long value);
 
-/** The error that a fault of the device left behind: everything answers with it from then on. 0 before. */
+/** The sticky error after a fault of the device, which all later calls return. 0 before. */
 int stickyError();
 void setStickyError(int status, const std::string& text);
 
-/** What a function needs before it may be called. */
+/** What a function needs before it can be called. */
 enum class Needs { nothing, init, context };
 
-/** Held for as long as a call lasts. `status` is what the call has to answer with at once, or 0. */
+/** Lives for the duration of a call. `status` is the immediate result of the call, or 0. */
 class Call {
   std::lock_guard<std::recursive_mutex> hold_;
 
@@ -46,16 +46,16 @@ class Call {
   Call call_(__func__, Needs::needs);           \
   if (call_.status != success) return call_.status
 
-/** For what is not allowed on a thread that captures. */
+/** For calls that are illegal on a capturing thread. */
 #define ENTER_OUTSIDE_CAPTURE(needs) \
   ENTER(needs);                      \
   if (const int rejected_ = rejectInCapture()) return rejected_
 
-/** Rejects a call that is illegal in a capture, and spoils the captures that it concerns; 0 where there are none. */
+/** Rejects a call that is illegal in a capture, and invalidates the affected captures; 0 if there are none. */
 int rejectInCapture();
 
 bool isInitialized();
-/** The device of the context that is current on this thread; -1 where none is. */
+/** The device of the current context on this thread; -1 for none. */
 int currentDevice();
 
 }  // namespace emulator

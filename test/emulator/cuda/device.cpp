@@ -9,7 +9,7 @@ namespace emulator {
 namespace {
 
 bool initialized = false;
-std::map<int, int> primaryContexts;  // by device: how often each is retained
+std::map<int, int> primaryContexts;  // by device: the number of retains
 thread_local uint64_t currentContext = 0;
 
 constexpr uint64_t contextBase = 0x1000;

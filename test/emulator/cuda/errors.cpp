@@ -1,4 +1,4 @@
-/** The names and texts of errors, as the driver tells them. */
+/** The names and texts of errors, as in the driver. */
 #include <map>
 
 #include "control.h"

@@ -1,4 +1,4 @@
-/** Events: marks in a stream's work. In a capture they carry which nodes stand before them into other streams. */
+/** Events in a stream's work. In a capture they carry their preceding nodes into other streams. */
 #include <chrono>
 
 #include "capture.h"
@@ -13,18 +13,18 @@ using Clock = std::chrono::steady_clock;
 struct Event {
   bool hasTiming;
   uint64_t stream = 0;
-  /** How often it was recorded, and which of these marks was reached last. */
+  /** How often it was recorded, and the last record that was reached. */
   long recorded = 0;
   long reached = 0;
   Clock::time_point at;
-  /** Where it was recorded in a capture. */
+  /** The nodes at which it was recorded in a capture. */
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;
 };
 
 Registry<Event> events(0xa0);
 
-/** Runs the work before a mark. */
+/** Runs the work before a record. */
 void reach(uint64_t handle, long mark) {
   for (;;) {
     const Event* event = events.find(handle);
@@ -96,15 +96,15 @@ EMULATOR_EXPORT int cuStreamWaitEvent(uint64_t streamHandle, uint64_t handle, un
   if (event->capture) {
     if (!event->capture->isOpen) return capturedEvent;
     if (event->capture->isSpoilt) return captureInvalidated;
-    if (streamHandle == 0) return spoil(*event->capture, captureImplicit);
+    if (streamHandle == 0) return invalidate(*event->capture, captureImplicit);
     if (stream->capture && stream->capture != event->capture) {
-      spoil(*stream->capture, captureMerge);
-      return spoil(*event->capture, captureMerge);
+      invalidate(*stream->capture, captureMerge);
+      return invalidate(*event->capture, captureMerge);
     }
     joinNodes(*stream, event->capture, event->frontier);
     return success;
   }
-  if (stream->capture) return spoil(*stream->capture, captureIsolation);
+  if (stream->capture) return invalidate(*stream->capture, captureIsolation);
   const long mark = event->recorded;
   if (!setting("deferred") || mark == 0) return success;
   stream->queue.push_back([=] {
@@ -118,9 +118,9 @@ EMULATOR_EXPORT int cuEventQuery(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   const Event* event = events.find(handle);
   if (event == nullptr) return invalidHandle;
-  if (event->capture) return event->capture->isOpen ? spoil(*event->capture, capturedEvent) : int{capturedEvent};
+  if (event->capture) return event->capture->isOpen ? invalidate(*event->capture, capturedEvent) : int{capturedEvent};
   if (event->reached >= event->recorded) return success;
-  // Asked once, it is reached the next time.
+  // A query that returns "not ready" completes it for the next one.
   reach(handle, event->recorded);
   return notReady;
 }
@@ -129,7 +129,7 @@ EMULATOR_EXPORT int cuEventSynchronize(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   const Event* event = events.find(handle);
   if (event == nullptr) return invalidHandle;
-  if (event->capture) return event->capture->isOpen ? spoil(*event->capture, capturedEvent) : int{capturedEvent};
+  if (event->capture) return event->capture->isOpen ? invalidate(*event->capture, capturedEvent) : int{capturedEvent};
   reach(handle, event->recorded);
   return stickyError();
 }

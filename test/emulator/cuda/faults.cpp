@@ -1,4 +1,4 @@
-/** The faults of a kernel: they end its launch, and so does whatever the processor rejects, instead of this process. */
+/** The faults of a kernel, including signals of the processor: they end its launch instead of this process. */
 #include <signal.h>
 #include <ucontext.h>
 
@@ -6,7 +6,7 @@
 
 #include "cluster-memory.h"
 #include "launch.h"
-#include "past.h"
+#include "snapshot.h"
 #include "status.h"
 
 namespace emulator {
@@ -16,12 +16,12 @@ __thread volatile bool isInKernel = false;
 
 [[noreturn]] void fail(int status, const std::string& what) {
   isInKernel = false;
-  const EmulatorPlace& place = *launch->module->place;
+  const EmulatorPosition& position = *launch->module->position;
   launch->fault.status = status;
-  launch->fault.text = std::string(launch->kernel->name) + ": " + what + ", block " + std::to_string(place.block.x) +
-                       ", thread " + std::to_string(place.thread.x);
-  void* forgotten;
-  emulator_switch(&forgotten, launch->scheduler);
+  launch->fault.text = std::string(launch->kernel->name) + ": " + what + ", block " + std::to_string(position.block.x) +
+                       ", thread " + std::to_string(position.thread.x);
+  void* unused;
+  emulator_switch(&unused, launch->scheduler);
   __builtin_unreachable();
 }
 
@@ -34,29 +34,29 @@ namespace {
 struct sigaction earlierActions[64];
 
 bool isOfEndedBlock(const void* address) {
-  const int rank = launch->hasOwnMemory ? clusterRankOf(address) : -1;
+  const int rank = launch->hasClusterMemory ? clusterRankOf(address) : -1;
   return rank >= 0 && rank < static_cast<int>(launch->blocks.size()) && launch->blocks[rank].left == 0;
 }
 
-/** Where a kernel's code goes on after a signal. */
+/** Where a kernel's code continues after a signal. */
 [[noreturn]] void failBySignal() {
   const int number = launch->signal;
   if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
   if (number == SIGFPE) fail(launchFailed, "a division by zero");
   if (isOfEndedBlock(launch->signalAddress)) {
-    fail(illegalAddress, "an access to the launched memory of a block that has ended");
+    fail(illegalAddress, "an access to the dynamic shared memory of a block that has ended");
   }
   char address[32];
   std::snprintf(address, sizeof address, "%p", launch->signalAddress);
   fail(illegalAddress, std::string("an access at ") + address);
 }
 
-/** Lets the interrupted code go on in `failBySignal`, as if it had called it. */
+/** Lets the interrupted code continue in `failBySignal`, as if it had called it. */
 void divert(ucontext_t& context) {
   const auto target = reinterpret_cast<uint64_t>(&failBySignal);
 #if defined(__x86_64__)
   auto& registers = context.uc_mcontext.gregs;
-  // Behind what a function may use below its stack pointer, and aligned as a call leaves it.
+  // Below the red zone of the stack pointer, and aligned as after a call.
   const uint64_t stack = ((static_cast<uint64_t>(registers[REG_RSP]) - 256) & ~15ull) - 8;
   registers[REG_RSP] = static_cast<greg_t>(stack);
   registers[REG_RIP] = static_cast<greg_t>(target);
@@ -66,7 +66,7 @@ void divert(ucontext_t& context) {
 #endif
 }
 
-/** Returns, whoever's the signal is: what the system changed for the handler, it has to change back. */
+/** Returns for every signal: the system must restore what it changed for the handler. */
 void onSignal(int number, siginfo_t* info, void* context) {
   if (number == SIGSEGV && openPage(info->si_addr)) return;
   if (isInKernel) {
@@ -78,7 +78,7 @@ void onSignal(int number, siginfo_t* info, void* context) {
   const struct sigaction& earlier = earlierActions[number];
   if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);
   if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return earlier.sa_handler(number);
-  // Nobody's: let the system do what it does.
+  // Not a kernel's fault: the system's default action.
   sigaction(number, &earlier, nullptr);
 }
 

@@ -1,4 +1,4 @@
-/** The switch from one fiber to another: what a called function must keep goes to its stack, and the stacks change. */
+/** The switch between fibers: saves callee-saved registers on the stack, and swaps the stacks. */
 #include "fiber.h"
 
 #include <sys/mman.h>
@@ -87,18 +87,19 @@ char* Stacks::top(size_t index) {
     constexpr int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, stackBytes + guardBytes, PROT_NONE, kind, -1, 0);
     if (memory == MAP_FAILED) std::abort();
-    // The guard lies below, where a stack that overflows would go on.
+    // The guard page is below, where an overflowing stack would continue.
     char* stack = static_cast<char*>(memory) + guardBytes;
     mprotect(stack, stackBytes, PROT_READ | PROT_WRITE);
     stacks.push_back(stack);
   }
-  // Not all tops at the same place of a page: their first lines would fight for the same places of the cache.
+  // The tops of stacks have different offsets in their pages; otherwise their first lines would share the
+  // same cache sets.
   return stacks[index] + stackBytes - index % 32 * 64;
 }
 
 void* prepareFiber(char* top, void (*entry)()) {
 #if defined(__x86_64__)
-  // Six saved registers, the address to go on at, and the place where a caller's address would stand.
+  // Six saved registers, the address to continue at, and the slot of a caller's return address.
   auto* frame = reinterpret_cast<uint64_t*>(top) - 8;
   for (int index = 0; index < 8; ++index) frame[index] = 0;
   frame[6] = reinterpret_cast<uint64_t>(entry);

@@ -1,8 +1,8 @@
-/** Graphs: their nodes, their executables, and the launch that runs what was recorded, in order. */
+/** Graphs: their nodes, their executables, and the launch that runs the recorded work in order. */
 #include "graph.h"
 
 #include "control.h"
-#include "past.h"
+#include "snapshot.h"
 #include "stream.h"
 
 namespace emulator {
@@ -21,22 +21,22 @@ Registry<Executable> executables(0x80);
 
 int runNodes(const Graph& graph) {
   const size_t count = graph.nodes.size();
-  std::vector<Pasts> pasts(count);
-  // Up to which node a past is kept: a graph's together may be more than there is memory.
-  std::vector<size_t> lastBehind(count, 0);
-  for (size_t place = 0; place < count; ++place) {
-    for (const size_t before : graph.nodes[place].after) lastBehind[before] = place;
+  std::vector<Snapshots> snapshots(count);
+  // The last node for which a snapshot is kept: those of a whole graph may need too much memory.
+  std::vector<size_t> lastDependent(count, 0);
+  for (size_t index = 0; index < count; ++index) {
+    for (const size_t before : graph.nodes[index].after) lastDependent[before] = index;
   }
-  for (size_t place = 0; place < count; ++place) {
-    const Node& node = graph.nodes[place];
-    Pasts own;
+  for (size_t index = 0; index < count; ++index) {
+    const Node& node = graph.nodes[index];
+    Snapshots preceding;
     for (const size_t before : node.after) {
-      own.insert(own.end(), pasts[before].begin(), pasts[before].end());
-      if (lastBehind[before] == place) pasts[before].clear();
+      preceding.insert(preceding.end(), snapshots[before].begin(), snapshots[before].end());
+      if (lastDependent[before] == index) snapshots[before].clear();
     }
     if (!node.work) continue;
-    if (const int status = runBehind(own, node.type, node.work)) return status;
-    if (lastBehind[place] > place) pasts[place] = std::move(own);
+    if (const int status = runAfter(preceding, node.type, node.work)) return status;
+    if (lastDependent[index] > index) snapshots[index] = std::move(preceding);
   }
   return success;
 }
@@ -91,10 +91,10 @@ EMULATOR_EXPORT int cuGraphInstantiateWithFlags(uint64_t* executable, uint64_t g
   std::shared_ptr<Graph>* found = graphs.find(graph);
   if (found == nullptr || executable == nullptr || flags > 15) return invalidValue;
   note("flags of the latest executable", static_cast<long long>(flags));
-  // A copy: what happens to the graph afterwards doesn't concern the executable.
-  Executable made{std::make_shared<Graph>(**found)};
-  for (const Node& node : made.graph->nodes) made.allocates |= node.type == memAllocNode;
-  *executable = executables.add(std::move(made));
+  // A copy: later changes of the graph do not affect the executable.
+  Executable instance{std::make_shared<Graph>(**found)};
+  for (const Node& node : instance.graph->nodes) instance.allocates |= node.type == memAllocNode;
+  *executable = executables.add(std::move(instance));
   return success;
 }
 

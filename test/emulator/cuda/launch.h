@@ -1,4 +1,4 @@
-/** A launch while it runs: its threads, what each of them waits for, and the blocks that run side by side. */
+/** A running launch: its threads, what each of them waits for, and the blocks that run concurrently. */
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,13 @@ namespace emulator {
 
 constexpr unsigned warpSize = 32;
 
-/** In this order: who is behind `inExchange` may be let go on by others than its warp and its block. */
-enum class State : unsigned char { ready, atBarrier, done, inExchange, atMeeting, atGate, inCluster, forPrevious };
+/**
+ * The order matters: threads in states after `inExchange` may be resumed by threads of other warps and
+ * blocks.
+ */
+enum class State : unsigned char { ready, atBarrier, done, inExchange, atNamedBarrier, atMbarrier, inCluster, inGridDependencyWait };
 
-/** A thread's way through the cluster's barrier: it arrives, all others do, it waits. */
+/** A thread's progress through the cluster's barrier: it arrives, all others arrive, it waits. */
 enum class ClusterStep : unsigned char { outside, arrived, complete };
 
 struct Thread {
@@ -25,41 +28,41 @@ struct Thread {
   ClusterStep step;
   /** The numbered barrier at which it waits. */
   unsigned char barrier;
-  /** Of the place at which it waits. */
+  /** The line at which it waits. */
   int line;
-  /** What it brings to an exchange, and what it takes from it. */
+  /** Its input to an exchange, and its output. */
   EmulatorExchange kind;
   unsigned mask;
   unsigned votes;
   union {
-    unsigned long long brought;
-    /** The gate at which it waits. */
-    uint64_t* gate;
+    unsigned long long input;
+    /** The mbarrier at which it waits. */
+    uint64_t* mbarrier;
   };
-  unsigned long long carried;
+  unsigned long long output;
 };
 
-/** Threads that come to a numbered barrier; none where nobody waits. */
-struct Meeting {
+/** Threads that have reached a numbered barrier; zero if none waits. */
+struct NamedBarrier {
   unsigned expected, arrived;
 };
 
 struct Block {
-  /** Which of the grid it is. */
+  /** Its index in the grid. */
   unsigned index;
   /** Threads that have not ended. */
   unsigned left;
-  Meeting meetings[16];
+  NamedBarrier namedBarriers[16];
 };
 
-/** A copy that is still to come: of bytes that follow each other, or of a map's box, where `from` is nullptr. */
+/** A pending copy: of contiguous bytes, or of a tensor map's box if `from` is nullptr. */
 struct Copy {
   void* to;
   const void* from;
   unsigned bytes;
-  uint64_t* gate;
+  uint64_t* mbarrier;
   unsigned rank;
-  // The map itself: the thread that began the copy may have ended, and its parameters with it.
+  // A copy of the tensor map: the thread that started the copy may have ended, and its parameters with it.
   TensorMap map;
   Corner corner;
 };
@@ -72,41 +75,44 @@ struct Launch {
   unsigned blockCount;
   unsigned threadCount;
   bool isReversed;
-  /** May it see the past of the launch before it until it has waited? Do the blocks that run do so? */
+  /** True if it sees memory from before the preceding launch until it waits. True if the running blocks do so. */
   bool isPdl;
-  bool isInPast = false;
-  /** The blocks that run side by side: one, or those of a cluster. */
+  bool isInSnapshot = false;
+  /** The blocks that run concurrently: one, or those of a cluster. */
   std::vector<Block> blocks;
-  /** Theirs, block after block, each block's from a whole warp on. */
+  /** Their threads, block after block; each block starts at a whole warp. */
   std::vector<Thread> threads;
-  unsigned threadsApart;
-  /** The first block's launched memory; the others' follow at `emulatorClusterStride`. */
-  uint64_t launched = 0;
-  uint64_t launchedBytes = 0;
-  /** Is that memory of this launch, and not of the module? */
-  bool hasOwnMemory = false;
-  /** Threads that have come to the cluster's barrier. */
+  unsigned threadStride;
+  /** The first block's dynamic shared memory; the others follow at `emulatorClusterStride`. */
+  uint64_t dynamicShared = 0;
+  uint64_t dynamicSharedBytes = 0;
+  /** True if that memory belongs to this launch, and not to the module. */
+  bool hasClusterMemory = false;
+  /** Threads that have reached the cluster's barrier. */
   unsigned clusterArrived = 0;
   std::vector<Copy> copies;
-  /** Which thread runs; all of them, one after the other, where none waits. */
+  /** The running thread; all of them, one after the other, if none waits. */
   unsigned running = 0;
-  /** The first of its block. */
+  /** The first thread of its block. */
   unsigned firstOfBlock = 0;
   void* scheduler = nullptr;
   int signal = 0;
   void* signalAddress = nullptr;
   Fault fault;
 
-  Thread* threadsOf(unsigned rank) { return &threads[rank * threadsApart]; }
-  uint64_t launchedOf(unsigned rank) const { return launched + static_cast<uint64_t>(rank) * emulatorClusterStride; }
+  Thread* threadsOf(unsigned rank) { return &threads[rank * threadStride]; }
+  uint64_t dynamicSharedOf(unsigned rank) const { return dynamicShared + static_cast<uint64_t>(rank) * emulatorClusterStride; }
 };
 
-// Not `thread_local`, which is read through a function where it is defined elsewhere.
+// Not `thread_local`: from another object it would be read through a function.
 extern __thread Launch* launch;
-/** Is a kernel's code running on this thread, so that a signal is its fault? */
+/** True if a kernel's code runs on this thread, so that a signal is its fault. */
 extern __thread volatile bool isInKernel;
 
-/** Leaves a thread that waits for others. Inline, since the processor mispredicts every return on the way back. */
+/**
+ * Leaves a thread that waits for others. Inline, because the processor mispredicts every return on the way
+ * back.
+ */
 inline __attribute__((always_inline)) void leaveKernel(Thread& thread) {
   isInKernel = false;
   emulator_switch(&thread.stackPointer, launch->scheduler);
@@ -115,7 +121,7 @@ inline __attribute__((always_inline)) void leaveKernel(Thread& thread) {
 /** Ends the launch from within one of its threads. */
 [[noreturn]] void fail(int status, const std::string& what);
 [[noreturn]] void failInLine(int status, const std::string& what, int line);
-/** From now on what the processor rejects of a kernel ends its launch. */
+/** From now on a signal of the processor ends the kernel's launch. */
 void catchSignals();
 
 }  // namespace emulator

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "control.h"
-#include "past.h"
+#include "snapshot.h"
 #include "stream.h"
 
 namespace emulator {
@@ -18,7 +18,7 @@ Blocks plain;
 Blocks pinned;
 uint64_t used = 0;
 
-/** Does one block hold all of a range? One of no bytes may begin right behind a block. */
+/** True if one block contains the whole range. An empty range may begin directly after a block. */
 bool holds(const Blocks& blocks, uint64_t address, uint64_t size) {
   auto next = blocks.upper_bound(address);
   if (next == blocks.begin()) return false;
@@ -28,7 +28,7 @@ bool holds(const Blocks& blocks, uint64_t address, uint64_t size) {
 
 uint64_t wholePages(uint64_t size) { return (size + pageBytes - 1) / pageBytes * pageBytes; }
 
-/** With a page behind it that nobody may touch. */
+/** Followed by a guard page. */
 uint64_t mapBlock(uint64_t size) {
   const uint64_t whole = wholePages(size);
   void* memory = mmap(nullptr, whole + pageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -118,9 +118,9 @@ EMULATOR_EXPORT int cuMemFree_v2(uint64_t memory) {
   ENTER_OUTSIDE_CAPTURE(context);
   const auto found = plain.find(memory);
   if (found == plain.end()) return invalidValue;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   unmapBlock(memory, found->second);
-  forgetPages(memory, wholePages(found->second));
+  dropPages(memory, wholePages(found->second));
   giveMemory(found->second);
   plain.erase(found);
   return success;
@@ -140,7 +140,7 @@ EMULATOR_EXPORT int cuMemFreeHost(uint64_t memory) {
   ENTER_OUTSIDE_CAPTURE(context);
   const auto found = pinned.find(memory);
   if (found == pinned.end()) return invalidValue;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   unmapBlock(memory, found->second);
   pinned.erase(found);
   return success;

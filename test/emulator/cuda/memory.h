@@ -1,4 +1,4 @@
-/** Which memory there is: what may be used as device memory, what is pinned, and how much of the device is taken. */
+/** The existing memory: what is device memory, what is pinned, and how much of the device is used. */
 #pragma once
 
 #include <cstddef>
@@ -7,28 +7,28 @@
 
 namespace emulator {
 
-/** The unit of the virtual memory API, and of everything that is reserved, created or mapped with it. */
+/** The granularity of the virtual memory API: of all ranges that are reserved, created or mapped. */
 constexpr uint64_t granularity = 2ull << 20;
-/** The largest page of the machines that this runs on; all memory has whole ones of its own. */
+/** The largest page size of the supported machines; every allocation has whole pages. */
 constexpr uint64_t pageBytes = 64 << 10;
 
 uint64_t usedMemory();
-/** Takes bytes of a device, or answers false where it has no more. */
+/** Allocates bytes of a device, or returns false if it has no more. */
 bool takeMemory(uint64_t size);
 void giveMemory(uint64_t size);
 
 bool holdsPlain(uint64_t address, uint64_t size);
-/** How many bytes from here on are mapped and may be used. */
+/** The number of mapped and accessible bytes from this address on. */
 uint64_t mappedBytesAt(uint64_t address);
 
-/** The memory that is mapped and may be used. */
+/** The mapped and accessible memory. */
 void forEachMapped(const std::function<void(uint64_t address, uint64_t size)>& visit);
-/** All device memory that may be used, in whole pages. */
+/** All accessible device memory, in whole pages. */
 void forEachDeviceMemory(const std::function<void(uint64_t address, uint64_t size)>& visit);
 
-/** Device memory, all of the range. */
+/** True if the whole range is device memory. */
 bool holdsDevice(uint64_t address, uint64_t size);
-/** Where a kernel's pointer may point: into device or pinned memory, or right behind it. */
+/** True if a kernel's pointer may point here: into device or pinned memory, or directly after it. */
 bool mayPointTo(uint64_t address);
 
 size_t reservationCount();

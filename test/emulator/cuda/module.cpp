@@ -1,4 +1,4 @@
-/** Modules, their functions and the launch of one: what NVRTC's emulator compiled is a shared object, opened here. */
+/** Modules, their functions and launches. NVRTC's emulator compiles to a shared object, which is opened here. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -29,8 +29,8 @@ struct Module {
 struct Function {
   uint64_t module;
   const EmulatorKernel* kernel;
-  /** How much shared memory a launch may bring. */
-  unsigned mostShared = emulatorSharedLimit;
+  /** The maximal dynamic shared memory of a launch. */
+  unsigned maxDynamicShared = emulatorSharedLimit;
 };
 
 Registry<Module> modules(0xb0);
@@ -40,7 +40,7 @@ bool isForThisDevice(unsigned architecture) {
   return architecture / 10 == setting("computeMajor") && architecture % 10 <= setting("computeMinor");
 }
 
-/** The object's file, written where it is missing: a kernel may come out of somebody's cache. */
+/** The object's file, written if it is missing: a kernel may come from a cache. */
 std::string pathOf(const EmulatorImage& image) {
   const std::string folder = kernelFolder();
   const std::string path = folder + "/" + image.name + ".so";
@@ -56,32 +56,35 @@ std::string pathOf(const EmulatorImage& image) {
   return path;
 }
 
-/** A launch's arguments, copied: the caller may change them right after. Each begins where a map of a matrix may. */
+/**
+ * A launch's arguments, copied: the caller may change them directly after the call. Each is aligned for a
+ * tensor map.
+ */
 struct Arguments {
   struct alignas(64) Line {
     char bytes[64];
   };
   std::vector<Line> lines;
-  std::vector<void*> places;
+  std::vector<void*> pointers;
 
-  Arguments(const EmulatorKernel& kernel, void** given) {
+  Arguments(const EmulatorKernel& kernel, void** values) {
     const auto linesOf = [&](unsigned index) { return (kernel.sizes[index] + sizeof(Line) - 1) / sizeof(Line); };
     size_t count = 0;
     for (unsigned index = 0; index < kernel.parameterCount; ++index) count += linesOf(index);
     lines.resize(count);
     count = 0;
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
-      std::memcpy(&lines[count], given[index], kernel.sizes[index]);
-      places.push_back(&lines[count]);
+      std::memcpy(&lines[count], values[index], kernel.sizes[index]);
+      pointers.push_back(&lines[count]);
       count += linesOf(index);
     }
   }
 
-  /** The number of a pointer that points nowhere, or -1. */
+  /** The index of an invalid pointer, or -1. */
   int findStray(const EmulatorKernel& kernel) const {
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
       if (!kernel.isPointer[index]) continue;
-      const uint64_t address = *static_cast<const uint64_t*>(places[index]);
+      const uint64_t address = *static_cast<const uint64_t*>(pointers[index]);
       if (address != 0 && !mayPointTo(address)) return static_cast<int>(index);
     }
     return -1;
@@ -98,11 +101,11 @@ int runFunction(uint64_t handle, const Grid& grid, Arguments& arguments) {
   const EmulatorKernel& kernel = *function->kernel;
   const int stray = arguments.findStray(kernel);
   if (stray >= 0) {
-    const std::string which = ": parameter " + std::to_string(stray) + " points nowhere";
+    const std::string which = ": parameter " + std::to_string(stray) + " is an invalid pointer";
     setStickyError(illegalAddress, kernel.name + which);
     return illegalAddress;
   }
-  const Fault fault = runGrid(*module->table, kernel, grid, arguments.places.data());
+  const Fault fault = runGrid(*module->table, kernel, grid, arguments.pointers.data());
   if (fault.status != success) setStickyError(fault.status, fault.text);
   return fault.status;
 }
@@ -132,7 +135,7 @@ EMULATOR_EXPORT int cuModuleUnload(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   Module* module = modules.find(handle);
   if (module == nullptr) return invalidHandle;
-  if (const int status = finishAllWork()) return status;
+  if (const int status = runAllWork()) return status;
   for (auto each = functions.begin(); each != functions.end();) {
     const uint64_t function = each->first;
     const bool isItsOwn = each->second.module == handle;
@@ -173,14 +176,17 @@ EMULATOR_EXPORT int cuFuncGetAttribute(int* value, int attribute, uint64_t handl
   }
 }
 
-/** What comes with a launch lies in the module already, or in memory for clusters, so that only its size is looked at. */
+/**
+ * Dynamic shared memory is in the module already, or in memory for clusters, so that only its size is
+ * checked.
+ */
 EMULATOR_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value) {
   ENTER(context);
   Function* function = functions.find(handle);
   if (function == nullptr) return invalidHandle;
   if (attribute != 8) return success;
-  if (value < 0 || value > emulatorLaunchedSharedLimit) return invalidValue;
-  function->mostShared = static_cast<unsigned>(value);
+  if (value < 0 || value > emulatorDynamicSharedLimit) return invalidValue;
+  function->maxDynamicShared = static_cast<unsigned>(value);
   return success;
 }
 
@@ -191,7 +197,7 @@ static int sendLaunch(uint64_t handle, unsigned gridX, unsigned gridY, unsigned 
   if (function == nullptr) return invalidHandle;
   const EmulatorKernel& kernel = *function->kernel;
   if (gridX == 0 || gridX > 0x7fffffff || blockX == 0 || extra != nullptr) return invalidValue;
-  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->mostShared) return invalidValue;
+  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->maxDynamicShared) return invalidValue;
   // Holdfast's kernels have grids and blocks of one dimension.
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) return notSupported;
   if (gridX % kernel.clusterSize != 0) return invalidClusterSize;
@@ -210,7 +216,7 @@ EMULATOR_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gri
 
 namespace {
 
-/** As cuda.h has them: an attribute's value is a union, of which the first number says yes or no. */
+/** As in cuda.h: an attribute's value is a union, whose first number is a boolean. */
 struct LaunchAttribute {
   int id;
   int padding;
@@ -227,7 +233,10 @@ constexpr int programmaticSerialization = 6;
 
 }  // namespace
 
-/** What may begin early runs in its turn here; with the setting `early` it sees what it would if it did begin early. */
+/**
+ * A PDL launch runs in its turn here; with the setting `early` it sees the memory that an early start would
+ * see.
+ */
 EMULATOR_EXPORT int cuLaunchKernelEx(const LaunchConfig* config, uint64_t handle, void** arguments, void** extra) {
   ENTER(context);
   if (config == nullptr || (config->count > 0 && config->attributes == nullptr)) return invalidValue;

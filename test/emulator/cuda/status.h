@@ -1,4 +1,4 @@
-/** CUDA's own numbers, as far as the emulator answers with them or is given them. */
+/** CUDA's status codes that the emulator returns or accepts. */
 #pragma once
 
 namespace emulator {

@@ -1,4 +1,4 @@
-/** Streams, and the work that they are given: copies, fills, launches. Work runs at once unless it is deferred. */
+/** Streams and their work: copies, fills, launches. Work runs at once unless it is deferred. */
 #include "stream.h"
 
 #include <cstring>
@@ -33,7 +33,7 @@ void forEachStream(const std::function<void(uint64_t, Stream&)>& visit) {
   for (auto& [handle, stream] : streams) visit(handle, stream);
 }
 
-int finishWork(Stream& stream) {
+int runPendingWork(Stream& stream) {
   while (!stream.queue.empty()) {
     if (stickyError() != success) {
       stream.queue.clear();
@@ -43,12 +43,12 @@ int finishWork(Stream& stream) {
     stream.queue.pop_front();
     if (const int status = work()) setStickyError(status, "");
   }
-  stream.pasts.clear();
+  stream.snapshots.clear();
   return stickyError();
 }
 
-int finishAllWork() {
-  forEachStream([](uint64_t, Stream& stream) { finishWork(stream); });
+int runAllWork() {
+  forEachStream([](uint64_t, Stream& stream) { runPendingWork(stream); });
   return stickyError();
 }
 
@@ -57,7 +57,7 @@ int submit(uint64_t handle, int nodeType, Work work) {
   if (stream == nullptr) return invalidHandle;
   if (const int rejected = checkCapture(handle)) return rejected;
   if (stream->capture) return record(*stream, nodeType, std::move(work));
-  Work serialized = [=] { return runBehind(stream->pasts, nodeType, work); };
+  Work serialized = [=] { return runAfter(stream->snapshots, nodeType, work); };
   if (setting("deferred")) {
     stream->queue.push_back(std::move(serialized));
     return success;
@@ -74,7 +74,10 @@ int copy(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
   });
 }
 
-/** Any host memory will do, also in a capture: that a replay then reads what may have moved is CUDA's trap, not its error. */
+/**
+ * Any host memory is accepted, also in a capture: that a replay then reads memory which may have moved is
+ * CUDA's trap, not its error.
+ */
 int checkHost(uint64_t address) { return address == 0 ? invalidValue : success; }
 
 }  // namespace
@@ -94,7 +97,7 @@ int emulator_submit(uint64_t stream, int nodeType, int (*run)(const void*), cons
 EMULATOR_EXPORT int cuStreamCreateWithPriority(uint64_t* stream, unsigned flags, int priority) {
   ENTER(context);
   if (stream == nullptr || flags > 1) return invalidValue;
-  // Kernels run one after the other here, so that it is only told.
+  // Kernels run one after the other here, so the priority is only recorded.
   note("priority of the latest stream", priority);
   Stream made;
   made.isBlocking = flags == 0;
@@ -106,7 +109,7 @@ EMULATOR_EXPORT int cuStreamDestroy_v2(uint64_t handle) {
   ENTER(context);
   Stream* stream = streams.find(handle);
   if (stream == nullptr) return invalidHandle;
-  finishWork(*stream);
+  runPendingWork(*stream);
   leaveCapture(handle);
   streams.remove(handle);
   return success;
@@ -116,24 +119,24 @@ EMULATOR_EXPORT int cuStreamSynchronize(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   Stream* stream = findStream(handle);
   if (stream == nullptr) return invalidHandle;
-  if (stream->capture) return spoil(*stream->capture, captureUnsupported);
-  return handle == 0 ? finishAllWork() : finishWork(*stream);
+  if (stream->capture) return invalidate(*stream->capture, captureUnsupported);
+  return handle == 0 ? runAllWork() : runPendingWork(*stream);
 }
 
 EMULATOR_EXPORT int cuStreamQuery(uint64_t handle) {
   ENTER_OUTSIDE_CAPTURE(context);
   Stream* stream = findStream(handle);
   if (stream == nullptr) return invalidHandle;
-  if (stream->capture) return spoil(*stream->capture, captureUnsupported);
+  if (stream->capture) return invalidate(*stream->capture, captureUnsupported);
   if (stream->queue.empty()) return success;
-  // Asked once, it is done the next time.
-  finishWork(*stream);
+  // A query that returns "not ready" completes it for the next one.
+  runPendingWork(*stream);
   return notReady;
 }
 
 EMULATOR_EXPORT int cuCtxSynchronize() {
   ENTER_OUTSIDE_CAPTURE(context);
-  return finishAllWork();
+  return runAllWork();
 }
 
 EMULATOR_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {

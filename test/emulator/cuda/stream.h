@@ -1,4 +1,4 @@
-/** Streams and what they are given to do, as the other files see them. */
+/** Streams and their work, as the other files see them. */
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "graph.h"
-#include "past.h"
+#include "snapshot.h"
 
 namespace emulator {
 
 struct Capture;
 
 struct Stream {
-  /** Does the legacy stream wait for it? */
+  /** True if the legacy stream waits for it. */
   bool isBlocking = true;
-  /** Work that waits; empty unless work is deferred. */
+  /** Pending work; empty unless work is deferred. */
   std::deque<Work> queue;
-  /** Of the latest work that has run, unless somebody has waited for it. */
-  Pasts pasts;
-  /** The capture that the stream is in, and the nodes behind which its next one comes. */
+  /** Of the latest work that has run, unless a call has waited for it. */
+  Snapshots snapshots;
+  /** The stream's capture, and the dependencies of its next node. */
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;
 };
@@ -30,14 +30,14 @@ Stream* findStream(uint64_t handle);
 bool hasStream(uint64_t handle);
 void forEachStream(const std::function<void(uint64_t, Stream&)>& visit);
 
-/** Records the work where the stream captures, else runs it, or lets it wait. */
+/** Records the work if the stream captures, otherwise runs or defers it. */
 int submit(uint64_t stream, int nodeType, Work work);
 
-/** Runs what waits in a stream, or in all; answers with the error of the device, if there is one. */
-int finishWork(Stream& stream);
-int finishAllWork();
+/** Runs the pending work of a stream, or of all; returns the error of the device, if any. */
+int runPendingWork(Stream& stream);
+int runAllWork();
 
-/** Ends all captures, so that a test which failed in one leaves nothing behind. */
+/** Ends all captures, so that a test that failed in one leaves nothing. */
 void dropCaptures();
 
 size_t streamCount();

@@ -1,4 +1,7 @@
-/** wgmma for one thread: the elements of its rows and columns are read once, then multiplied and added in the order of the terms. */
+/**
+ * wgmma for one thread: the elements of its rows and columns are read once, then multiplied and added in the
+ * order of K.
+ */
 #include "tensor-cores.h"
 
 #include <cstdint>
@@ -6,7 +9,7 @@
 
 #include "../kernel-table.h"
 
-// Most of the time of an emulated matrix product goes here.
+// Most of the time of an emulated GEMM is spent here.
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 
@@ -14,7 +17,7 @@ namespace emulator {
 
 namespace {
 
-constexpr unsigned maxTerms = 16;
+constexpr unsigned maxK = 16;
 
 inline float ofBits(unsigned bits) {
   float value;
@@ -22,7 +25,7 @@ inline float ofBits(unsigned bits) {
   return value;
 }
 
-/** What the tensor cores make of an element's bits. */
+/** The value that a tensor core reads from an element's bits. */
 template <int element>
 inline float widen(const unsigned char* at) {
   if constexpr (element == emulatorTf32) {
@@ -33,7 +36,7 @@ inline float widen(const unsigned char* at) {
   uint16_t half;
   std::memcpy(&half, at, 2);
   if constexpr (element == emulatorBf16) return ofBits(static_cast<unsigned>(half) << 16);
-  // By hand: not every C++ compiler has a type for it.
+  // Not every C++ compiler has a type for it.
   const unsigned exponent = half >> 10 & 31, fraction = half & 1023;
   const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : 0;
   unsigned bits;
@@ -42,74 +45,75 @@ inline float widen(const unsigned char* at) {
   return ofBits(bits | static_cast<unsigned>(half >> 15) << 31);
 }
 
-/** The terms of a row of a swizzled tile: bits 4 to 6 of an element's address are crossed with bits 7 to 9. */
+/** A row of a swizzled tile along K: bits 4 to 6 of an element's address are XORed with bits 7 to 9. */
 template <int element>
-inline void readTerms(float* terms, const unsigned char* tile, bool isKMajor, unsigned row) {
+inline void readAlongK(float* elements, const unsigned char* tile, bool isKMajor, unsigned row) {
   constexpr unsigned bytes = element == emulatorTf32 ? 4 : 2, across = 128 / bytes;
   const auto start = reinterpret_cast<uint64_t>(tile) +
                      (isKMajor ? row * 128 : row / across * (across * 128) + row % across * bytes);
-  for (unsigned term = 0; term < 32 / bytes; ++term) {
-    const uint64_t place = start + term * (isKMajor ? bytes : 128);
-    terms[term] = widen<element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
+  for (unsigned k = 0; k < 32 / bytes; ++k) {
+    const uint64_t address = start + k * (isKMajor ? bytes : 128);
+    elements[k] = widen<element>(reinterpret_cast<const unsigned char*>(address ^ (address >> 7 & 7) << 4));
   }
 }
 
 /** Of every eight columns a lane has two, of both of its rows. */
 template <int element, class Left>
-inline void multiply(unsigned columns, bool isBKMajor, unsigned member, float* sums, const Left (*left)[maxTerms],
+inline void multiply(unsigned columns, bool isBKMajor, unsigned member, float* acc, const Left (*left)[maxK],
                      const unsigned char* right) {
-  constexpr unsigned terms = element == emulatorTf32 ? 8 : 16;
-  for (unsigned eight = 0; eight < columns / 8; ++eight, sums += 4) {
-    float first[maxTerms], second[maxTerms];
-    readTerms<element>(first, right, isBKMajor, eight * 8 + member * 2);
-    readTerms<element>(second, right, isBKMajor, eight * 8 + member * 2 + 1);
-    float own[4] = {sums[0], sums[1], sums[2], sums[3]};
-    for (unsigned term = 0; term < terms; ++term) {
-      own[0] += left[0][term] * first[term];
-      own[1] += left[0][term] * second[term];
-      own[2] += left[1][term] * first[term];
-      own[3] += left[1][term] * second[term];
+  constexpr unsigned depth = element == emulatorTf32 ? 8 : 16;
+  for (unsigned eight = 0; eight < columns / 8; ++eight, acc += 4) {
+    float first[maxK], second[maxK];
+    readAlongK<element>(first, right, isBKMajor, eight * 8 + member * 2);
+    readAlongK<element>(second, right, isBKMajor, eight * 8 + member * 2 + 1);
+    float sums[4] = {acc[0], acc[1], acc[2], acc[3]};
+    for (unsigned k = 0; k < depth; ++k) {
+      sums[0] += left[0][k] * first[k];
+      sums[1] += left[0][k] * second[k];
+      sums[2] += left[1][k] * first[k];
+      sums[3] += left[1][k] * second[k];
     }
-    std::memcpy(sums, own, sizeof own);
+    std::memcpy(acc, sums, sizeof sums);
   }
 }
 
 template <int element>
-inline void multiplyTilesOf(unsigned columns, bool isAKMajor, bool isBKMajor, unsigned thread, float* sums,
+inline void multiplySs(unsigned columns, bool isAKMajor, bool isBKMajor, unsigned thread, float* acc,
                             const unsigned char* left, const unsigned char* right) {
   const unsigned lane = thread % 32, row = thread / 32 * 16 + lane / 4;
-  float terms[2][maxTerms];
-  readTerms<element>(terms[0], left, isAKMajor, row);
-  readTerms<element>(terms[1], left, isAKMajor, row + 8);
-  multiply<element>(columns, isBKMajor, lane % 4, sums, terms, right);
+  float elements[2][maxK];
+  readAlongK<element>(elements[0], left, isAKMajor, row);
+  readAlongK<element>(elements[1], left, isAKMajor, row + 8);
+  multiply<element>(columns, isBKMajor, lane % 4, acc, elements, right);
 }
 
 }  // namespace
 
 /**
- * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
- * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
+ * acc[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps. A lane of group
+ * g and member t has two of every eight columns, from 2t on, in rows g and g + 8 of its warp's 16.
  */
-void hookMultiplyTiles(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
-                       float* sums, const unsigned char* left, const unsigned char* right) {
-  const auto run = element == emulatorBf16  ? multiplyTilesOf<emulatorBf16>
-                   : element == emulatorF16 ? multiplyTilesOf<emulatorF16>
-                                            : multiplyTilesOf<emulatorTf32>;
-  run(columns, isAKMajor, isBKMajor, warpgroupThread, sums, left, right);
+void hookWgmmaSs(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+                       float* acc, const unsigned char* left, const unsigned char* right) {
+  const auto run = element == emulatorBf16  ? multiplySs<emulatorBf16>
+                   : element == emulatorF16 ? multiplySs<emulatorF16>
+                                            : multiplySs<emulatorTf32>;
+  run(columns, isAKMajor, isBKMajor, warpgroupThread, acc, left, right);
 }
 
 /**
- * sums[64, columns] += left[64, 8] · right[8, columns] of floats, the left side in registers: a lane of group g and member t has rows g
- * and g + 8 of its warp's 16 at term t, then at term t + 4. `left` is what all lanes of the warp have.
+ * acc[64, columns] += left[64, 8] · right[8, columns] of floats, with A in registers. A lane of group g and
+ * member t has rows g and g + 8 of its warp's 16 at k = t, then at k = t + 4. `left` has the registers of all
+ * lanes of the warp.
  */
-void hookMultiplyRs(unsigned columns, unsigned lane, float* sums, const double (*left)[4], const unsigned char* right) {
-  float terms[2][maxTerms];
+void hookWgmmaRs(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right) {
+  float elements[2][maxK];
   for (unsigned row = 0; row < 2; ++row) {
-    for (unsigned term = 0; term < 8; ++term) {
-      terms[row][term] = static_cast<float>(left[lane / 4 * 4 + term % 4][term / 4 * 2 + row]);
+    for (unsigned k = 0; k < 8; ++k) {
+      elements[row][k] = static_cast<float>(left[lane / 4 * 4 + k % 4][k / 4 * 2 + row]);
     }
   }
-  multiply<emulatorTf32>(columns, true, lane % 4, sums, terms, right);
+  multiply<emulatorTf32>(columns, true, lane % 4, acc, elements, right);
 }
 
 }  // namespace emulator

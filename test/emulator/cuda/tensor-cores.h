@@ -1,10 +1,10 @@
-/** What the tensor cores do for a thread, compiled once here instead of in every kernel. */
+/** The tensor core instructions of a thread, compiled once here instead of in every kernel. */
 #pragma once
 
 namespace emulator {
 
-void hookMultiplyTiles(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
-                       float* sums, const unsigned char* left, const unsigned char* right);
-void hookMultiplyRs(unsigned columns, unsigned lane, float* sums, const double (*left)[4], const unsigned char* right);
+void hookWgmmaSs(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+                       float* acc, const unsigned char* left, const unsigned char* right);
+void hookWgmmaRs(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right);
 
 }  // namespace emulator

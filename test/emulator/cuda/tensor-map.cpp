@@ -1,4 +1,4 @@
-/** cuTensorMapEncodeTiled: checks what the real one does, and takes of the rest what Holdfast has a use for. */
+/** cuTensorMapEncodeTiled: makes the checks of the real one, and accepts only the options that Holdfast uses. */
 #include "tensor-map.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace {
 constexpr uint64_t mapMark = 0x70616d2d78697274;
 constexpr unsigned mapDimensions = 3;
 
-/** Of CUtensorMapDataType, without the packed ones, which have less than a byte. */
+/** Of CUtensorMapDataType, without the packed types of less than a byte. */
 constexpr unsigned mapElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 
-/** Which columns of a box lie inside its matrix: from the first up to the end. */
+/** The columns of a box that are inside its tensor: from the first up to the end. */
 struct Inside {
   long first, end;
 };
@@ -27,7 +27,7 @@ Inside columnsInside(const TensorMap& map, long column) {
   return {std::clamp(-column, 0l, across), std::clamp(size - column, 0l, across)};
 }
 
-/** Where the first column of a box's row lies, were it inside; 0 where no column of the row does. */
+/** The address of the first column of a box's row, if it were inside; 0 if no column of the row is. */
 uint64_t addressOfRow(const TensorMap& map, Corner corner, long row) {
   const long matrix = corner.matrix, at = corner.row + row;
   if (matrix < 0 || matrix >= static_cast<long>(map.sizes[2])) return 0;
@@ -41,7 +41,7 @@ uint64_t addressOfRow(const TensorMap& map, Corner corner, long row) {
 }  // namespace
 
 const char* findFaultOf(const TensorMap& map) {
-  if (map.mark != mapMark) return "a map that was not encoded";
+  if (map.mark != mapMark) return "a tensor map that was not encoded";
   if (map.box[0] * map.elementBytes != boxRowBytes) return "a box that is not 128 bytes across";
   return nullptr;
 }
@@ -67,8 +67,8 @@ void copyBox(void* to, const TensorMap& map, Corner corner) {
                   static_cast<uint64_t>(inside.end - inside.first) * map.elementBytes);
     }
     for (unsigned at = 0; at < boxRowBytes; at += 16) {
-      const uint64_t place = reinterpret_cast<uint64_t>(to) + row * boxRowBytes + at;
-      std::memcpy(reinterpret_cast<char*>(place ^ (place >> 7 & 7) << 4), bytes + at, 16);
+      const uint64_t address = reinterpret_cast<uint64_t>(to) + row * boxRowBytes + at;
+      std::memcpy(reinterpret_cast<char*>(address ^ (address >> 7 & 7) << 4), bytes + at, 16);
     }
   }
 }
@@ -89,7 +89,7 @@ EMULATOR_EXPORT int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned ra
   if (interleave < 0 || interleave > 2 || swizzle < 0 || swizzle > 6 || promotion < 0 || promotion > 3) return invalidValue;
   if (fill < 0 || fill > 1) return invalidValue;
   if (setting("computeMajor") < 9) return notSupported;
-  // Of what is left there is more than Holdfast asks for.
+  // Holdfast uses none of the other options.
   if (type > 12 || rank != mapDimensions || interleave != 0 || swizzle != 3 || fill != 0) return notSupported;
   const unsigned bytes = mapElementBytes[type];
   for (unsigned index = 0; index < rank; ++index) {

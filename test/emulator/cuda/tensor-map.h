@@ -1,11 +1,11 @@
-/** Maps of matrices (tensor maps), in the emulator's own form, and the copies of boxes that they allow. */
+/** Tensor maps, in the emulator's own format, and the copies of boxes that they describe. */
 #pragma once
 
 #include <cstdint>
 
 namespace emulator {
 
-/** What lies in a kernel's 128 bytes. */
+/** The contents of a kernel's 128 bytes. */
 struct TensorMap {
   uint64_t mark;
   uint64_t address;
@@ -19,23 +19,23 @@ struct TensorMap {
 };
 static_assert(sizeof(TensorMap) == 128, "a tensor map has 128 bytes");
 
-/** Swizzled copies of boxes have rows of so many bytes here. */
+/** The row size of swizzled boxes, in bytes. */
 constexpr unsigned boxRowBytes = 128;
 
-/** Where in a map a box begins. */
+/** The coordinates of a box. */
 struct Corner {
   int column, row, matrix;
 };
 
-/** What is wrong with a map for `copyBox`, or nullptr. */
+/** What is wrong with a tensor map for `copyBox`, or nullptr. */
 const char* findFaultOf(const TensorMap& map);
 
-/** Is all of a box that lies inside its matrix device memory? */
+/** True if the inside part of a box is device memory. */
 bool holdsBox(const TensorMap& map, Corner corner);
 
 /**
- * Copies a box to shared memory, its rows after each other with their 16 bytes swizzled: bits 4 to 6 of an address are crossed
- * with bits 7 to 9. What lies outside the matrix is 0.
+ * Copies a box to shared memory, row after row with swizzled chunks of 16 bytes: bits 4 to 6 of an address
+ * are XORed with bits 7 to 9. Elements outside the tensor are 0.
  */
 void copyBox(void* to, const TensorMap& map, Corner corner);
 

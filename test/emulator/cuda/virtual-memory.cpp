@@ -1,7 +1,7 @@
 /**
- * The virtual memory API: an address range is reserved with nothing behind it, physical memory is created, mapped
- * into it and made accessible, in multiples of 2 MiB. What is not accessible can't be touched. Physical memory
- * is mapped in one place at a time, and its bytes don't outlast the mapping.
+ * The virtual memory API: an address range is reserved without memory. Physical memory is created, mapped
+ * into it and made accessible, in multiples of 2 MiB. Other addresses can't be accessed. Physical memory has
+ * one mapping at a time, and its bytes do not outlive the mapping.
  */
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 
 #include "control.h"
 #include "memory.h"
-#include "past.h"
+#include "snapshot.h"
 #include "stream.h"
 
 namespace emulator {
@@ -18,7 +18,7 @@ namespace {
 
 struct Reservation {
   uint64_t size;
-  /** What was taken from the system to get an aligned range. */
+  /** The range that the system gave, from which an aligned range was cut. */
   uint64_t raw;
   uint64_t rawSize;
 };
@@ -74,7 +74,7 @@ auto floorOf(Map& map, uint64_t address) {
   return next == map.begin() ? map.end() : --next;
 }
 
-/** Does a range consist of whole mappings, with no gap? */
+/** True if a range consists of whole mappings, with no gap. */
 bool isOfWholeMappings(uint64_t address, uint64_t size) {
   const uint64_t end = address + size;
   while (address < end) {
@@ -190,7 +190,7 @@ EMULATOR_EXPORT int cuMemSetAccess(uint64_t address, size_t size, const AccessDe
   if (mprotect(reinterpret_cast<void*>(address), size, isAccessible ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
     return outOfMemory;
   }
-  forgetPages(address, size);
+  dropPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size; ++each) {
     each->second.isAccessible = isAccessible;
   }
@@ -200,10 +200,10 @@ EMULATOR_EXPORT int cuMemSetAccess(uint64_t address, size_t size, const AccessDe
 EMULATOR_EXPORT int cuMemUnmap(uint64_t address, size_t size) {
   ENTER_OUTSIDE_CAPTURE(context);
   if (size == 0 || !isOfWholeMappings(address, size)) return invalidValue;
-  if (const int status = finishAllWork()) return status;
-  // A fresh mapping with nothing behind it gives the old pages back.
+  if (const int status = runAllWork()) return status;
+  // A fresh inaccessible mapping frees the old pages.
   mmap(reinterpret_cast<void*>(address), size, PROT_NONE, reservedPages | MAP_FIXED, -1, 0);
-  forgetPages(address, size);
+  dropPages(address, size);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size;) {
     const uint64_t handle = each->second.handle;
     physical.find(handle)->isMapped = false;

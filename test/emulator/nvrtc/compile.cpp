@@ -1,6 +1,6 @@
 /**
- * Compiles a kernel with g++ into a shared object, in a folder that all states of the emulator share. The object's name
- * is the hash of all that it follows from, so a kernel is compiled once on a machine.
+ * Compiles a kernel with g++ into a shared object, in a folder that all versions of the emulator share. The
+ * object's name is the hash of all inputs, so a kernel is compiled once on a machine.
  */
 #include "compile.h"
 
@@ -24,9 +24,9 @@ namespace {
 constexpr int compilationFailed = 6, toolFailed = 7;
 
 /**
- * -O1 compiles fastest for kernels that run for a moment. A kernel includes nothing. Vector loads read memory under
- * another type than it was written with. Without -frounding-math GCC takes 0 - x for -x where x was a whole number. The
- * sanitizers' checks end in the handlers of the emulation, which is why no library of theirs is linked.
+ * -O1 compiles fastest for kernels that run briefly. A kernel includes nothing. Vector loads read memory
+ * under another type than it was written with. Without -frounding-math GCC replaces 0 - x by -x if x was an
+ * integer. The sanitizers' checks call the handlers of the emulation, so none of their libraries is linked.
  */
 const char* const flags =
     "-x c++ -std=c++17 -pipe -O1 -fPIC -shared -nostdlib -nostdinc -nostdinc++ -fvisibility=hidden -fno-exceptions "
@@ -95,9 +95,9 @@ Ended run(const std::string& command) {
 
 std::string flagsFor(const CompileOptions& options) {
   std::string all = flags;
-  all += options.fusesProducts ? " -ffp-contract=fast" : " -ffp-contract=off";
+  all += options.hasFma ? " -ffp-contract=fast" : " -ffp-contract=off";
 #if defined(__x86_64__)
-  // A fused product is one instruction then, and not a call.
+  // So that fma is one instruction, and not a call.
   if (__builtin_cpu_supports("fma")) all += " -mfma";
 #endif
   return all;
@@ -110,7 +110,7 @@ bool hasClusters(const std::string& source) {
   return false;
 }
 
-/** The text for g++: the source, and behind it the table of its kernels. */
+/** The text for g++: the source, followed by the table of its kernels. */
 std::string withTable(const std::string& source, const std::string& name) {
   const std::string bare = withoutComments(source);
   const std::string isCooperative = hasWaitingThreads(bare) ? "true" : "false";
@@ -127,7 +127,7 @@ std::string withTable(const std::string& source, const std::string& name) {
          std::to_string(entries.size()) + ", " + table + ")\n";
 }
 
-/** What ptxas would reject; empty where it would not. */
+/** The error that ptxas would report; empty for none. */
 std::string findExcess(const std::string& path) {
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return dlerror();

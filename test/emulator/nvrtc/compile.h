@@ -1,4 +1,4 @@
-/** One kernel's way through g++. */
+/** Compilation of a kernel with g++. */
 #pragma once
 
 #include <string>
@@ -6,22 +6,22 @@
 namespace emulator {
 
 struct Compiled {
-  /** 0, or NVRTC's number for what went wrong. */
+  /** 0, or NVRTC's error code. */
   int status;
   std::string log;
-  /** What cuModuleLoadData takes. */
+  /** The image that cuModuleLoadData accepts. */
   std::string image;
 };
 
 struct CompileOptions {
-  /** 90 for sm_90; 0 where machine code was not asked for. */
+  /** 90 for sm_90; 0 if machine code was not requested. */
   unsigned architecture = 0;
-  bool fusesProducts = true;
+  bool hasFma = true;
 };
 
 Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options);
 
-/** A number that changes whenever the emulation does, so that nobody's cache keeps what an older one compiled. */
+/** A number that changes with the emulation, so that no cache keeps an object of an older one. */
 int emulationNumber();
 
 }  // namespace emulator

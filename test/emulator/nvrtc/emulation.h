@@ -1,6 +1,6 @@
 /**
- * CUDA C++ for g++: the words that Holdfast's kernels may use, and no others, so that a kernel which uses more is found
- * out here. Math functions are declared by hand: headers would take longer to compile than the kernel.
+ * CUDA C++ for g++: only the identifiers that Holdfast's kernels may use, so that a kernel which uses others
+ * fails here. Math functions are declared by hand: headers would take longer to compile than the kernel.
  */
 #pragma once
 
@@ -18,21 +18,21 @@ typedef EmulatorPoint dim3;
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #ifdef EMULATOR_CLUSTERS
-#define __shared__ _Pragma("GCC error \"the blocks of a cluster run side by side: use dynamicSharedMemory, of which each has its own\"")
+#define __shared__ _Pragma("GCC error \"the blocks of a cluster run concurrently: use dynamicSharedMemory, which each block has\"")
 #else
-// Of one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
+// In one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
 #define __shared__ static __attribute__((section("emulator_shared")))
 #endif
 
-static EmulatorPlace emulatorPlace;
+static EmulatorPosition emulatorPosition;
 static EmulatorHooks emulatorHooks;
 
-#define threadIdx emulatorPlace.thread
-#define blockIdx emulatorPlace.block
-#define blockDim emulatorPlace.blockSize
-#define gridDim emulatorPlace.gridSize
+#define threadIdx emulatorPosition.thread
+#define blockIdx emulatorPosition.block
+#define blockDim emulatorPosition.blockSize
+#define gridDim emulatorPosition.gridSize
 
-// Waiting for other threads.
+// Barriers and exchanges.
 
 #define __syncthreads() emulatorHooks.barrier(__LINE__)
 
@@ -73,40 +73,41 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
   return emulatorShuffleFrom(mask, value, inSegment + delta < static_cast<unsigned>(width) ? lane + delta : lane);
 }
 
-// What kernels know of the tensor cores and of copies that go on by themselves: these names instead of the instructions.
+// Tensor core instructions and asynchronous copies: these functions replace the inline PTX.
 
 #define HOLDFAST_EMULATOR
 
-/** Launches run one after the other here; what one that may begin early sees before this is libcuda's to say. */
+/** Launches run one after the other here; libcuda decides what a PDL launch sees before this wait. */
 static inline void gridDependencyWait() { emulatorHooks.gridDependencyWait(); }
 
-/** The warps of all blocks that run side by side. */
+/** The warps of all blocks that run concurrently. */
 enum { emulatorWarps = 32 * emulatorClusterLimit };
-static inline unsigned emulatorWarp() { return 32 * emulatorPlace.rank + threadIdx.x / 32; }
+static inline unsigned emulatorWarp() { return 32 * emulatorPosition.rank + threadIdx.x / 32; }
 
 static double emulatorLeft[emulatorWarps][32][4], emulatorRight[emulatorWarps][32][2];
 
 /**
- * sums[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of the left rows g and g + 8 at term t, then at
- * term t + 4; of the right column g at both; and of the sums columns 2t and 2t + 1 of row g, then of row g + 8.
+ * acc[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of A rows g and g + 8 at k = t,
+ * then at k = t + 4; of B column g at both; and of the accumulators columns 2t and 2t + 1 of row g, then of
+ * row g + 8.
  */
-static inline void mmaSync(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
+static inline void mmaSync(double (&acc)[4], const double (&left)[4], const double (&right)[2]) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
   for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = left[index];
   for (unsigned index = 0; index < 2; ++index) emulatorRight[warp][lane][index] = right[index];
   __syncwarp();
-  for (unsigned term = 0; term < 8; ++term) {
+  for (unsigned k = 0; k < 8; ++k) {
     for (unsigned index = 0; index < 4; ++index) {
       const unsigned row = index / 2, column = 2 * member + index % 2;
-      sums[index] += emulatorLeft[warp][group * 4 + term % 4][term / 4 * 2 + row] *
-                     emulatorRight[warp][column * 4 + term % 4][term / 4];
+      acc[index] += emulatorLeft[warp][group * 4 + k % 4][k / 4 * 2 + row] *
+                     emulatorRight[warp][column * 4 + k % 4][k / 4];
     }
   }
   __syncwarp();
 }
 
-/** The bits that TF32 has of a float. */
-static inline float emulatorCut(float value) {
+/** A float's bits in TF32. */
+static inline float emulatorTruncateTf32(float value) {
   unsigned bits;
   __builtin_memcpy(&bits, &value, 4);
   bits &= 0xffffe000u;
@@ -114,25 +115,25 @@ static inline float emulatorCut(float value) {
   return value;
 }
 
-/** The same in floats, with the bits that TF32 has of each. */
-static inline void mmaSync(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
+/** The same with floats, rounded to TF32. */
+static inline void mmaSync(float (&acc)[4], const float (&left)[4], const float (&right)[2]) {
   double wide[4], wideLeft[4], wideRight[2];
-  for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = emulatorCut(left[index]);
-  for (unsigned index = 0; index < 2; ++index) wideRight[index] = emulatorCut(right[index]);
+  for (unsigned index = 0; index < 4; ++index) wide[index] = acc[index], wideLeft[index] = emulatorTruncateTf32(left[index]);
+  for (unsigned index = 0; index < 2; ++index) wideRight[index] = emulatorTruncateTf32(right[index]);
   mmaSync(wide, wideLeft, wideRight);
-  for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
+  for (unsigned index = 0; index < 4; ++index) acc[index] = static_cast<float>(wide[index]);
 }
 
-// Shared memory that comes with a launch, which may be more than a block declares. Each block of a cluster has its own.
+// Dynamic shared memory, which may be more than a block can declare. Each block of a cluster has its own.
 #ifdef EMULATOR_CLUSTERS
 #define dynamicSharedMemory(name, bytes) \
-  unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorLaunchedMemory(bytes, __LINE__))
+  unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorDynamicShared(bytes, __LINE__))
 #else
-#define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_launched"), aligned(16))) unsigned char name[bytes]
+#define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(16))) unsigned char name[bytes]
 #endif
-static inline unsigned long long emulatorLaunchedMemory(unsigned long long bytes, int line) {
-  if (emulatorPlace.launchedBytes < bytes) emulatorHooks.fault(700, "more shared memory than came with the launch", line);
-  return emulatorPlace.launched;
+static inline unsigned long long emulatorDynamicShared(unsigned long long bytes, int line) {
+  if (emulatorPosition.dynamicSharedBytes < bytes) emulatorHooks.fault(700, "more dynamic shared memory than the launch has", line);
+  return emulatorPosition.dynamicShared;
 }
 
 struct Bf16 { static constexpr unsigned bytes = 2; static constexpr int element = emulatorBf16; };
@@ -140,16 +141,16 @@ struct F16 { static constexpr unsigned bytes = 2; static constexpr int element =
 struct Tf32 { static constexpr unsigned bytes = 4; static constexpr int element = emulatorTf32; };
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static inline void wgmmaSs(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
-  emulatorHooks.multiplyTiles(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, sums, left, right);
+static inline void wgmmaSs(float (&acc)[columns / 2], const unsigned char* left, const unsigned char* right) {
+  emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, left, right);
 }
 
 template <unsigned columns>
-static inline void wgmmaRs(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
+static inline void wgmmaRs(float (&acc)[columns / 2], const float (&left)[4], const unsigned char* right) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane();
-  for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = emulatorCut(left[index]);
+  for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = emulatorTruncateTf32(left[index]);
   __syncwarp();
-  emulatorHooks.multiplyRs(columns, lane, sums, emulatorLeft[warp], right);
+  emulatorHooks.wgmmaRs(columns, lane, acc, emulatorLeft[warp], right);
   __syncwarp();
 }
 template <unsigned count> static inline void setmaxnregDec() {}
@@ -174,16 +175,16 @@ static inline void ldmatrixX4(float (&floats)[4], const float* row) {
   if (reinterpret_cast<unsigned long long>(row) % 16 != 0) emulatorHooks.fault(716, "a row at a misaligned address", __LINE__);
   emulatorRows[warp][lane] = row;
   __syncwarp();
-  for (unsigned piece = 0; piece < 4; ++piece) floats[piece] = emulatorRows[warp][8 * piece + lane / 4][lane % 4];
+  for (unsigned matrix = 0; matrix < 4; ++matrix) floats[matrix] = emulatorRows[warp][8 * matrix + lane / 4][lane % 4];
   __syncwarp();
 }
 
-/** At once, where the machine takes its time: who reads too early is not found out here. */
+/** Completes at once, unlike the hardware: a read that is too early is not detected here. */
 template <unsigned size>
 static inline void cpAsync(void* to, const void* from, unsigned bytes) {
   static_assert(size == 4 || size == 8 || size == 16, "a copy has four, eight or sixteen bytes");
-  const unsigned long long places = reinterpret_cast<unsigned long long>(to) | reinterpret_cast<unsigned long long>(from);
-  if (places % size != 0) emulatorHooks.fault(716, "a copy at a misaligned address", __LINE__);
+  const unsigned long long addresses = reinterpret_cast<unsigned long long>(to) | reinterpret_cast<unsigned long long>(from);
+  if (addresses % size != 0) emulatorHooks.fault(716, "a copy at a misaligned address", __LINE__);
   if (bytes > size) emulatorHooks.fault(700, "a copy of more bytes than it has", __LINE__);
   __builtin_memset(to, 0, size);
   __builtin_memcpy(to, from, bytes);
@@ -191,49 +192,52 @@ static inline void cpAsync(void* to, const void* from, unsigned bytes) {
 static inline void cpAsyncCommit() {}
 template <unsigned left> static inline void cpAsyncWait() {}
 
-// Clusters, barriers of some of a block's threads, and gates: libcuda knows who waits for whom.
+// Clusters, barriers of some of a block's threads, and mbarriers: libcuda resolves the waits.
 
-static inline unsigned clusterCtaRank() { return emulatorPlace.rank; }
+static inline unsigned clusterCtaRank() { return emulatorPosition.rank; }
 
 template <class T>
-static inline T* mapaShared(T* own, unsigned rank, int line = __builtin_LINE()) {
-  const unsigned long long address = reinterpret_cast<unsigned long long>(own);
-  if (address - emulatorPlace.launched >= emulatorPlace.launchedBytes)
-    emulatorHooks.fault(717, "a peer asked for what is not in the block's launched memory", line);
-  if (rank >= emulatorPlace.clusterSize) emulatorHooks.fault(700, "a peer that the cluster does not have", line);
+static inline T* mapaShared(T* pointer, unsigned rank, int line = __builtin_LINE()) {
+  const unsigned long long address = reinterpret_cast<unsigned long long>(pointer);
+  if (address - emulatorPosition.dynamicShared >= emulatorPosition.dynamicSharedBytes)
+    emulatorHooks.fault(717, "a peer address of memory outside the block's dynamic shared memory", line);
+  if (rank >= emulatorPosition.clusterSize) emulatorHooks.fault(700, "a peer that the cluster does not have", line);
   return reinterpret_cast<T*>(address + emulatorClusterStride * static_cast<unsigned long long>(rank) -
-                              emulatorClusterStride * static_cast<unsigned long long>(emulatorPlace.rank));
+                              emulatorClusterStride * static_cast<unsigned long long>(emulatorPosition.rank));
 }
 
-static inline void clusterArrive(int line = __builtin_LINE()) { emulatorHooks.arriveInCluster(line); }
-static inline void clusterWait(int line = __builtin_LINE()) { emulatorHooks.clusterSync(line); }
+static inline void clusterArrive(int line = __builtin_LINE()) { emulatorHooks.clusterArrive(line); }
+static inline void clusterWait(int line = __builtin_LINE()) { emulatorHooks.clusterWait(line); }
 static inline void namedBarrierSync(unsigned barrier, unsigned threads, int line = __builtin_LINE()) {
-  emulatorHooks.meet(barrier, threads, line);
+  emulatorHooks.namedBarrierSync(barrier, threads, line);
 }
 
 typedef unsigned long long Mbarrier;
-static inline void mbarrierInit(Mbarrier* gate, unsigned arrivals, int line = __builtin_LINE()) {
-  emulatorHooks.gate(emulatorSetGate, gate, arrivals, line);
+static inline void mbarrierInit(Mbarrier* mbarrier, unsigned arrivals, int line = __builtin_LINE()) {
+  emulatorHooks.mbarrier(emulatorMbarrierInit, mbarrier, arrivals, line);
 }
 static inline void fenceMbarrierInit() {}
-static inline void mbarrierArrive(Mbarrier* gate, int line = __builtin_LINE()) {
-  emulatorHooks.gate(emulatorPassGate, gate, 0, line);
+static inline void mbarrierArrive(Mbarrier* mbarrier, int line = __builtin_LINE()) {
+  emulatorHooks.mbarrier(emulatorMbarrierArrive, mbarrier, 0, line);
 }
-static inline void mbarrierArriveExpectTx(Mbarrier* gate, unsigned bytes, int line = __builtin_LINE()) {
-  emulatorHooks.gate(emulatorExpectAtGate, gate, bytes, line);
+static inline void mbarrierArriveExpectTx(Mbarrier* mbarrier, unsigned bytes, int line = __builtin_LINE()) {
+  emulatorHooks.mbarrier(emulatorMbarrierArriveExpectTx, mbarrier, bytes, line);
 }
-static inline void mbarrierWait(Mbarrier* gate, unsigned parity, int line = __builtin_LINE()) {
-  emulatorHooks.gate(emulatorAwaitGate, gate, parity, line);
+static inline void mbarrierWait(Mbarrier* mbarrier, unsigned parity, int line = __builtin_LINE()) {
+  emulatorHooks.mbarrier(emulatorMbarrierWait, mbarrier, parity, line);
 }
-static inline void cpAsyncBulk(void* to, const void* from, unsigned bytes, Mbarrier* gate, int line = __builtin_LINE()) {
-  emulatorHooks.bring(to, from, bytes, gate, line);
+static inline void cpAsyncBulk(void* to, const void* from, unsigned bytes, Mbarrier* mbarrier, int line = __builtin_LINE()) {
+  emulatorHooks.cpAsyncBulk(to, from, bytes, mbarrier, line);
 }
 
-/** A matrix, or several at equal steps, out of which boxes are copied; cuTensorMapEncodeTiled knows what is in it. */
+/**
+ * A tensor map: a matrix, or several with equal strides, from which boxes are copied. cuTensorMapEncodeTiled
+ * defines its contents.
+ */
 struct __attribute__((aligned(64))) TensorMap { unsigned long long words[16]; };
-static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, int matrix, Mbarrier* gate,
+static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, int matrix, Mbarrier* mbarrier,
                             int line = __builtin_LINE()) {
-  emulatorHooks.tmaLoad(to, map, column, row, matrix, gate, line);
+  emulatorHooks.tmaLoad(to, map, column, row, matrix, mbarrier, line);
 }
 
 // Bits.
@@ -276,7 +280,7 @@ struct __attribute__((aligned(16))) longlong2 { long long x, y; };
 struct __attribute__((aligned(16))) ulonglong2 { unsigned long long x, y; };
 static inline double2 make_double2(double x, double y) { return {x, y}; }
 
-// Mathematics, of the system's library.
+// Math functions of the system's library.
 
 #define EMULATOR_UNARY(name) extern "C" double name(double) noexcept; extern "C" float name##f(float) noexcept;
 #define EMULATOR_BINARY(name) \
@@ -299,7 +303,7 @@ template <class T> static inline bool isnan(T x) { return __builtin_isnan(x); }
 template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
 
-// Faults that g++ checks for at every access: a vector at an odd address, an index outside its array.
+// Faults that g++ checks at every access: a misaligned vector, an index outside its array.
 
 struct EmulatorLocation { const char* file; unsigned line, column; };
 struct EmulatorMismatch { EmulatorLocation at; const void* type; unsigned char alignmentLog2, kind; };
@@ -313,12 +317,12 @@ extern "C" __attribute__((cold)) void __ubsan_handle_out_of_bounds(void* data, v
   emulatorHooks.fault(700, "an index outside its array", static_cast<int>(at->line));
 }
 
-// The module's table. NVRTC's emulator writes it behind the source, each kernel with a comma.
+// The module's table. NVRTC's emulator appends it to the source, each kernel with a comma.
 
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared[];
 extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_shared[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_launched[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_launched[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_dynamic_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_dynamic_shared[];
 
 template <class T> struct EmulatorIsPointer { static constexpr bool value = false; };
 template <class T> struct EmulatorIsPointer<T*> { static constexpr bool value = true; };
@@ -326,7 +330,7 @@ template <class T> struct EmulatorIsPointer<T*> { static constexpr bool value = 
 template <class... Parameters>
 struct EmulatorEntry {
   static constexpr unsigned count = sizeof...(Parameters);
-  // One more than there are, since an array can't be empty.
+  // One more than needed, because an array can't be empty.
   static constexpr unsigned sizes[] = {sizeof(Parameters)..., 0};
   static constexpr bool isPointer[] = {EmulatorIsPointer<Parameters>::value..., false};
 
@@ -345,7 +349,7 @@ struct EmulatorEntry {
 template <class... Parameters>
 EmulatorEntry<Parameters...> emulatorEntryOf(void (*)(Parameters...));
 
-/** What __cluster_dims__ says. */
+/** The value of __cluster_dims__. */
 template <unsigned x, unsigned y = 1, unsigned z = 1>
 struct EmulatorCluster {
   static_assert(y == 1 && z == 1, "the emulator's clusters have one dimension, as grids do");
@@ -362,6 +366,6 @@ struct EmulatorCluster {
   static const EmulatorKernel emulatorKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false, 0}};   \
   extern "C" {                                                                               \
   __attribute__((visibility("default"))) EmulatorModule emulator_module = {                    \
-      &emulatorPlace, &emulatorHooks, __start_emulator_shared, __stop_emulator_shared,           \
-      __start_emulator_launched, __stop_emulator_launched, emulatorKernels, count};             \
+      &emulatorPosition, &emulatorHooks, __start_emulator_shared, __stop_emulator_shared,           \
+      __start_emulator_dynamic_shared, __stop_emulator_dynamic_shared, emulatorKernels, count};             \
   }

@@ -1,4 +1,4 @@
-/** NVRTC's functions: programs, options, logs and what was compiled. */
+/** NVRTC's functions: programs, options, logs and compiled code. */
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -31,7 +31,7 @@ std::shared_ptr<Program> findProgram(uint64_t handle) {
   return found == programs.end() ? nullptr : found->second;
 }
 
-/** "sm_90" → 90, "sm_90a" too; a virtual architecture gives no machine code. False where it is neither. */
+/** "sm_90" → 90, also "sm_90a"; a virtual architecture gives no machine code. False for anything else. */
 bool readArchitecture(const std::string& text, unsigned& architecture) {
   const bool isReal = text.rfind("sm_", 0) == 0;
   if (!isReal && text.rfind("compute_", 0) != 0) return false;
@@ -40,14 +40,14 @@ bool readArchitecture(const std::string& text, unsigned& architecture) {
   return number >= 75;
 }
 
-/** Those that Holdfast has a use for; what would loosen the arithmetic is not among them. */
+/** The options that Holdfast uses; none that relaxes arithmetic. */
 bool readOption(const std::string& option, CompileOptions& options) {
   const size_t equals = option.find('=');
   const std::string key = option.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : option.substr(equals + 1);
   if (key == "--gpu-architecture" || key == "-arch") return readArchitecture(value, options.architecture);
   if (key == "--fmad" || key == "-fmad") {
-    options.fusesProducts = value == "true";
+    options.hasFma = value == "true";
     return value == "true" || value == "false";
   }
   if (key == "--std" || key == "-std") return value == "c++17";

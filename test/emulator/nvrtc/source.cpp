@@ -1,6 +1,6 @@
 /**
- * Reads signatures, `extern "C" __global__ void __cluster_dims__(C, 1, 1) __launch_bounds__(T) name(…)`, out of a text without
- * comments.
+ * Parses signatures, `extern "C" __global__ void __cluster_dims__(C, 1, 1) __launch_bounds__(T) name(…)`, in
+ * a text without comments.
  */
 #include "source.h"
 
@@ -17,7 +17,7 @@ size_t skipSpace(const std::string& text, size_t at) {
   return at;
 }
 
-/** Behind the parenthesis that closes the one at this place. */
+/** The index after the matching closing parenthesis. */
 size_t skipParentheses(const std::string& text, size_t at) {
   int depth = 0;
   do {
@@ -66,7 +66,7 @@ std::vector<Entry> findEntries(const std::string& text) {
       at = skipSpace(text, at);
       const size_t start = at;
       while (at < text.size() && isWordPart(text[at])) ++at;
-      if (at == start) break;  // not a signature that the conventions allow: g++ will say what is wrong
+      if (at == start) break;  // not a signature of the conventions: g++ will report the error
       const std::string word = text.substr(start, at - start);
       at = skipSpace(text, at);
       if (at >= text.size() || text[at] != '(') continue;

@@ -1,4 +1,7 @@
-/** What the emulator has to know of a kernel's text: its entries, and whether their threads wait for each other. */
+/**
+ * What the emulator must know of a kernel's source: its entries, and whether their threads wait for each
+ * other.
+ */
 #pragma once
 
 #include <string>
@@ -8,13 +11,13 @@ namespace emulator {
 
 struct Entry {
   std::string name;
-  /** An expression: what __launch_bounds__ says, or the most that a block may have. */
+  /** An expression: the value of __launch_bounds__, or the maximum of a block. */
   std::string maxThreads;
-  /** What __cluster_dims__ says; "1" where there is none. */
+  /** The value of __cluster_dims__; "1" by default. */
   std::string cluster;
 };
 
-/** The text with spaces in place of its comments. */
+/** The text with its comments replaced by spaces. */
 std::string withoutComments(const std::string& text);
 
 std::vector<Entry> findEntries(const std::string& text);

@@ -1,4 +1,4 @@
-/** NVTX as a tool that checks memory sees it: which pools there are, and which pieces of them are in use. */
+/** NVTX as a memory checker sees it: the pools, and the regions of them that are in use. */
 
 #include <cstdint>
 #include <iterator>
@@ -62,7 +62,7 @@ EMULATOR_EXPORT void nvtxDomainDestroy(uint64_t) {}
 EMULATOR_EXPORT uint64_t nvtxMemHeapRegister(uint64_t owner, const PoolDescription* pool) {
   bool isSound = owner == domain && pool->version == version && pool->size == sizeof *pool &&
                  pool->usage == subAllocator && pool->type == virtualAddress && pool->rangeSize == sizeof(Range);
-  // What NVTX answers where no tool listens.
+  // NVTX's result without a tool.
   if (!isSound || emulator_note("nvtxMemHeapRegister") != 0) return UINT64_MAX;
   pools[pool->range->address] = pool->range->size;
   return pool->range->address;
@@ -93,13 +93,13 @@ EMULATOR_EXPORT void nvtxMemRegionsUnregister(uint64_t owner, const References* 
   for (uint64_t index = 0; index < batch->count; index++) regions.erase(batch->addresses[index]);
 }
 
-/** Does the tool know all of this as part of one pool? */
+/** True if the tool knows this range as part of one pool. */
 EMULATOR_EXPORT int emulator_pool_holds(uint64_t address, uint64_t size) { return holds(pools, address, size); }
 
-/** Does it know all of this as one piece in use? */
+/** True if the tool knows this range as one region in use. */
 EMULATOR_EXPORT int emulator_region_holds(uint64_t address, uint64_t size) { return holds(regions, address, size); }
 
-/** How many pools and pieces it knows. */
+/** The number of pools and regions that it knows. */
 EMULATOR_EXPORT uint64_t emulator_pools() { return pools.size(); }
 
 EMULATOR_EXPORT uint64_t emulator_regions() { return regions.size(); }

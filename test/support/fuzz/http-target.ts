@@ -1,4 +1,4 @@
-/** The two servers, fuzzed: whatever bytes a client sends, the next one that asks properly is answered. */
+/** The two servers, fuzzed: whatever bytes a client sends, the next proper request is answered. */
 
 import { connect } from "node:net";
 import { openInspector } from "../../../src/inspect/index.js";
@@ -24,9 +24,9 @@ const requests: readonly string[] = [
   "GET /%2e%2e/%00 HTTP/1.1\r\nHost: HOST\r\nHost: evil.example\r\n\r\nGET / HTTP/1.1\r\n\r\n",
 ];
 
-/** How long an answer may keep a client that sends no more; what comes later is not looked at. */
+/** How long a response may keep an idle client; later output is ignored. */
 const patienceMs = 30;
-/** After so many inputs both servers must answer properly. */
+/** After this many inputs both servers must answer properly. */
 const checkEvery = 25;
 
 export const httpTarget: FuzzTarget = {
@@ -43,9 +43,9 @@ export const httpTarget: FuzzTarget = {
       const text = Buffer.from(input).toString("latin1").replaceAll(hostMark, url.host);
       await sendBytes(url, Buffer.from(text, "latin1"));
       if (count % checkEvery > 0) return;
-      for (const place of [new URL("/api/runs", urls[0]), new URL("/healthz", urls[1])]) {
-        const { status } = await fetch(place);
-        if (status !== 200) throw new Error(`${place} was answered with ${status}`);
+      for (const url of [new URL("/api/runs", urls[0]), new URL("/healthz", urls[1])]) {
+        const { status } = await fetch(url);
+        if (status !== 200) throw new Error(`${url} was answered with ${status}`);
       }
     };
   },

@@ -1,6 +1,9 @@
-/** Changes bytes at random, from a seed: flips, edges of number ranges, copies within the input, pieces of another, cuts. */
+/**
+ * Changes bytes at random, from a seed: flips, edges of number ranges, copies within the input, slices of
+ * another input, cuts.
+ */
 
-/** Numbers from a seed: the same ones every time. */
+/** Numbers from a seed: always the same ones. */
 export class SeededRandom {
   #state: number;
 
@@ -44,7 +47,7 @@ const edges: readonly (readonly number[])[] = [
 
 const longest = 256 * 1024;
 
-/** One to eight changes; `others` lend pieces. */
+/** One to eight changes; `others` provide slices. */
 export function mutate(input: Uint8Array, others: readonly Uint8Array[], random: SeededRandom): Uint8Array {
   let bytes: Uint8Array = Uint8Array.from(input);
   const changes = 1 + random.below(random.below(4) === 0 ? 8 : 2);
@@ -87,12 +90,12 @@ function changeOnce(bytes: Uint8Array, others: readonly Uint8Array[], random: Se
   }
 }
 
-/** The bytes with `removed` of them at a place replaced. */
-function put(bytes: Uint8Array, at: number, removed: number, piece: ArrayLike<number>): Uint8Array {
+/** The bytes with `removed` of them at an offset replaced. */
+function put(bytes: Uint8Array, at: number, removed: number, inserted: ArrayLike<number>): Uint8Array {
   const rest = bytes.subarray(Math.min(bytes.length, at + removed));
-  const result = new Uint8Array(at + piece.length + rest.length);
+  const result = new Uint8Array(at + inserted.length + rest.length);
   result.set(bytes.subarray(0, at));
-  result.set(piece, at);
-  result.set(rest, at + piece.length);
+  result.set(inserted, at);
+  result.set(rest, at + inserted.length);
   return result;
 }

@@ -1,4 +1,7 @@
-/** Small Parquet files that ask for much: each has sound metadata but for one claim. Written by hand, as no writer makes them. */
+/**
+ * Small Parquet files with huge claims: each has valid metadata except for one claim. Written by hand,
+ * because no writer produces them.
+ */
 
 import type { SeededRandom } from "./mutate.js";
 
@@ -44,7 +47,7 @@ function struct(fields: Readonly<Record<number, ThriftValue>>): ThriftValue {
 
 const names = ["time", "open", "high", "low", "close", "volume"] as const;
 
-export interface BombParts {
+export interface BombOptions {
   readonly rows?: number;
   /** The bytes of a column's pages; default: plain doubles. */
   readonly chunk?: readonly number[];
@@ -52,31 +55,31 @@ export interface BombParts {
   /** The columns' type; default: 5, doubles. */
   readonly type?: number;
   readonly typeLength?: number;
-  /** What the values are converted to, as 9 for milliseconds. */
+  /** The converted type of the values, such as 9 for milliseconds. */
   readonly converted?: number;
   readonly isOptional?: boolean;
-  /** The path of the last column, and where its bytes begin. */
+  /** The path of the last column, and the offset of its bytes. */
   readonly lastPath?: readonly string[];
   readonly lastOffset?: number;
-  /** How many row groups the footer says that it has. */
+  /** The number of row groups that the footer claims. */
   readonly groups?: number;
 }
 
 /** A file whose columns are all doubles with the same pages. */
-export function bombFile(parts: BombParts = {}): Uint8Array {
-  const { rows = 8, codec = 0, isOptional = false, groups = 1, type = 5 } = parts;
-  const chunk = parts.chunk ?? dataPage({ values: rows, body: new Array<number>(8 * rows).fill(1) });
+export function bombFile(options: BombOptions = {}): Uint8Array {
+  const { rows = 8, codec = 0, isOptional = false, groups = 1, type = 5 } = options;
+  const chunk = options.chunk ?? dataPage({ values: rows, body: new Array<number>(8 * rows).fill(1) });
   const bytes = [...new TextEncoder().encode("PAR1")];
   const columns = names.map((name, index) => {
     const isLast = index === names.length - 1;
-    const offset = isLast ? (parts.lastOffset ?? bytes.length) : bytes.length;
+    const offset = isLast ? (options.lastOffset ?? bytes.length) : bytes.length;
     bytes.push(...chunk);
     return struct({
       2: i64(offset),
       3: struct({
         1: i32(type),
         2: list([i32(0)]),
-        3: list((isLast ? (parts.lastPath ?? [name]) : [name]).map(text)),
+        3: list((isLast ? (options.lastPath ?? [name]) : [name]).map(text)),
         4: i32(codec),
         5: i64(rows),
         6: i64(chunk.length),
@@ -94,37 +97,37 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
         ...names.map((name) =>
           struct({
             1: i32(type),
-            ...(parts.typeLength !== undefined && { 2: i32(parts.typeLength) }),
+            ...(options.typeLength !== undefined && { 2: i32(options.typeLength) }),
             ...{ 3: repetition, 4: text(name) },
-            ...(parts.converted !== undefined && { 6: i32(parts.converted) }),
+            ...(options.converted !== undefined && { 6: i32(options.converted) }),
           }),
         ),
       ]),
       3: i64(rows),
       4: list([struct({ 1: list(columns), 2: i64(1000), 3: i64(rows) })], groups),
     });
-  // The bytes of this length, behind the footer, are fields to a parser that runs past its end.
+  // The bytes of this length, after the footer, are fields to a parser that runs past its end.
   const footer = makeFooter("b".repeat(Math.max(0, 768 - makeFooter("").bytes.length)));
   const length = footer.bytes.length;
   bytes.push(...footer.bytes, ...[0, 8, 16, 24].map((shift) => (length >> shift) & 0xff));
   return Uint8Array.from([...bytes, ...new TextEncoder().encode("PAR1")]);
 }
 
-interface PageParts {
+interface PageOptions {
   readonly values: number;
   readonly body: readonly number[];
-  /** 0 plain, 5 delta-packed, 8 by a dictionary. */
+  /** 0 plain, 5 delta-packed, 8 with a dictionary. */
   readonly encoding?: number;
   readonly declaredBytes?: number;
 }
 
-function dataPage({ values, body, encoding = 0, declaredBytes = body.length }: PageParts): number[] {
+function dataPage({ values, body, encoding = 0, declaredBytes = body.length }: PageOptions): number[] {
   const kind = struct({ 1: i32(values), 2: i32(encoding), 3: i32(3), 4: i32(3) });
   return [...struct({ 1: i32(0), 2: i32(declaredBytes), 3: i32(body.length), 5: kind }).bytes, ...body];
 }
 
 function secondKindPage(
-  { values, body, encoding = 0, declaredBytes = body.length }: PageParts,
+  { values, body, encoding = 0, declaredBytes = body.length }: PageOptions,
   levels = 0,
 ): number[] {
   const kind = struct({
@@ -141,7 +144,7 @@ function dictionaryPage(): number[] {
 
 const huge = 2 ** 30;
 
-/** Each by its name; most have about 1 KB. */
+/** By name; most have about 1 KB. */
 export const parquetBombs: Readonly<Record<string, Uint8Array>> = {
   "list-of-2-to-the-31-row-groups": bombFile({ groups: 2 ** 31 - 1 }),
   "run-past-the-page": bombFile({
@@ -196,43 +199,43 @@ function zstdOfZeros(blocks: number): number[] {
   return frame;
 }
 
-/** A file with sound metadata whose pages claim anything: what mutations of bytes seldom reach. */
-export function drawParquet(random: SeededRandom): Uint8Array {
+/** A file with valid metadata whose pages claim anything: random mutations seldom reach this. */
+export function randomParquet(random: SeededRandom): Uint8Array {
   const rows = random.pick([1, 8, 8, 64, 1000, 100_000, 2 ** 20, 2 ** 31 - 1]);
   const isOptional = random.below(3) === 0;
-  const pages = Array.from({ length: 1 + random.below(3) }, () => drawPage(random, rows, isOptional));
+  const pages = Array.from({ length: 1 + random.below(3) }, () => randomPage(random, rows, isOptional));
   return bombFile({
     ...{ rows, isOptional },
     chunk: [...(random.below(2) === 0 ? dictionaryPage() : []), ...pages.flat()],
     codec: random.below(2) * random.below(9),
     type: random.below(8),
     ...(random.below(2) === 0 && { converted: random.below(23) }),
-    ...(random.below(3) === 0 && { typeLength: drawCount(random, 8) }),
+    ...(random.below(3) === 0 && { typeLength: randomCount(random, 8) }),
   });
 }
 
-function drawPage(random: SeededRandom, rows: number, isOptional: boolean): number[] {
-  const runs = (): number[] => [...varint(drawCount(random, 2 * rows)), random.below(3)];
+function randomPage(random: SeededRandom, rows: number, isOptional: boolean): number[] {
+  const runs = (): number[] => [...varint(randomCount(random, 2 * rows)), random.below(3)];
   const body = [
     ...(isOptional && random.below(4) > 0 ? [2 + random.below(8), 0, 0, 0, ...runs()] : []),
     ...([
       [random.below(34), ...runs(), ...runs()],
-      [...varint(drawCount(random, 128)), ...runs(), ...runs()],
+      [...varint(randomCount(random, 128)), ...runs(), ...runs()],
       [],
     ][random.below(3)] ?? []),
     ...Array.from({ length: random.below(200) }, () => random.below(256)),
   ];
-  const page: PageParts = {
-    values: drawCount(random, rows),
+  const page: PageOptions = {
+    values: randomCount(random, rows),
     encoding: random.pick([0, 2, 3, 4, 5, 6, 7, 8, 8, 9]),
     body,
-    ...(random.below(3) === 0 && { declaredBytes: drawCount(random, 64) }),
+    ...(random.below(3) === 0 && { declaredBytes: randomCount(random, 64) }),
   };
   return random.below(2) === 0 ? dataPage(page) : secondKindPage(page, random.below(3));
 }
 
-/** Most often the usual number, else one at an end of some range. */
-function drawCount(random: SeededRandom, usual: number): number {
+/** Usually the normal number, otherwise one at an end of some range. */
+function randomCount(random: SeededRandom, usual: number): number {
   const ends = [0, 1, 7, usual + 1, 2 * usual, 2 ** 24, 2 ** 29 + 1, 2 ** 30, 2 ** 31 - 1, -1, -(2 ** 31)];
   return random.below(2) === 0 ? usual : random.pick(ends);
 }

@@ -1,4 +1,4 @@
-/** Fuzzes targets in a process of their own, under limits of memory and time, and keeps the input that did harm. */
+/** Fuzzes targets in a separate process, under limits of memory and time, and keeps a harmful input. */
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -13,9 +13,9 @@ import type { FuzzReport, FuzzTask } from "./child.js";
 
 export interface FuzzOptions {
   readonly seed: number;
-  /** How long mutants of each target are tried, in milliseconds; 0: the corpus alone. */
+  /** How long mutants of each target are tried, in milliseconds; 0: only the corpus. */
   readonly durationMs: number;
-  /** How long one input may take, and the start of the process; default: a minute. */
+  /** The time limit of one input, and of the start of the process; default: a minute. */
   readonly inputMs?: number;
   /** The module with the targets; default: those of the library. */
   readonly targetsUrl?: URL;
@@ -23,20 +23,20 @@ export interface FuzzOptions {
 
 export interface FuzzResult {
   readonly report: FuzzReport | undefined;
-  /** What went wrong, and where the input is; undefined where nothing did. */
+  /** What went wrong, and where the input is; undefined if nothing did. */
   readonly failure: string | undefined;
 }
 
-/** The library is about 100 MiB, and an input 256 KiB at most. */
+/** The library takes about 100 MiB, and an input at most 256 KiB. */
 const maxMemoryBytes = 700 * MiB;
 const heapMiB = 400;
-/** What the process may map to write to; it ends one that allocates faster than it can look. */
+/** The limit of writable memory of the process; it ends one that allocates faster than it can check. */
 const maxDataBytes = 2048 * MiB;
-const lookEveryMs = 250;
+const pollEveryMs = 250;
 
 const program = fileURLToPath(new URL("./child.js", import.meta.url));
 
-/** Inputs that once did harm, by target: they are tried every time. */
+/** Inputs that once did harm, by target: they are always tried. */
 export function corpusOf(target: string): readonly string[] {
   return filesBelow(`test/fixtures/fuzz-corpus/${target}`, "").map((path) => join(repositoryRoot, path));
 }
@@ -78,7 +78,7 @@ export async function fuzz(targets: readonly string[], options: FuzzOptions): Pr
     if (Date.now() - lastMs <= inputMs) return;
     isLate = true;
     child.kill("SIGKILL");
-  }, lookEveryMs);
+  }, pollEveryMs);
   const [code, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
     child.once("close", (code, signal) => resolve([code, signal]));
   });
@@ -100,7 +100,7 @@ function reportIn(printed: string): FuzzReport | undefined {
   }
 }
 
-/** Copies the input to where it stays, and says what to do with it. */
+/** Copies the input to a permanent file, and says what to do with it. */
 function keepInput(target: string, inputPath: string): string {
   if (!existsSync(inputPath)) return "It ended before its first input.";
   const bytes = readFileSync(inputPath);
@@ -109,5 +109,5 @@ function keepInput(target: string, inputPath: string): string {
   const digest = createHash("sha256").update(bytes).digest("hex").slice(0, 12);
   const kept = join(folder, `${target}-${digest}`);
   writeFileSync(kept, bytes);
-  return `The input is ${kept}, ${bytes.length} bytes. Mend the fault, and put the file into test/fixtures/fuzz-corpus/${target}/.`;
+  return `The input is ${kept}, ${bytes.length} bytes. Fix the fault, and put the file into test/fixtures/fuzz-corpus/${target}/.`;
 }

@@ -1,4 +1,4 @@
-/** What is fuzzed, by name; `targets.ts` has each, and loads the whole library. */
+/** The fuzzing targets by name; `targets.ts` implements each, and loads the whole library. */
 
 export const fuzzTargetNames = ["parquet", "runs", "http", "safetensors", "csv"] as const;
 export type FuzzTargetName = (typeof fuzzTargetNames)[number];

@@ -1,4 +1,7 @@
-/** What is fuzzed: for each reader sound inputs to begin with, and how it is given one. Only a HoldfastError may come out. */
+/**
+ * The fuzzing targets: for each reader valid inputs to start with, and how it gets one. Only a HoldfastError
+ * may be thrown.
+ */
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,17 +22,17 @@ import { readMetricsPage } from "../../../src/train/metrics-page.js";
 import { sampleIncidents, writeSampleRun } from "../sample-run.js";
 import { httpTarget } from "./http-target.js";
 import type { SeededRandom } from "./mutate.js";
-import { bombFile, drawParquet, parquetBombs } from "./parquet-bombs.js";
+import { bombFile, parquetBombs, randomParquet } from "./parquet-bombs.js";
 import type { FuzzTargetName } from "./target-names.js";
 
 export type GiveInput = (input: Uint8Array) => void | Promise<void>;
 
 export interface FuzzTarget {
-  /** Sound inputs, and such as have done harm. */
+  /** Valid inputs, and inputs that have done harm. */
   seeds(folder: string): readonly Uint8Array[];
-  /** An input with a sound outside and anything within; where there is none, seeds are changed alone. */
+  /** An input with a valid envelope and arbitrary contents; default: only seeds are mutated. */
   draw?(random: SeededRandom): Uint8Array;
-  /** `folder` is empty and the target's own. */
+  /** `folder` is empty and only for this target. */
   open(folder: string): GiveInput | Promise<GiveInput>;
 }
 
@@ -38,7 +41,7 @@ const bars = generateBars({ bars: 40, seed: 7 });
 const parquet: FuzzTarget = {
   seeds() {
     const compressors = { GZIP: (input: Uint8Array) => new Uint8Array(gzipSync(input)) };
-    const form = (time: Partial<ColumnSource>, numbers: Partial<ColumnSource>): Uint8Array => {
+    const makeFile = (time: Partial<ColumnSource>, numbers: Partial<ColumnSource>): Uint8Array => {
       const columnData = barColumns.map((name): ColumnSource => {
         if (name !== "time")
           return { name, data: [...bars[name]], type: "DOUBLE", nullable: false, ...numbers };
@@ -49,16 +52,16 @@ const parquet: FuzzTarget = {
     const dates = [...bars.time].map((time) => new Date(time));
     const texts = dates.map((date) => date.toISOString());
     return [
-      form({}, { encoding: "PLAIN", codec: "UNCOMPRESSED" }),
-      form({ data: dates, type: "TIMESTAMP" }, { nullable: true }),
-      form({ encoding: "DELTA_BINARY_PACKED" }, { encoding: "RLE_DICTIONARY" }),
-      form({ data: texts, type: "STRING" }, { encoding: "BYTE_STREAM_SPLIT" }),
-      form({ data: texts, type: "STRING", encoding: "DELTA_LENGTH_BYTE_ARRAY" }, { codec: "GZIP" }),
+      makeFile({}, { encoding: "PLAIN", codec: "UNCOMPRESSED" }),
+      makeFile({ data: dates, type: "TIMESTAMP" }, { nullable: true }),
+      makeFile({ encoding: "DELTA_BINARY_PACKED" }, { encoding: "RLE_DICTIONARY" }),
+      makeFile({ data: texts, type: "STRING" }, { encoding: "BYTE_STREAM_SPLIT" }),
+      makeFile({ data: texts, type: "STRING", encoding: "DELTA_LENGTH_BYTE_ARRAY" }, { codec: "GZIP" }),
       bombFile(),
       ...Object.values(parquetBombs),
     ];
   },
-  draw: drawParquet,
+  draw: randomParquet,
   open(folder) {
     const path = join(folder, "input.parquet");
     let count = 0;
@@ -67,7 +70,7 @@ const parquet: FuzzTarget = {
       try {
         decodeParquet(path);
       } finally {
-        // The thread is started for a few only: it takes far longer than the decoding.
+        // The thread is started only for a few inputs: it takes far longer than the decoding.
         if (count++ % 64 === 0) await readBars(path);
       }
     };
@@ -135,7 +138,7 @@ const safetensors: FuzzTarget = {
   },
 };
 
-/** Files of a run's folder that are put in place of their own: the first byte of an input says which. */
+/** Files that replace files of a run folder: the first byte of an input selects one. */
 const runFileNames = [
   ...["status.json", "run.json", "results.json", "metrics.jsonl", "plans.jsonl", "memory.jsonl"],
   ...["incidents.jsonl", "steps.bin", "recorder.log", "holdfast-stall-1-20260101T000000Z.json"],
@@ -145,9 +148,9 @@ const runs: FuzzTarget = {
   seeds(folder) {
     const run = writeSampleRun(folder, "seed", { steps: 30, incidents: sampleIncidents() });
     run.close();
-    const found = new Set(readdirSync(run.path));
+    const names = new Set(readdirSync(run.path));
     const seeds = runFileNames.map((name, index) => {
-      const content = found.has(name) ? readFileSync(join(run.path, name)) : Buffer.from(stallReport);
+      const content = names.has(name) ? readFileSync(join(run.path, name)) : Buffer.from(stallReport);
       return Uint8Array.from([index, ...content]);
     });
     const blank = [3, 4, 5, 6].map((index) => new Uint8Array(4096).fill(0x0a).fill(index, 0, 1));
@@ -156,7 +159,7 @@ const runs: FuzzTarget = {
   },
   open(folder) {
     const { path } = writeSampleRun(folder, "run", { steps: 30, incidents: sampleIncidents() });
-    const own = new Map(
+    const originals = new Map(
       runFileNames.map((name) => [
         name,
         readdirSync(path).includes(name) ? readFileSync(join(path, name)) : undefined,
@@ -169,7 +172,7 @@ const runs: FuzzTarget = {
       try {
         look(folder, path, count++);
       } finally {
-        const content = own.get(name);
+        const content = originals.get(name);
         if (content) writeFileSync(join(path, name), content);
         else rmSync(join(path, name));
       }
@@ -177,13 +180,13 @@ const runs: FuzzTarget = {
   },
 };
 
-/** Seeds and corpus get all looks; a mutant gets a few, by turns, as all of them take long. */
+/** Seeds and corpus run all reads; a mutant runs a few in turn, because all of them take long. */
 const firstLooks = 100;
-const looksAtOnce = 3;
+const readsAtOnce = 3;
 
-/** All that is ever asked of a run's folder. A HoldfastError of one is no reason to leave out the others. */
-function look(folder: string, path: string, turn: number): void {
-  const looks = [
+/** All reads of a run folder. A HoldfastError of one does not skip the others. */
+function look(folder: string, path: string, round: number): void {
+  const reads = [
     () => healthOf(path),
     () => readMetricsPage(path),
     () => readRun(path),
@@ -203,10 +206,10 @@ function look(folder: string, path: string, turn: number): void {
     },
   ];
   let rejection: unknown;
-  for (const [index, one] of looks.entries()) {
-    if (turn >= firstLooks && (index + turn) % looks.length >= looksAtOnce) continue;
+  for (const [index, read] of reads.entries()) {
+    if (round >= firstLooks && (index + round) % reads.length >= readsAtOnce) continue;
     try {
-      one();
+      read();
     } catch (error) {
       if (!(error instanceof HoldfastError)) throw error;
       rejection = error;
@@ -215,10 +218,10 @@ function look(folder: string, path: string, turn: number): void {
   if (rejection !== undefined) throw rejection;
 }
 
-/** A terminal obeys what it is shown. */
+/** A terminal executes control characters. */
 function requirePlain(text: string): void {
-  const found = /[^\P{Cc}\n]/u.exec(text);
-  if (found) throw new Error(`a terminal is shown the control character ${found[0].charCodeAt(0)}`);
+  const control = /[^\P{Cc}\n]/u.exec(text);
+  if (control) throw new Error(`a terminal is shown the control character ${control[0].charCodeAt(0)}`);
 }
 
 const stallReport = JSON.stringify({

@@ -10,7 +10,7 @@ import {
   type Shape,
   scaledDotProductAttention,
 } from "../../../src/ops/index.js";
-import { anyShape, broadcastShapesOf, call, operand, whole } from "./draw.js";
+import { anyShape, broadcastShapesOf, call, operand, whole } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 interface Sizes {
@@ -83,7 +83,7 @@ export const attentionCases: readonly OpCase[] = [
   }),
   opCase({
     op: packedAttention,
-    what: "with numbers to add",
+    what: "with an additive mask",
     gradients: [0, 1],
     draw: (elements) =>
       fc
@@ -108,7 +108,7 @@ export const attentionCases: readonly OpCase[] = [
   }),
   opCase({
     op: scaledDotProductAttention,
-    what: "with numbers to add",
+    what: "with an additive mask",
     gradients: [0, 1, 2, 3],
     draw: (elements) =>
       fc
@@ -125,19 +125,19 @@ export const attentionCases: readonly OpCase[] = [
   }),
   opCase({
     op: scaledDotProductAttention,
-    what: "with truth values",
+    what: "with a boolean mask",
     gradients: [0, 1, 2],
     draw: (elements) =>
       fc.tuple(anyOuter(elements), anySizes).chain(([outer, sizes]) => {
         const { rows, columns } = sizes;
-        // Every row sees its first column: over nothing there are no probabilities.
+        // Every row sees its first column: without columns there are no probabilities.
         const mask = operand([rows, columns], {
           values: whole(0, 1),
           dtype: "bool",
           layouts: ["contiguous"],
-        }).map((drawn) => ({
-          ...drawn,
-          values: drawn.values.map((seen, at) => (at % columns === 0 ? 1 : seen)),
+        }).map((call) => ({
+          ...call,
+          values: call.values.map((seen, at) => (at % columns === 0 ? 1 : seen)),
         }));
         return call([...asOperands(outer, sizes), mask], attributes);
       }),
@@ -145,19 +145,19 @@ export const attentionCases: readonly OpCase[] = [
   ...[false, true].map((hasMask) =>
     opCase({
       op: attentionWithDropout,
-      what: hasMask ? "with numbers to add" : "without a mask",
+      what: hasMask ? "with an additive mask" : "without a mask",
       gradients: hasMask ? [0, 1, 2, 4] : [0, 1, 2],
       draw: (elements) =>
         fc
           .tuple(anyOuter(elements), anySizes, attributes, fc.constantFrom(0, 0.4, 1))
-          .chain(([outer, sizes, given, p]) => {
+          .chain(([outer, sizes, probability, p]) => {
             const mask = operand([sizes.rows, sizes.columns]);
             const operands = [
               ...asOperands(outer, sizes),
               "randomState" as const,
               ...(hasMask ? [mask] : []),
             ];
-            return call(operands, fc.constant({ ...given, p }));
+            return call(operands, fc.constant({ ...probability, p }));
           }),
     }),
   ),

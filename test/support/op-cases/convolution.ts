@@ -14,17 +14,17 @@ import {
   type Shape,
   windows,
 } from "../../../src/ops/index.js";
-import { anyShape, anySize, call, operand } from "./draw.js";
+import { anyShape, anySize, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** One number for all axes, or one for each. */
-function perAxis(rank: number, least: number, most: number): fc.Arbitrary<number | number[]> {
-  return fc.oneof(anySize(most, least), fc.array(anySize(most, least), { minLength: rank, maxLength: rank }));
+function perAxis(rank: number, min: number, max: number): fc.Arbitrary<number | number[]> {
+  return fc.oneof(anySize(max, min), fc.array(anySize(max, min), { minLength: rank, maxLength: rank }));
 }
 
 const batches: fc.Arbitrary<Shape> = fc.constantFrom([], [1], [2], [3], [0]);
 
-/** Sizes that hold a kernel once or more, with a dilation of up to 2. */
+/** Sizes that fit a kernel at least once, with a dilation of up to 2. */
 function sizesFor(kernel: readonly number[]): fc.Arbitrary<Shape> {
   return fc.tuple(...kernel.map((size) => anySize(2 * size + 2, 2 * size - 1)));
 }

@@ -17,7 +17,16 @@ import {
   pow,
   sub,
 } from "../../../src/ops/index.js";
-import { anyShape, awayFrom, between, broadcastShapesOf, call, operand, type Values, whole } from "./draw.js";
+import {
+  anyShape,
+  awayFrom,
+  between,
+  broadcastShapesOf,
+  call,
+  operand,
+  type Values,
+  whole,
+} from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 const anything = between(-2, 2);
@@ -69,7 +78,7 @@ function binary(op: Op, left: Values = anything, right: Values = anything): OpCa
   ];
 }
 
-/** Multiples of a hundredth on the left and those between them on the right: the two never meet. */
+/** Multiples of a hundredth on the left and midpoints on the right: the two are never equal. */
 const hundredths: Values = (random) => whole(-200, 200)(random) / 100;
 const between100ths: Values = (random) => whole(-200, 200)(random) / 100 + 0.005;
 

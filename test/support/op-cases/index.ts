@@ -1,4 +1,4 @@
-/** Cases for every entry of the op table: see op-case.ts for what a case is, and one file for each family. */
+/** Cases for every entry of the op table: op-case.ts defines a case, and each family has a file. */
 
 import { attentionCases } from "./attention.js";
 import { convolutionCases } from "./convolution.js";

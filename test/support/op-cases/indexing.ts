@@ -1,4 +1,4 @@
-/** Cases of the indexing family: indices that repeat, that leave some out, and none at all. */
+/** Cases of the indexing family: indices that repeat, that skip some elements, and no indices at all. */
 
 import fc from "fast-check";
 import {
@@ -10,16 +10,19 @@ import {
   type Shape,
   scatterAdd,
 } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, anySize, broadcastShapesOf, call, operand, whole } from "./draw.js";
+import { anyAxis, anyShape, anySize, broadcastShapesOf, call, operand, whole } from "./arbitraries.js";
 import { type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
-/** Indices into an axis; none where it is empty. */
+/** Indices into an axis; none if it is empty. */
 function indices(shape: Shape, size: number): fc.Arbitrary<TensorOperand> {
   const dtype = fc.constantFrom("i32" as const, "u8" as const);
-  return dtype.chain((one) => operand(shape, { dtype: one, values: whole(0, size - 1) }));
+  return dtype.chain((type) => operand(shape, { dtype: type, values: whole(0, size - 1) }));
 }
 
-/** An array, and the shape of an index that has as many entries as it likes along an axis and no more beside it. */
+/**
+ * An array, and the shape of an index with any number of entries along an axis and the array's sizes along
+ * the others.
+ */
 function alongAxis(
   elements: number,
 ): fc.Arbitrary<{ readonly shape: Shape; readonly index: Shape; readonly axis: number }> {
@@ -27,8 +30,8 @@ function alongAxis(
     fc
       .tuple(anyAxis(shape), anySize(4, 0), fc.array(fc.boolean(), { minLength: 4, maxLength: 4 }))
       .map(([axis, count, isSmaller]) => {
-        const beside = shape.map((size, one) => (isSmaller[one] ? Math.max(0, size - 1) : size));
-        return { shape, index: beside.with(axis, shape.at(axis) === 0 ? 0 : count), axis };
+        const sizes = shape.map((size, at) => (isSmaller[at] ? Math.max(0, size - 1) : size));
+        return { shape, index: sizes.with(axis, shape.at(axis) === 0 ? 0 : count), axis };
       }),
   );
 }
@@ -65,7 +68,7 @@ export const indexingCases: readonly OpCase[] = [
   ...[true, false].map((hasPadding) =>
     opCase({
       op: embedding,
-      what: hasPadding ? "none of the row for padding" : "any row",
+      what: hasPadding ? "without the padding row" : "any row",
       gradients: [0],
       draw: (elements) =>
         fc
@@ -76,7 +79,7 @@ export const indexingCases: readonly OpCase[] = [
           )
           .chain(([rows, width, shape]) =>
             call(
-              // A padding row that is read has a slope, and no gradient: differences would see that.
+              // A read padding row has a slope, and no gradient: differences would see that.
               [operand([hasPadding ? rows + 1 : rows, width]), indices(shape, rows)],
               fc.constant(hasPadding ? { paddingIdx: -1 } : {}),
             ),

@@ -1,4 +1,7 @@
-/** Cases of the losses: labels on rows of every kind, with ignored ones and weights, and pairs of equal shapes. */
+/**
+ * Cases of the losses: labels on rows of every kind, with ignored ones and weights, and pairs of equal
+ * shapes.
+ */
 
 import fc from "fast-check";
 import {
@@ -9,7 +12,7 @@ import {
   nllLoss,
   type Shape,
 } from "../../../src/ops/index.js";
-import { anyShape, awayFrom, between, call, operand, whole } from "./draw.js";
+import { anyShape, awayFrom, between, call, operand, whole } from "./arbitraries.js";
 import { type CaseOperand, type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
 const anyReduction = fc.constantFrom<LossReduction>("mean", "sum", "none");
@@ -24,16 +27,16 @@ function anyPredictions(elements: number): fc.Arbitrary<Shape> {
     .map(([kept, classes]) => (kept.length === 0 ? [classes] : [kept[0]!, classes, ...kept.slice(1)]));
 }
 
-/** Labels for predictions; some are `ignored`, but never all: there is no mean of nothing. */
+/** Labels for predictions; some are `ignored`, but never all: the mean of nothing is undefined. */
 function labels(shape: Shape, ignored?: number): fc.Arbitrary<TensorOperand> {
   const axis = shape.length === 1 ? 0 : 1;
-  const kept = shape.filter((_, place) => place !== axis);
+  const kept = shape.filter((_, index) => index !== axis);
   const values = whole(ignored === undefined ? 0 : -1, shape[axis]! - 1);
-  return operand(kept, { values, dtype: "i32" }).map((drawn) => {
-    const isAllOut = drawn.values.every((label) => label === -1);
+  return operand(kept, { values, dtype: "i32" }).map((labels) => {
+    const isAllOut = labels.values.every((label) => label === -1);
     return {
-      ...drawn,
-      values: drawn.values.map((label) => (label !== -1 ? label : isAllOut ? 0 : (ignored ?? 0))),
+      ...labels,
+      values: labels.values.map((label) => (label !== -1 ? label : isAllOut ? 0 : (ignored ?? 0))),
     };
   });
 }
@@ -45,7 +48,7 @@ function weightsOf(shape: Shape): fc.Arbitrary<CaseOperand> {
 const pairLosses = [losses.mseLoss, losses.l1Loss, losses.huberLoss, losses.smoothL1Loss];
 const pairErrors = [losses.squaredError, losses.absoluteError, losses.huberError];
 
-/** Two operands whose differences keep away from 0 and 1, where some of these losses have a kink. */
+/** Two operands whose differences stay away from 0 and 1, where some of these losses have a kink. */
 function anyPair(elements: number): fc.Arbitrary<readonly TensorOperand[]> {
   return anyShape({ elements }).chain((shape) =>
     fc.tuple(
@@ -163,7 +166,7 @@ export const lossesCases: readonly OpCase[] = [
     op: losses.bceWithLogits,
     what: "with weights",
     gradients: [0, 1, 2, 3],
-    // The mean of nothing is NaN whatever the weights, and so would be its differences.
+    // The mean of nothing is NaN for any weights, and so are its differences.
     draw: (elements) =>
       fc.tuple(anyShape({ elements, canBeEmpty: false }), anyReduction).chain(([shape, reduction]) => {
         const [input, target, positive] = binaryOperands(shape, shape.slice(-1));
@@ -173,7 +176,7 @@ export const lossesCases: readonly OpCase[] = [
   }),
 ];
 
-/** Logits, targets from 0 to 1 and, with a shape, weights of what is positive. */
+/** Logits, targets from 0 to 1 and, with a shape, weights of the positive class. */
 function binaryOperands(shape: Shape, positive?: Shape): fc.Arbitrary<CaseOperand>[] {
   return [
     operand(shape, { values: awayFrom([0], between(-3, 3)) }),

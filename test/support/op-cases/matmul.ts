@@ -1,30 +1,27 @@
-/** Cases of products: vectors, matrices, batches and broadcast batches, with sides of 0 and 1 among them. */
+/** Cases of matrix products: vectors, matrices, batches and broadcast batches, also with sizes of 0 and 1. */
 
 import fc from "fast-check";
 import { batchedLinear, fusedProjections, linear, matmul, type Shape } from "../../../src/ops/index.js";
-import { anyShape, broadcastShapesOf, call, operand } from "./draw.js";
+import { anyShape, broadcastShapesOf, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
-const side = (most: number): fc.Arbitrary<number> =>
-  fc.oneof(
-    { weight: 8, arbitrary: fc.integer({ min: 1, max: most }) },
-    { weight: 1, arbitrary: fc.constant(0) },
-  );
+const side = (max: number): fc.Arbitrary<number> =>
+  fc.oneof({ weight: 8, arbitrary: fc.integer({ min: 1, max }) }, { weight: 1, arbitrary: fc.constant(0) });
 
-interface Product {
+interface Operands {
   readonly left: Shape;
   readonly right: Shape;
 }
 
-/** Sides such that each operand and the product stay in bounds. */
-function anyProduct(elements: number): fc.Arbitrary<Product> {
-  const most = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
+/** Sizes that keep each operand and the product within bounds. */
+function anyOperands(elements: number): fc.Arbitrary<Operands> {
+  const max = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
   const batches = broadcastShapesOf(2, {
     axes: [0, 3],
-    elements: Math.max(1, Math.floor(elements / most ** 2)),
+    elements: Math.max(1, Math.floor(elements / max ** 2)),
   });
   return fc
-    .tuple(side(most), side(most), side(most), batches, fc.constantFrom("matrices", "row", "column", "both"))
+    .tuple(side(max), side(max), side(max), batches, fc.constantFrom("matrices", "row", "column", "both"))
     .map(([m, k, n, [a = [], b = []], vectors]) => ({
       left: vectors === "row" || vectors === "both" ? [k] : [...a, m, k],
       right: vectors === "column" || vectors === "both" ? [k] : [...b, k, n],
@@ -36,7 +33,7 @@ export const matmulCases: readonly OpCase[] = [
     op: matmul,
     gradients: [0, 1],
     draw: (elements) =>
-      anyProduct(elements).chain(({ left, right }) => call([operand(left), operand(right)])),
+      anyOperands(elements).chain(({ left, right }) => call([operand(left), operand(right)])),
   }),
   opCase({
     op: matmul,
@@ -54,9 +51,9 @@ export const matmulCases: readonly OpCase[] = [
         what: `${hasBias ? "with" : "without"} a bias, the weight ${layout}`,
         gradients: hasBias ? [0, 1, 2] : [0, 1],
         draw: (elements) => {
-          const most = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
-          const rows = anyShape({ axes: [0, 3], elements: Math.max(1, Math.floor(elements / most)) });
-          return fc.tuple(rows, side(most), side(most)).chain(([batch, width, out]) => {
+          const max = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
+          const rows = anyShape({ axes: [0, 3], elements: Math.max(1, Math.floor(elements / max)) });
+          return fc.tuple(rows, side(max), side(max)).chain(([batch, width, out]) => {
             const weight = layout === "outIn" ? [out, width] : [width, out];
             const operands = [operand([...batch, width]), operand(weight)];
             return call(hasBias ? [...operands, operand([out])] : operands, fc.constant({ layout }));
@@ -69,8 +66,8 @@ export const matmulCases: readonly OpCase[] = [
     op: batchedLinear,
     gradients: [0, 1, 2, 3, 4],
     draw: (elements) => {
-      const most = Math.max(2, Math.floor(Math.cbrt(elements)));
-      return fc.tuple(side(most), side(most), side(most)).chain(([rows, width, out]) => {
+      const max = Math.max(2, Math.floor(Math.cbrt(elements)));
+      return fc.tuple(side(max), side(max), side(max)).chain(([rows, width, out]) => {
         const weights = [operand([width, out]), operand([width, out])];
         return call([operand([rows, 2, width]), ...weights, operand([out]), operand([out])]);
       });
@@ -80,9 +77,9 @@ export const matmulCases: readonly OpCase[] = [
     op: fusedProjections,
     gradients: [0, 1, 2, 3],
     draw: (elements) => {
-      const most = Math.max(2, Math.floor(Math.cbrt(elements)));
-      const rows = anyShape({ axes: [0, 3], elements: most });
-      return fc.tuple(rows, side(most), side(most)).chain(([batch, width, out]) => {
+      const max = Math.max(2, Math.floor(Math.cbrt(elements)));
+      const rows = anyShape({ axes: [0, 3], elements: max });
+      return fc.tuple(rows, side(max), side(max)).chain(([batch, width, out]) => {
         const weights = [0, 1, 2].map(() => operand([width, out]));
         return call([operand([...batch, width]), ...weights]);
       });

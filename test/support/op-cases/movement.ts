@@ -16,12 +16,12 @@ import {
   stack,
   tile,
 } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./draw.js";
+import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
-/** Another shape of as many elements: axes joined, split and added; one size may be left open. */
+/** Another shape with as many elements: axes merged, split and added; one size may be inferred. */
 function reshaped(shape: Shape): fc.Arbitrary<Shape> {
-  const size = shape.reduce((product, one) => product * one, 1);
+  const size = shape.reduce((count, extent) => count * extent, 1);
   return fc
     .tuple(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 6 }), fc.constantFrom(0, 1, 2, 3))
     .map(([a, b, how]) => {
@@ -32,22 +32,22 @@ function reshaped(shape: Shape): fc.Arbitrary<Shape> {
     });
 }
 
-function greatestDivisor(size: number, most: number): number {
-  for (let divisor = most; divisor > 1; divisor--) if (size % divisor === 0) return divisor;
+function greatestDivisor(size: number, max: number): number {
+  for (let divisor = max; divisor > 1; divisor--) if (size % divisor === 0) return divisor;
   return 1;
 }
 
 const oneOrNone = (min: number, max: number): fc.Arbitrary<number | null> =>
   fc.oneof(fc.constant(null), fc.integer({ min, max }));
 
-/** A range of an axis: whole, open at an end, counted from either end, reaching outside, and with steps. */
+/** A range of an axis: whole, open at an end, counted from either end, out of bounds, and with steps. */
 const anyRange: fc.Arbitrary<Range> = fc.oneof(
   fc.constant<Range>(null),
   fc.tuple(oneOrNone(-6, 5), oneOrNone(-2, 8), oneOrNone(1, 3)),
 );
 
-/** Shapes that differ along one axis alone. */
-function joined(
+/** Shapes that differ only along one axis. */
+function merged(
   elements: number,
 ): fc.Arbitrary<{ readonly shapes: readonly Shape[]; readonly axis: number }> {
   return anyShape({ elements: Math.max(1, Math.floor(elements / 3)), axes: [1, 4] }).chain((shape) =>
@@ -69,8 +69,8 @@ export const movementCases: readonly OpCase[] = [
     gradients: [0],
     draw: (elements) =>
       anyShape({ elements }).chain((shape) => {
-        const places = shape.map((_, axis) => axis);
-        const orders = fc.shuffledSubarray(places, { minLength: places.length });
+        const axes = shape.map((_, axis) => axis);
+        const orders = fc.shuffledSubarray(axes, { minLength: axes.length });
         return call([operand(shape)], fc.record({ axes: orders }));
       }),
   }),
@@ -86,9 +86,9 @@ export const movementCases: readonly OpCase[] = [
         .chain(([shape, added]) =>
           fc
             .tuple(fc.array(fc.boolean(), { minLength: shape.length, maxLength: shape.length }), fc.boolean())
-            .chain(([stretched, keeps]) => {
-              const from = shape.map((size, axis) => (stretched[axis] ? 1 : size));
-              const to = shape.map((size, axis) => (keeps && !stretched[axis] ? -1 : size));
+            .chain(([isBroadcast, keeps]) => {
+              const from = shape.map((size, axis) => (isBroadcast[axis] ? 1 : size));
+              const to = shape.map((size, axis) => (keeps && !isBroadcast[axis] ? -1 : size));
               return call([operand(from)], fc.constant({ shape: [...added, ...to] }));
             }),
         ),
@@ -116,9 +116,9 @@ export const movementCases: readonly OpCase[] = [
   opCase({
     op: cat,
     gradients: [0],
-    what: "of one to three, the first asking for its gradient",
+    what: "of one to three, the first requiring its gradient",
     draw: (elements) =>
-      joined(elements).chain(({ shapes, axis }) =>
+      merged(elements).chain(({ shapes, axis }) =>
         call(
           shapes.map((shape) => operand(shape)),
           fc.constant({ axis }),
@@ -130,7 +130,7 @@ export const movementCases: readonly OpCase[] = [
     gradients: [0, 1, 2],
     what: "of three",
     draw: (elements) =>
-      joined(elements).chain(({ shapes: [shape = [1]], axis }) =>
+      merged(elements).chain(({ shapes: [shape = [1]], axis }) =>
         fc
           .tuple(anySize(3, 0), anySize(3, 0))
           .chain((lengths) =>
@@ -164,7 +164,7 @@ export const movementCases: readonly OpCase[] = [
         const pairs = shape.toReversed().map((size) => fc.tuple(border(size), border(size)));
         const pads = fc
           .tuple(fc.tuple(...pairs), fc.integer({ min: 0, max: shape.length }))
-          .map(([drawn, count]) => drawn.slice(0, count).flat());
+          .map(([sizes, count]) => sizes.slice(0, count).flat());
         return call([operand(shape)], fc.record({ pads, value: fc.constantFrom(0, -1.5) }));
       }),
   }),

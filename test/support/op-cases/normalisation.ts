@@ -2,16 +2,19 @@
 
 import fc from "fast-check";
 import { layerNorm, logSoftmax, normalize, rmsNorm, type Shape, softmax } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, awayFrom, between, call, operand } from "./draw.js";
+import { anyAxis, anyShape, awayFrom, between, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
-/** A shape, and how many of its last axes make a row. */
+/** A shape, and how many of its last axes form a row. */
 const rows = (elements: number): fc.Arbitrary<{ readonly shape: Shape; readonly last: Shape }> =>
   anyShape({ elements, axes: [1, 5] }).chain((shape) =>
     fc.integer({ min: 1, max: shape.length }).map((count) => ({ shape, last: shape.slice(-count) })),
   );
 
-/** In rows of equal elements the slope is that of 1/√eps: eps is large here, so that differences can follow it. */
+/**
+ * In rows of equal elements the slope is that of 1/√eps: eps is large here, so that differences can follow
+ * it.
+ */
 const eps = 0.1;
 
 export const normalisationCases: readonly OpCase[] = [
@@ -33,7 +36,7 @@ export const normalisationCases: readonly OpCase[] = [
       draw: (elements) =>
         rows(elements).chain(({ shape, last }) =>
           call(
-            [operand(shape), ...[last, last].slice(0, affine).map((own) => operand(own))],
+            [operand(shape), ...[last, last].slice(0, affine).map((affineShape) => operand(affineShape))],
             fc.constant({ normalizedShape: last, eps }),
           ),
         ),

@@ -19,7 +19,7 @@ import {
   sum,
   variance,
 } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, awayFrom, between, call, operand, someAxes, whole } from "./draw.js";
+import { anyAxis, anyShape, awayFrom, between, call, operand, someAxes, whole } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** All axes without naming them, or some, counted from either end. */
@@ -57,7 +57,7 @@ const extremes = [amax, amin].flatMap((op) => [
   ),
 ]);
 
-const places = [argmax, argmin].flatMap((op) =>
+const argCases = [argmax, argmin].flatMap((op) =>
   (["float", "i32"] as const).map((dtype) =>
     opCase({
       op,
@@ -90,7 +90,7 @@ const truths = [all, any].flatMap((op) =>
   ),
 );
 
-/** Over two elements or more: with one a variance is 0/0, and so is its gradient. */
+/** Over at least two elements: with one a variance is 0/0, and so is its gradient. */
 const spreads = [variance, std].map((op) =>
   opCase({
     op,
@@ -146,7 +146,7 @@ export const reductionCases: readonly OpCase[] = [
     }),
   ),
   ...extremes,
-  ...places,
+  ...argCases,
   ...truths,
   ...spreads,
   ...norms,

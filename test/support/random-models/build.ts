@@ -4,24 +4,24 @@ import { cat, nn, type Tensor } from "holdfast";
 import type { LayerStep, ModelStep } from "./program.js";
 
 export type Inputs = ReadonlyMap<string, Tensor>;
-/** Takes the value at each join with another input, before the two are joined. */
+/** Called with the value at each join with another input, before the two are combined. */
 export type JoinNote = (input: string, value: Tensor) => void;
 
-/** A layer of the program, which may look at other inputs. */
-abstract class Drawn extends nn.Module {
+/** A layer of the program, which may read other inputs. */
+abstract class GeneratedModule extends nn.Module {
   abstract forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor;
 }
 
-type Constructor = new (...given: readonly unknown[]) => nn.Module;
+type Constructor = new (...args: readonly unknown[]) => nn.Module;
 
-class RandomLayer extends Drawn {
+class RandomLayer extends GeneratedModule {
   readonly layer: nn.Module;
   readonly #step: LayerStep;
 
   constructor(step: LayerStep) {
     super();
     const Layer = (nn as unknown as Readonly<Record<string, Constructor>>)[step.layer]!;
-    this.layer = new Layer(...step.given);
+    this.layer = new Layer(...step.args);
     this.#step = step;
   }
 
@@ -38,8 +38,8 @@ class RandomLayer extends Drawn {
   }
 }
 
-/** Equal layers. Where no other input is looked at, each is a Sequential of nn's own layers. */
-class RandomRepeat extends Drawn {
+/** Equal layers. If no other input is read, each is a Sequential of nn's own layers. */
+class RandomRepeat extends GeneratedModule {
   readonly list: nn.ModuleList;
   readonly #isResidual: boolean;
 
@@ -62,17 +62,17 @@ class RandomRepeat extends Drawn {
   forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor {
     let value = x;
     for (const layer of this.list) {
-      const made =
+      const branch =
         layer instanceof nn.Sequential
           ? layer.forward(value)
           : (layer as RandomModel).forward(value, inputs, note);
-      value = this.#isResidual ? value.add(made) : made;
+      value = this.#isResidual ? value.add(branch) : branch;
     }
     return value;
   }
 }
 
-class RandomJoin extends Drawn {
+class RandomJoin extends GeneratedModule {
   readonly through: RandomModel;
   readonly #step: Extract<ModelStep, { kind: "join" }>;
 
@@ -91,7 +91,7 @@ class RandomJoin extends Drawn {
   }
 }
 
-class RandomOp extends Drawn {
+class RandomOp extends GeneratedModule {
   readonly #step: Extract<ModelStep, { kind: "reshape" | "mean" | "number" }>;
 
   constructor(step: Extract<ModelStep, { kind: "reshape" | "mean" | "number" }>) {
@@ -107,14 +107,14 @@ class RandomOp extends Drawn {
   }
 }
 
-function build(step: ModelStep): Drawn {
+function build(step: ModelStep): GeneratedModule {
   if (step.kind === "layer") return new RandomLayer(step);
   if (step.kind === "repeat") return new RandomRepeat(step);
   return step.kind === "join" ? new RandomJoin(step) : new RandomOp(step);
 }
 
-export class RandomModel extends Drawn {
-  readonly steps: readonly Drawn[];
+export class RandomModel extends GeneratedModule {
+  readonly steps: readonly GeneratedModule[];
 
   constructor(steps: readonly ModelStep[]) {
     super();

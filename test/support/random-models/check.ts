@@ -1,9 +1,9 @@
-/** The property that every model program has: eager and compiled come to the same, call for call. */
+/** The property of every model program: eager and compiled give the same results, call for call. */
 
 import assert from "node:assert/strict";
 import type { Device } from "holdfast";
 import { tolerances } from "../../tolerances.js";
-import { firstApart, firstFar, nudges, sameBits } from "../random-programs/compare.js";
+import { firstDifference, firstFar, nudges, sameBits } from "../random-programs/compare.js";
 import type { ModelProgram, ModelStep } from "./program.js";
 import { runModel } from "./run.js";
 
@@ -11,21 +11,21 @@ export interface ModelDevice {
   readonly device: Device;
   /** Runs the reference of TF32 and bf16, in f32. */
   readonly cpu: Device;
-  /** TF32 and bf16 promise eager's bits without the pass `autotune` alone; with it, results are near. */
+  /** TF32 and bf16 promise eager's bits only without the pass `autotune`; with it, results are close. */
   readonly precision: "f32" | "tf32" | "bf16";
 }
 
-/** What was seen of the programs that were checked. */
+/** Statistics of the checked programs. */
 export interface ModelCounts {
   programs: number;
   calls: number;
   events: number;
   rejections: number;
-  /** Programs that were compared with a tolerance too. */
+  /** Programs that were also compared with a tolerance. */
   near: number;
-  /** Programs whose results follow too steeply from their inputs to be compared with a tolerance. */
+  /** Programs that are too ill-conditioned to be compared with a tolerance. */
   steep: number;
-  /** How often each layer, loss, optimizer and schedule was drawn. */
+  /** How often each layer, loss, optimizer and schedule was generated. */
   readonly names: Map<string, number>;
 }
 
@@ -52,15 +52,15 @@ export function checkModel(
   const reference = runModel(cpu, program, { isCompiled: false });
   // TF32 has the ten bits of f16.
   const tolerance = tolerances["against f64"][precision === "tf32" ? "f16" : "bf16"];
-  const apart = firstApart(usual, eager, reference, tolerance);
-  if (apart === undefined) return;
-  // Where inputs that are rounded to the precision take f32 itself beyond the tolerance, as at the bend of a ReLU, the
-  // program is too steep.
+  const difference = firstDifference(usual, eager, reference, tolerance);
+  if (difference === undefined) return;
+  // If inputs rounded to the precision take even f32 beyond the tolerance, as at the bend of a ReLU, the
+  // program is ill-conditioned.
   const isSteep = nudges(tolerance.relative / 2).some((nudge) => {
     const nudged = runModel(cpu, program, { isCompiled: false, nudge });
     return firstFar(nudged, reference, tolerance) !== undefined;
   });
-  assert.ok(isSteep, `compiled with all passes is far from eager: ${apart}`);
+  assert.ok(isSteep, `compiled with all passes is far from eager: ${difference}`);
   counts.steep += 1;
 }
 

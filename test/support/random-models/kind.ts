@@ -1,13 +1,13 @@
-/** Both kinds of random programs behind one interface: how they are drawn, checked and made smaller. */
+/** Both kinds of random programs behind one interface: how they are generated, checked and reduced. */
 
 import type fc from "fast-check";
 import type { Device } from "holdfast";
 import { checkProgram, noCounts, type ProgramDevices } from "../random-programs/check.js";
-import { anyProgram } from "../random-programs/draw.js";
+import { anyProgram } from "../random-programs/generate.js";
 import type { Program } from "../random-programs/program.js";
 import { pruneProgram } from "../random-programs/prune.js";
 import { checkModel, noModelCounts } from "./check.js";
-import { anyModelProgram } from "./draw.js";
+import { anyModelProgram } from "./generate.js";
 import type { ModelProgram } from "./program.js";
 import { pruneModel } from "./prune.js";
 
@@ -19,12 +19,12 @@ export interface KindDevices extends ProgramDevices {
   readonly precision: Precision;
 }
 
-/** One kind of programs on given devices. */
+/** One kind of programs on these devices. */
 export interface ProgramKind<P> {
   readonly any: fc.Arbitrary<P>;
   check(program: P): void;
   prune(program: P, fails: (program: P) => boolean): P;
-  /** What was counted so far, as plain data. */
+  /** The counts so far, as plain data. */
   counts(): Readonly<Record<string, unknown>>;
 }
 

@@ -1,13 +1,13 @@
-/** Draws each layer of nn with sizes, options and inputs of its own. */
+/** Generates each layer of nn with its own sizes, options and inputs. */
 
 import type { Choices } from "../random-programs/choices.js";
 import type { LayerStep, ModelInput, ModelStep } from "./program.js";
-import { drawDivisor, drawSize, elementsOf, maxElements, type Sizes } from "./sizes.js";
+import { elementsOf, maxElements, randomDivisor, randomSize, type Sizes } from "./sizes.js";
 
-/** What a model that is being drawn has so far. */
+/** The state of a model during its generation. */
 export class Sketch {
   readonly inputs: ModelInput[] = [];
-  /** How many more parameters it may have. */
+  /** The remaining parameter budget. */
   parametersLeft: number;
 
   constructor(parameters: number) {
@@ -24,32 +24,35 @@ export class Sketch {
     return this.input({ sizes, dtype: "float", from: -1.5, to: 1.5, ...(!hasBatch && { hasBatch }) });
   }
 
-  /** Takes parameters out of the budget; false, and none taken, where they don't fit. */
-  takes(parameters: number): boolean {
+  /** Takes parameters from the budget; false, and none taken, if they don't fit. */
+  reserve(parameters: number): boolean {
     if (parameters > this.parametersLeft) return false;
     this.parametersLeft -= parameters;
     return true;
   }
 }
 
-/** A layer and the sizes of its result; undefined where the layer does not fit there. */
-export type Drawn = { readonly step: ModelStep; readonly sizes: Sizes } | undefined;
-export type LayerDrawer = (sketch: Sketch, choices: Choices, sizes: Sizes) => Drawn;
+/** A layer and the sizes of its result; undefined if the layer does not fit. */
+export type GeneratedLayer = { readonly step: ModelStep; readonly sizes: Sizes } | undefined;
+export type LayerDrawer = (sketch: Sketch, choices: Choices, sizes: Sizes) => GeneratedLayer;
 
-const layer = (name: string, given: readonly unknown[] = [], more: Partial<LayerStep> = {}): LayerStep => ({
+const layer = (name: string, args: readonly unknown[] = [], more: Partial<LayerStep> = {}): LayerStep => ({
   kind: "layer",
   layer: name,
-  given,
+  args,
   ...more,
 });
 
-/** The last of no options is none at all: then the constructor's defaults hold. */
+/** The last choice is no options: then the constructor's defaults hold. */
 const optional = (options: Readonly<Record<string, unknown>>): readonly unknown[] =>
   Object.keys(options).length > 0 ? [options] : [];
 
 const same =
-  (name: string, drawGiven: (choices: Choices, sizes: Sizes) => readonly unknown[] = () => []): LayerDrawer =>
-  (_, choices, sizes) => ({ step: layer(name, drawGiven(choices, sizes)), sizes });
+  (
+    name: string,
+    randomArgs: (choices: Choices, sizes: Sizes) => readonly unknown[] = () => [],
+  ): LayerDrawer =>
+  (_, choices, sizes) => ({ step: layer(name, randomArgs(choices, sizes)), sizes });
 
 const someOf = <T>(choices: Choices, name: string, values: readonly T[]): Record<string, T> => {
   const value = choices.of([undefined, ...values]);
@@ -64,13 +67,13 @@ function norm(name: "LayerNorm" | "RMSNorm"): LayerDrawer {
       ...someOf(choices, "elementwiseAffine", [false]),
       ...(name === "LayerNorm" && someOf(choices, "bias", [false])),
     };
-    if (!sketch.takes(2 * elementsOf(shape))) return undefined;
+    if (!sketch.reserve(2 * elementsOf(shape))) return undefined;
     return { step: layer(name, [shape.length === 1 ? shape[0] : shape, options]), sizes };
   };
 }
 
-/** Kernel, stride, padding and dilation along one axis, and the size that they leave of it. */
-function drawWindow(choices: Choices, size: number, hasDilation: boolean) {
+/** Kernel, stride, padding and dilation along one axis, and the resulting size. */
+function randomWindow(choices: Choices, size: number, hasDilation: boolean) {
   const kernel = 1 + choices.below(Math.min(size, 5));
   const padding = choices.below(1 + Math.floor(kernel / 2));
   const dilation = hasDilation && 2 * (kernel - 1) + 1 <= size ? choices.of([1, 1, 2]) : 1;
@@ -80,15 +83,15 @@ function drawWindow(choices: Choices, size: number, hasDilation: boolean) {
 }
 
 function windows(choices: Choices, axes: Sizes, hasDilation: boolean) {
-  const drawn = axes.map((size) => drawWindow(choices, size, hasDilation));
-  const all = (name: "kernel" | "padding" | "dilation" | "stride") => drawn.map((one) => one[name]);
+  const windows = axes.map((size) => randomWindow(choices, size, hasDilation));
+  const all = (name: "kernel" | "padding" | "dilation" | "stride") => windows.map((window) => window[name]);
   return {
     kernel: all("kernel"),
     options: {
       ...{ stride: all("stride"), padding: all("padding") },
       ...(hasDilation && { dilation: all("dilation") }),
     },
-    left: drawn.map(({ left }) => left),
+    left: windows.map(({ left }) => left),
   };
 }
 
@@ -97,12 +100,12 @@ function convolution(name: "Conv1d" | "Conv2d", axes: number): LayerDrawer {
     if (sizes.length !== axes + 1) return undefined;
     const [channels = 1, ...rest] = sizes;
     const { kernel, options, left } = windows(choices, rest, true);
-    const groups = drawDivisor(choices, channels, 4);
-    const out = groups * drawSize(choices, Math.floor(maxElements / elementsOf(left) / groups));
+    const groups = randomDivisor(choices, channels, 4);
+    const out = groups * randomSize(choices, Math.floor(maxElements / elementsOf(left) / groups));
     if (elementsOf(left) * out > maxElements) return undefined;
-    if (!sketch.takes((out * channels * elementsOf(kernel)) / groups + out)) return undefined;
-    const given = [channels, out, kernel, { ...options, groups, ...someOf(choices, "bias", [false]) }];
-    return { step: layer(name, given), sizes: [out, ...left] };
+    if (!sketch.reserve((out * channels * elementsOf(kernel)) / groups + out)) return undefined;
+    const args = [channels, out, kernel, { ...options, groups, ...someOf(choices, "bias", [false]) }];
+    return { step: layer(name, args), sizes: [out, ...left] };
   };
 }
 
@@ -115,15 +118,15 @@ function pool(name: string, axes: number): LayerDrawer {
   };
 }
 
-/** Rows beyond this make scores that are large beside everything else. */
+/** More rows make scores that dominate everything else. */
 const maxRows = 40;
 
-function drawHeads(choices: Choices, width: number): number {
-  return drawDivisor(choices, width, 16);
+function randomHeads(choices: Choices, width: number): number {
+  return randomDivisor(choices, width, 16);
 }
 
-/** An attention mask as an input: numbers that are added, or truth values. */
-function drawMask(sketch: Sketch, choices: Choices, rows: number, columns: number): string | undefined {
+/** An attention mask as an input: additive or boolean. */
+function randomMask(sketch: Sketch, choices: Choices, rows: number, columns: number): string | undefined {
   const how = choices.below(6);
   if (how === 4) return sketch.floats([rows, columns], false);
   if (how !== 5) return undefined;
@@ -133,18 +136,18 @@ function drawMask(sketch: Sketch, choices: Choices, rows: number, columns: numbe
 const axisOf = (choices: Choices, sizes: Sizes): number =>
   choices.of([-1, sizes.length, 1 - choices.below(sizes.length)]);
 
-/** By the exported name; containers and losses are drawn elsewhere. */
+/** By the exported name; containers and losses are generated elsewhere. */
 export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
   Linear(sketch, choices, sizes) {
     const width = sizes.at(-1) ?? 1;
     const rows = elementsOf(sizes) / width;
-    const out = drawSize(
+    const out = randomSize(
       choices,
       Math.min(maxElements / rows, Math.floor(sketch.parametersLeft / (width + 1))),
     );
-    if (!sketch.takes(width * out + out)) return undefined;
-    const given = [width, out, ...optional(someOf(choices, "bias", [false]))];
-    return { step: layer("Linear", given), sizes: [...sizes.slice(0, -1), out] };
+    if (!sketch.reserve(width * out + out)) return undefined;
+    const args = [width, out, ...optional(someOf(choices, "bias", [false]))];
+    return { step: layer("Linear", args), sizes: [...sizes.slice(0, -1), out] };
   },
   LayerNorm: norm("LayerNorm"),
   RMSNorm: norm("RMSNorm"),
@@ -165,37 +168,40 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
     const [channels = 1, ...rest] = sizes;
     return { step: layer("Flatten", [2, -1]), sizes: [channels, elementsOf(rest)] };
   },
-  /** Of an input of its own, whose rows are added. */
+  /** Of a separate input, whose rows are summed. */
   Embedding(sketch, choices, sizes) {
     const width = sizes.at(-1) ?? 1;
-    const count = drawSize(choices, Math.floor(sketch.parametersLeft / width));
-    if (!sketch.takes(count * width)) return undefined;
-    return joined(sketch, choices, sizes, embedding(choices, count, width), count);
+    const count = randomSize(choices, Math.floor(sketch.parametersLeft / width));
+    if (!sketch.reserve(count * width)) return undefined;
+    return withInput(sketch, choices, sizes, embedding(choices, count, width), count);
   },
   MultiheadAttention(sketch, choices, sizes) {
     const [rows = 1, width = 1] = sizes;
-    if (sizes.length !== 2 || rows > maxRows || !sketch.takes(4 * width * width + 4 * width))
+    if (sizes.length !== 2 || rows > maxRows || !sketch.reserve(4 * width * width + 4 * width))
       return undefined;
     const options = {
       ...someOf(choices, "bias", [false]),
       ...someOf(choices, "dropout", [0.1, 0.5]),
       ...someOf(choices, "batchFirst", [false]),
     };
-    const given = [width, drawHeads(choices, width), ...optional(options)];
-    if ("batchFirst" in options) return { step: layer("MultiheadAttention", given), sizes };
-    const columns = choices.isOneIn(3) ? drawSize(choices, maxRows) : undefined;
+    const args = [width, randomHeads(choices, width), ...optional(options)];
+    if ("batchFirst" in options) return { step: layer("MultiheadAttention", args), sizes };
+    const columns = choices.isOneIn(3) ? randomSize(choices, maxRows) : undefined;
     const keys = columns === undefined ? undefined : sketch.floats([columns, width]);
-    const mask = drawMask(sketch, choices, rows, columns ?? rows);
+    const mask = randomMask(sketch, choices, rows, columns ?? rows);
     const isCausal = mask === undefined && keys === undefined && choices.isOneIn(3);
     const more = { ...(keys && { keys }), ...(mask && { mask }), ...(isCausal && { isCausal }) };
-    return { step: layer("MultiheadAttention", given, more), sizes };
+    return { step: layer("MultiheadAttention", args, more), sizes };
   },
   TransformerEncoderLayer(sketch, choices, sizes) {
     const [rows = 1, width = 1] = sizes;
     if (sizes.length !== 2 || rows > maxRows) return undefined;
-    const own = 4 * width * width + 9 * width;
-    const dimFeedforward = drawSize(choices, Math.floor((sketch.parametersLeft - own) / (2 * width + 1)));
-    if (!sketch.takes(own + dimFeedforward * (2 * width + 1))) return undefined;
+    const fixedCount = 4 * width * width + 9 * width;
+    const dimFeedforward = randomSize(
+      choices,
+      Math.floor((sketch.parametersLeft - fixedCount) / (2 * width + 1)),
+    );
+    if (!sketch.reserve(fixedCount + dimFeedforward * (2 * width + 1))) return undefined;
     const options = {
       ...{ dimFeedforward, dropout: choices.of([0, 0.1, 0.5]), layerNormEps: 1e-2 },
       ...someOf(choices, "activation", ["gelu", "relu"]),
@@ -204,11 +210,11 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
       ...someOf(choices, "batchFirst", [false]),
     };
     const isMasked = !("batchFirst" in options);
-    const mask = isMasked ? drawMask(sketch, choices, rows, rows) : undefined;
+    const mask = isMasked ? randomMask(sketch, choices, rows, rows) : undefined;
     const isCausal = isMasked && mask === undefined && choices.isOneIn(3);
     const more = { ...(mask && { mask }), ...(isCausal && { isCausal }) };
     return {
-      step: layer("TransformerEncoderLayer", [width, drawHeads(choices, width), options], more),
+      step: layer("TransformerEncoderLayer", [width, randomHeads(choices, width), options], more),
       sizes,
     };
   },
@@ -224,7 +230,13 @@ export function embedding(choices: Choices, count: number, width: number): Layer
   return layer("Embedding", [count, width, ...optional(someOf(choices, "paddingIdx", [0, count - 1]))]);
 }
 
-function joined(sketch: Sketch, choices: Choices, sizes: Sizes, step: LayerStep, count: number): Drawn {
+function withInput(
+  sketch: Sketch,
+  choices: Choices,
+  sizes: Sizes,
+  step: LayerStep,
+  count: number,
+): GeneratedLayer {
   const input = sketch.input({ sizes: sizes.slice(0, -1), dtype: "i32", from: 0, to: count - 1 });
   return { step: { kind: "join", how: choices.of(["add", "mul"] as const), input, steps: [step] }, sizes };
 }

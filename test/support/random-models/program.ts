@@ -1,19 +1,20 @@
 /**
- * A model program: a model, its loss, its optimizer and a few calls of its step as plain data, so that one that failed can
- * be printed, kept in a file and run again. Sizes leave out the batch axis: [S, W] stands for a value [B, S, W].
+ * A model program: a model, its loss, its optimizer and a few calls of its step as plain data, so that a
+ * failed one can be printed, kept in a file and run again. Sizes omit the batch axis: [S, W] stands for a
+ * value [B, S, W].
  */
 
 import type { Sizes } from "./sizes.js";
 
 export type ModelDtype = "f32" | "f64" | "bf16" | "f16";
 
-/** An argument of the step. Each call draws other elements. */
+/** An argument of the step. Each call has other elements. */
 export interface ModelInput {
   readonly name: string;
   readonly sizes: Sizes;
   /** "float" stands for the program's dtype. */
   readonly dtype: "float" | "i32" | "bool";
-  /** Elements lie between these two; integers include both. */
+  /** Elements are between these two; integers include both. */
   readonly from: number;
   readonly to: number;
   /** Default: true. */
@@ -24,7 +25,7 @@ export interface ModelInput {
 export interface LayerStep {
   readonly kind: "layer";
   readonly layer: string;
-  readonly given: readonly unknown[];
+  readonly args: readonly unknown[];
   /** Options of `forward` in attention layers. */
   readonly isCausal?: boolean;
   /** An input that is the mask of an attention layer. */
@@ -68,7 +69,7 @@ export interface ModelOptimizer {
   /** The exported name of an optimizer in optim. */
   readonly name: string;
   readonly options: Readonly<Record<string, unknown>> & { readonly lr: number };
-  /** Parameters from this place on form a second group; undefined: there is one group. */
+  /** Parameters from this index on form a second group; undefined: there is one group. */
   readonly secondFrom?: number;
   readonly second?: Readonly<Record<string, unknown>>;
 }
@@ -83,9 +84,9 @@ export interface ModelSchedule {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** What happens between two calls. Places count from the start and wrap around. */
+/** An event between two calls. Indices count from the start and wrap around. */
 export type ModelEvent =
-  /** Of the module at a place among `namedModules()`; place 0 is the model. */
+  /** Of the module at an index among `namedModules()`; index 0 is the model. */
   | { readonly kind: "mode"; readonly module: number; readonly isTraining: boolean }
   | { readonly kind: "freeze"; readonly parameters: readonly number[]; readonly requiresGrad: boolean }
   | { readonly kind: "freeze module"; readonly module: number; readonly requiresGrad: boolean }
@@ -95,27 +96,30 @@ export type ModelEvent =
   | { readonly kind: "zeroGrad" };
 
 export interface ModelCall {
-  /** Which of the three functions is called. `accumulate` stops after backward; `evaluate` runs forward alone. */
+  /** Which of the three functions is called. `accumulate` stops after backward; `evaluate` runs only forward. */
   readonly step: "train" | "accumulate" | "evaluate";
   readonly batch: number;
   readonly events: readonly ModelEvent[];
   /** Results that are kept, or copied, after the call, and read after the last one. */
   readonly keeps: readonly { readonly result: string; readonly how: "keep" | "clone" }[];
-  /** Inputs that take a result kept by an earlier call, by the place of that call. */
+  /** Inputs that take a result kept by an earlier call, by the index of that call. */
   readonly feeds: readonly { readonly input: string; readonly call: number; readonly result: string }[];
 }
 
 export interface ModelProgram {
   readonly dtype: ModelDtype;
-  /** Draws the weights, the inputs and the device's random numbers. */
+  /** The seed of the weights, the inputs and the device's random numbers. */
   readonly seed: number;
-  /** Passes that the compilation leaves out. */
+  /** Passes that the compilation omits. */
   readonly without: readonly string[];
   readonly inputs: readonly ModelInput[];
   /** The first input passes through these. */
   readonly steps: readonly ModelStep[];
   readonly loss: ModelLoss;
-  /** Does the step return the output, the values at joins, the gradient's norm? The loss always. */
+  /**
+   * True if the step returns the output, the values at joins, the gradient's norm. It always returns the
+   * loss.
+   */
   readonly results: readonly ("output" | "joined" | "norm")[];
   readonly optimizer: ModelOptimizer;
   readonly clip?: ModelClip;

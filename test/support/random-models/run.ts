@@ -1,4 +1,4 @@
-/** Runs a model program eagerly or compiled, and records everything that each call leaves behind. */
+/** Runs a model program eagerly or compiled, and records the results and the state after each call. */
 
 import assert from "node:assert/strict";
 import {
@@ -11,7 +11,7 @@ import {
   optim,
   type Tensor,
 } from "holdfast";
-import { randomFrom } from "../op-cases/draw.js";
+import { randomFrom } from "../op-cases/arbitraries.js";
 import type { Elements, ProgramRun, StepRecord } from "../random-programs/run.js";
 import { RandomModel } from "./build.js";
 import type { ModelCall, ModelDtype, ModelEvent, ModelInput, ModelProgram } from "./program.js";
@@ -24,13 +24,13 @@ export interface ModelRunOptions {
   readonly isCompiled: boolean;
   /** Default: the program's. */
   readonly dtype?: ModelDtype;
-  /** Passes to leave out besides the program's. */
+  /** Passes to omit besides the program's. */
   readonly without?: readonly string[];
-  /** What inputs are multiplied by: a factor near 1, for a number drawn from 0 to 1. */
-  readonly nudge?: (drawn: number) => number;
+  /** The factor of inputs: near 1, from a random number from 0 to 1. */
+  readonly nudge?: (random: number) => number;
 }
 
-/** Errors that a program may meet, in eager code and compiled alike. */
+/** Errors that a program may cause, in eager code and compiled alike. */
 const expectedCodes = new Set(["NO_GRADIENT", "NOT_FINITE"]);
 
 export interface ModelRunRecord extends ProgramRun {
@@ -61,9 +61,9 @@ export class ModelRun {
   readonly #schedule: optim.Schedule | optim.ReduceOnPlateau | undefined;
   readonly #compiled = new Map<string, Step>();
   readonly #rates: (readonly [number, number])[][] = [];
-  /** What the calls gave, as long as it lives. */
+  /** The results of the calls, as long as they live. */
   readonly #given = new Map<string, { readonly tensor: Tensor; readonly elements: Elements }>();
-  /** By the place of the call and the result's name. */
+  /** By the index of the call and the result's name. */
   readonly #kept = new Map<string, Tensor>();
 
   constructor(device: Device, program: ModelProgram, options: ModelRunOptions) {
@@ -83,12 +83,12 @@ export class ModelRun {
   makeCalls(): ModelRunRecord {
     const steps: StepRecord[] = [];
     const rejections: string[] = [];
-    for (const [place, call] of this.#program.calls.entries()) {
+    for (const [index, call] of this.#program.calls.entries()) {
       try {
-        steps.push(this.#call(place, call));
+        steps.push(this.#call(index, call));
       } catch (error) {
         if (!(error instanceof HoldfastError && expectedCodes.has(error.code))) throw error;
-        rejections.push(`call ${place + 1}: ${error.code}`);
+        rejections.push(`call ${index + 1}: ${error.code}`);
         break;
       }
     }
@@ -102,7 +102,7 @@ export class ModelRun {
     this.#optimizer?.release();
   }
 
-  /** Each piece of memory once: to keep an input is to hold its own memory. */
+  /** Each storage once: keeping an input means keeping its own memory. */
   #release(tensors: Iterable<Tensor>, but: Set<Tensor["array"]["storage"]>): void {
     for (const tensor of tensors) {
       const { storage } = tensor.array;
@@ -111,36 +111,36 @@ export class ModelRun {
     }
   }
 
-  #call(place: number, call: ModelCall): StepRecord {
+  #call(index: number, call: ModelCall): StepRecord {
     for (const event of call.events) this.#apply(event);
     this.#rates.push((this.#optimizer?.groups ?? []).map(({ lr, weightDecay }) => [lr, weightDecay]));
-    const given = this.#program.inputs.map((input) => this.#argument(input, place, call));
+    const args = this.#program.inputs.map((input) => this.#argument(input, index, call));
     const record = new Map<string, Elements>();
     const body = (...inputs: readonly Tensor[]) => this.#body(call.step, inputs);
     if (this.#options.isCompiled) {
-      this.#keep(place, call, this.#compile(call.step, body)(...given), record);
+      this.#keep(index, call, this.#compile(call.step, body)(...args), record);
       this.#requireDeadOrSame();
-    } else this.#device.step(() => this.#keep(place, call, body(...given), record));
-    this.#release(given, new Set([...this.#kept.values()].map(({ array }) => array.storage)));
-    if (call.step === "train") this.#advance(place);
+    } else this.#device.step(() => this.#keep(index, call, body(...args), record));
+    this.#release(args, new Set([...this.#kept.values()].map(({ array }) => array.storage)));
+    if (call.step === "train") this.#advance(index);
     this.#recordState(record);
     return record;
   }
 
-  #keep(place: number, { keeps }: ModelCall, results: Results, record: Map<string, Elements>): void {
+  #keep(index: number, { keeps }: ModelCall, results: Results, record: Map<string, Elements>): void {
     for (const [name, tensor] of Object.entries(results)) {
       const elements = tensor.dataSync();
       record.set(`result ${name}`, elements);
-      this.#given.set(`result ${name} of call ${place + 1}`, { tensor, elements });
+      this.#given.set(`result ${name} of call ${index + 1}`, { tensor, elements });
     }
     for (const { result, how } of keeps) {
       const tensor = results[result];
-      if (!tensor || this.#kept.has(`${place} ${result}`)) continue;
-      this.#kept.set(`${place} ${result}`, how === "keep" ? tensor.keep() : tensor.clone().keep());
+      if (!tensor || this.#kept.has(`${index} ${result}`)) continue;
+      this.#kept.set(`${index} ${result}`, how === "keep" ? tensor.keep() : tensor.clone().keep());
     }
   }
 
-  /** A result of an earlier call is dead, or still what it was: never another call's. */
+  /** A result of an earlier call is dead or unchanged: never another call's. */
   #requireDeadOrSame(): void {
     for (const [name, { tensor, elements }] of this.#given) {
       try {
@@ -153,8 +153,8 @@ export class ModelRun {
   }
 
   #compile(name: ModelCall["step"], body: (...inputs: readonly Tensor[]) => Record<string, Tensor>): Step {
-    const known = this.#compiled.get(name);
-    if (known) return known;
+    const compiled = this.#compiled.get(name);
+    if (compiled) return compiled;
     const without = [...this.#program.without, ...(this.#options.without ?? [])];
     const passes = Object.fromEntries(without.map((pass) => [pass, false]));
     const step = this.#device.compile(body, { name, passes, maxPlans: 32 });
@@ -163,15 +163,15 @@ export class ModelRun {
   }
 
   /** The step itself. */
-  #body(kind: ModelCall["step"], given: readonly Tensor[]): Record<string, Tensor> {
-    const { inputs: specs, results: wanted, clip } = this.#program;
-    const inputs = new Map(specs.map(({ name }, index) => [name, given[index]!]));
+  #body(kind: ModelCall["step"], args: readonly Tensor[]): Record<string, Tensor> {
+    const { inputs: specs, results: resultNames, clip } = this.#program;
+    const inputs = new Map(specs.map(({ name }, index) => [name, args[index]!]));
     const results: Record<string, Tensor> = {};
     const forward = (): Tensor => {
-      const output = this.model.forward(given[0]!, inputs, (input, value) => {
-        if (wanted.includes("joined") && !(`at ${input}` in results)) results[`at ${input}`] = value;
+      const output = this.model.forward(args[0]!, inputs, (input, value) => {
+        if (resultNames.includes("joined") && !(`at ${input}` in results)) results[`at ${input}`] = value;
       });
-      if (wanted.includes("output")) results["output"] = output;
+      if (resultNames.includes("output")) results["output"] = output;
       return this.#loss(output, inputs);
     };
     const loss = kind === "evaluate" ? noGrad(forward) : forward();
@@ -183,7 +183,7 @@ export class ModelRun {
     if (clip?.kind === "norm") {
       const { maxNorm, normType } = clip;
       const norm = optim.clipGradNorm(this.#parameters, maxNorm, { normType, errorIfNonfinite: false });
-      if (wanted.includes("norm")) results["norm"] = norm;
+      if (resultNames.includes("norm")) results["norm"] = norm;
     }
     this.#optimizer.step();
     this.#optimizer.zeroGrad();
@@ -192,14 +192,17 @@ export class ModelRun {
 
   #loss(output: Tensor, inputs: ReadonlyMap<string, Tensor>): Tensor {
     const { loss, options, target, tensors } = this.#program.loss;
-    const given = Object.entries(tensors).map(([name, input]) => [name, inputs.get(input)!]);
+    const entries = Object.entries(tensors).map(([name, input]) => [name, inputs.get(input)!]);
     const Loss = (nn as unknown as Readonly<Record<string, new (options: object) => nn.MSELoss>>)[loss]!;
-    const value = new Loss({ ...options, ...Object.fromEntries(given) }).forward(output, inputs.get(target)!);
+    const value = new Loss({ ...options, ...Object.fromEntries(entries) }).forward(
+      output,
+      inputs.get(target)!,
+    );
     return value.ndim > 0 ? value.mean() : value;
   }
 
-  #advance(place: number): void {
-    if (this.#schedule instanceof optim.ReduceOnPlateau) this.#schedule.step(place % 3);
+  #advance(index: number): void {
+    if (this.#schedule instanceof optim.ReduceOnPlateau) this.#schedule.step(index % 3);
     else this.#schedule?.step();
   }
 
@@ -216,8 +219,8 @@ export class ModelRun {
         return;
       case "freeze":
         for (const at of event.parameters) {
-          const found = parameter(at);
-          if (found) found.requiresGrad = event.requiresGrad;
+          const target = parameter(at);
+          if (target) target.requiresGrad = event.requiresGrad;
         }
         return;
       case "freeze module":
@@ -240,15 +243,15 @@ export class ModelRun {
     }
   }
 
-  #argument(input: ModelInput, place: number, call: ModelCall): Tensor {
-    const feed = call.feeds.find((one) => one.input === input.name);
+  #argument(input: ModelInput, index: number, call: ModelCall): Tensor {
+    const feed = call.feeds.find((candidate) => candidate.input === input.name);
     const kept = feed && this.#kept.get(`${feed.call} ${feed.result}`);
     if (kept) return kept;
     const shape = shapeOf(input, call.batch);
     const dtype = input.dtype === "float" ? this.#dtype : input.dtype;
-    const values = valuesOf(this.#program, input, place, call.batch);
+    const values = valuesOf(this.#program, input, index, call.batch);
     const { nudge } = this.#options;
-    const moving = randomFrom(this.#program.seed + 31 * place);
+    const moving = randomFrom(this.#program.seed + 31 * index);
     const moved = nudge && input.dtype === "float" ? values.map((value) => value * nudge(moving())) : values;
     return this.#device.fromHost(moved, shape, dtype, input.name);
   }
@@ -269,17 +272,22 @@ export function shapeOf({ sizes, hasBatch = true }: ModelInput, batch: number): 
   return hasBatch ? [batch, ...sizes] : sizes;
 }
 
-/** Exact in f32, so that all dtypes of f32 and above begin with the same numbers. */
-export function valuesOf(program: ModelProgram, input: ModelInput, place: number, batch: number): number[] {
+/** Exact in f32, so that all dtypes of f32 and above start with the same numbers. */
+export function valuesOf(
+  program: ModelProgram,
+  input: ModelInput,
+  callIndex: number,
+  batch: number,
+): number[] {
   const { dtype, from, to, sizes } = input;
-  const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * place);
+  const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * callIndex);
   const columns = sizes.at(-1) ?? 1;
   return Array.from({ length: elementsOf(shapeOf(input, batch)) }, (_, index) => {
-    const drawn = random();
-    if (dtype === "i32") return from + Math.floor((to - from + 1) * drawn);
-    // A masked row that sees nothing would have no shares: every row sees the first column.
-    if (dtype === "bool") return index % columns === 0 || drawn < 0.7 ? 1 : 0;
-    return Math.fround(from + (to - from) * drawn);
+    const fraction = random();
+    if (dtype === "i32") return from + Math.floor((to - from + 1) * fraction);
+    // A fully masked row would have no probabilities: every row sees the first column.
+    if (dtype === "bool") return index % columns === 0 || fraction < 0.7 ? 1 : 0;
+    return Math.fround(from + (to - from) * fraction);
   });
 }
 

@@ -1,4 +1,4 @@
-/** Model programs beside PyTorch: what test/oracle/random_models.py is given, and what it answers. */
+/** Model programs for PyTorch: the input and the output of test/oracle/random_models.py. */
 
 import { manualSeed, type nn } from "holdfast";
 import type { StepRecord } from "../random-programs/run.js";
@@ -22,11 +22,13 @@ function withoutDropoutIn(step: ModelStep): ModelStep {
   if (step.kind === "repeat" || step.kind === "join")
     return { ...step, steps: step.steps.map(withoutDropoutIn) };
   if (step.kind !== "layer") return step;
-  if (step.layer === "Dropout") return { ...step, given: [0] };
-  const given = step.given.map((one) =>
-    typeof one === "object" && one !== null && "dropout" in one ? { ...one, dropout: 0 } : one,
+  if (step.layer === "Dropout") return { ...step, args: [0] };
+  const args = step.args.map((argument) =>
+    typeof argument === "object" && argument !== null && "dropout" in argument
+      ? { ...argument, dropout: 0 }
+      : argument,
   );
-  return { ...step, given };
+  return { ...step, args };
 }
 
 /** `rates` has the learning rate and the weight decay of each group, for each call. */
@@ -37,22 +39,22 @@ export function torchLine(program: ModelProgram, rates: ModelRunRecord["rates"])
     ...{ name, shape: parameter.shape, dtype: "float" },
     data: encode(parameter.initialValues()),
   }));
-  const calls = program.calls.map(({ events, batch }, place) => ({
+  const calls = program.calls.map(({ events, batch }, index) => ({
     events: events.flatMap((event) => resolve(event, model)),
-    rates: rates[place] ?? [],
+    rates: rates[index] ?? [],
     inputs: Object.fromEntries(
-      program.inputs.map((input) => [input.name, listed(program, input, place, batch)]),
+      program.inputs.map((input) => [input.name, listed(program, input, index, batch)]),
     ),
   }));
   return { program, parameters, calls };
 }
 
-function listed(program: ModelProgram, input: ModelInput, place: number, batch: number): ListedTensor {
-  const data = encode(valuesOf(program, input, place, batch));
+function listed(program: ModelProgram, input: ModelInput, index: number, batch: number): ListedTensor {
+  const data = encode(valuesOf(program, input, index, batch));
   return { shape: shapeOf(input, batch), dtype: input.dtype, data };
 }
 
-/** Events with the places of parameters, as PyTorch's side counts them; modes and rates are not among them. */
+/** Events with the indices of parameters, as PyTorch's side counts them; modes and rates are not included. */
 function resolve(event: ModelEvent, model: nn.Module): ModelEvent[] {
   const parameters = model.parameters();
   const { length } = parameters;
@@ -62,16 +64,16 @@ function resolve(event: ModelEvent, model: nn.Module): ModelEvent[] {
   if (event.kind === "zeroGrad") return [event];
   if (event.kind !== "freeze module") return [];
   const modules = [...model.namedModules()];
-  const own = modules[event.module % modules.length]![1].parameters();
-  const places = own.map((parameter) => parameters.indexOf(parameter));
-  return [{ kind: "freeze", parameters: places, requiresGrad: event.requiresGrad }];
+  const affected = modules[event.module % modules.length]![1].parameters();
+  const indices = affected.map((parameter) => parameters.indexOf(parameter));
+  return [{ kind: "freeze", parameters: indices, requiresGrad: event.requiresGrad }];
 }
 
 export type TorchAnswer =
   | { readonly calls: readonly Readonly<Record<string, string>>[] }
   | { readonly error: string };
 
-/** A call's record, with names as ours are. */
+/** A call's record, with Holdfast's names. */
 export function torchRecord(call: Readonly<Record<string, string>>): StepRecord {
   return new Map(Object.entries(call).map(([name, data]) => [name, decode(data)]));
 }

@@ -1,4 +1,7 @@
-/** Draws what a model is trained by: losses, optimizers, clipping, schedules, and the calls with the events between them. */
+/**
+ * Generates the training of a model: losses, optimizers, clipping, schedules, and the calls with the events
+ * between them.
+ */
 
 import type { Choices } from "../random-programs/choices.js";
 import type { Sketch } from "./layers.js";
@@ -15,7 +18,7 @@ import { elementsOf, type Sizes } from "./sizes.js";
 
 export interface RandomLoss {
   readonly loss: ModelLoss;
-  /** Stands before the loss: an NLLLoss takes log probabilities. */
+  /** Comes before the loss: an NLLLoss takes log probabilities. */
   readonly before: readonly ModelStep[];
 }
 
@@ -25,13 +28,13 @@ function reduction(choices: Choices): { reduction?: string } {
   return choices.of([{}, { reduction: "sum" }, { reduction: "mean" }, { reduction: "none" }]);
 }
 
-/** Labels for values [C, …rest], and a weight for each class now and then. */
+/** Labels for values [C, …rest], and sometimes a weight for each class. */
 function classes(sketch: Sketch, choices: Choices, [count = 1, ...rest]: Sizes) {
   const target = sketch.input({ sizes: rest, dtype: "i32", from: 0, to: count - 1 });
   const weight = choices.isOneIn(4)
     ? sketch.input({ sizes: [count], dtype: "float", from: 0.5, to: 2, hasBatch: false })
     : undefined;
-  // A mean over no rows at all would be 0/0: with one class no label may be left out.
+  // A mean over no rows would be 0/0: with one class no label may be ignored.
   const ignoreIndex = count > 3 && choices.isOneIn(4) ? { ignoreIndex: count - 1 } : {};
   return { target, tensors: weight ? { weight } : {}, ignoreIndex };
 }
@@ -39,12 +42,12 @@ function classes(sketch: Sketch, choices: Choices, [count = 1, ...rest]: Sizes) 
 const pair =
   (
     loss: string,
-    drawOptions: (choices: Choices) => Readonly<Record<string, unknown>> = () => ({}),
+    randomOptions: (choices: Choices) => Readonly<Record<string, unknown>> = () => ({}),
   ): LossDrawer =>
   (sketch, choices, sizes) => ({
     loss: {
       loss,
-      options: { ...drawOptions(choices), ...reduction(choices) },
+      options: { ...randomOptions(choices), ...reduction(choices) },
       target: sketch.floats(sizes),
       tensors: {},
     },
@@ -66,7 +69,7 @@ export const lossDrawers: Readonly<Record<string, LossDrawer>> = {
   NLLLoss(sketch, choices, sizes) {
     const { target, tensors, ignoreIndex } = classes(sketch, choices, sizes);
     const options = { ...ignoreIndex, ...reduction(choices) };
-    const before: ModelStep = { kind: "layer", layer: "LogSoftmax", given: [1] };
+    const before: ModelStep = { kind: "layer", layer: "LogSoftmax", args: [1] };
     return { loss: { loss: "NLLLoss", options, target, tensors }, before: [before] };
   },
   BCEWithLogitsLoss(sketch, choices, sizes) {
@@ -81,10 +84,10 @@ export const lossDrawers: Readonly<Record<string, LossDrawer>> = {
   },
 };
 
-/** With a small eps, a gradient that is 0 up to roundings would move a weight as far as any other. */
+/** With a small eps, a gradient that is 0 up to rounding would change a weight as much as any other. */
 const eps = 0.01;
 
-/** By the exported name; each gives options. */
+/** By the exported name; each returns options. */
 export const optimizerDrawers: Readonly<
   Record<string, (choices: Choices) => Readonly<Record<string, unknown>>>
 > = {
@@ -104,7 +107,7 @@ export const optimizerDrawers: Readonly<
   Adam: (choices) => ({ eps, ...choices.of([{}, { weightDecay: 0.1 }, { betas: [0, 0.5] }]) }),
 };
 
-export function drawOptimizer(choices: Choices): ModelOptimizer {
+export function randomOptimizer(choices: Choices): ModelOptimizer {
   const name = choices.of(Object.keys(optimizerDrawers));
   const lr = choices.of([0.01, 0.001, 0.05]);
   const options = { lr, ...optimizerDrawers[name]!(choices) };
@@ -117,7 +120,7 @@ export function drawOptimizer(choices: Choices): ModelOptimizer {
   };
 }
 
-export function drawClip(choices: Choices): ModelClip | undefined {
+export function randomClip(choices: Choices): ModelClip | undefined {
   const how = choices.below(4);
   if (how === 1) return { kind: "norm", maxNorm: choices.of([1, 0.1, 100]), normType: choices.of([2, 1, 3]) };
   if (how === 2) return { kind: "value", limit: choices.of([0.1, 0.01]) };
@@ -132,28 +135,28 @@ export const schedules: Readonly<Record<string, Readonly<Record<string, unknown>
   MultiStepSchedule: { milestones: [1, 3], gamma: 0.3 },
   OneCycleSchedule: { maxLr: 0.05, totalSteps: 12 },
   WarmupSchedule: { steps: 3, startFactor: 0.25 },
-  /** JSON has no functions: this one's stands in run.ts. */
+  /** JSON has no functions: this one's is in run.ts. */
   LambdaSchedule: {},
   ReduceOnPlateau: { patience: 0, factor: 0.5 },
 };
 
-export function drawSchedule(choices: Choices): ModelSchedule | undefined {
+export function randomSchedule(choices: Choices): ModelSchedule | undefined {
   if (!choices.isOneIn(2)) return undefined;
   const name = choices.of(Object.keys(schedules));
   return { name, options: schedules[name]! };
 }
 
-function drawEvent(choices: Choices): ModelEvent {
+function randomEvent(choices: Choices): ModelEvent {
   const how = choices.below(9);
-  const wanted = choices.isOneIn(2);
-  const place = choices.of([0, choices.below(64)]);
-  if (how < 2) return { kind: "mode", module: place, isTraining: wanted };
+  const requiresGrad = choices.isOneIn(2);
+  const index = choices.of([0, choices.below(64)]);
+  if (how < 2) return { kind: "mode", module: index, isTraining: requiresGrad };
   if (how < 4) {
     const parameters = Array.from({ length: choices.of([1, 2, 3]) }, () => choices.below(64));
-    return { kind: "freeze", parameters, requiresGrad: wanted };
+    return { kind: "freeze", parameters, requiresGrad };
   }
   // Module 0 is the whole model: a frozen one has no gradient at all.
-  if (how === 4) return { kind: "freeze module", module: 1 + choices.below(63), requiresGrad: wanted };
+  if (how === 4) return { kind: "freeze module", module: 1 + choices.below(63), requiresGrad };
   if (how === 5) return { kind: "lr", group: choices.below(2), value: choices.of([0.02, 0, 0.0001]) };
   if (how === 6) return { kind: "weightDecay", group: choices.below(2), value: choices.of([0.05, 0]) };
   if (how === 7) return { kind: "zeroGrad" };
@@ -162,28 +165,28 @@ function drawEvent(choices: Choices): ModelEvent {
 
 export interface CallOptions {
   readonly batches: readonly number[];
-  /** Inputs that can take the value at their join, as an earlier call left it. */
+  /** Inputs that can take the value at their join from an earlier call. */
   readonly feedable: readonly string[];
   readonly results: readonly string[];
 }
 
 /** The first call is a plain one. */
-export function drawCalls(
-  drawn: readonly Choices[],
+export function randomCalls(
+  allChoices: readonly Choices[],
   { batches, feedable, results }: CallOptions,
 ): ModelCall[] {
   const calls: ModelCall[] = [];
-  for (const [place, choices] of drawn.entries()) {
+  for (const [index, choices] of allChoices.entries()) {
     const batch = choices.of(batches);
     const step =
-      place === 0 ? "train" : choices.of(["train", "train", "train", "accumulate", "evaluate"] as const);
-    const count = place === 0 ? 0 : choices.of([0, 1, 2]);
-    const events = Array.from({ length: count }, () => drawEvent(choices));
+      index === 0 ? "train" : choices.of(["train", "train", "train", "accumulate", "evaluate"] as const);
+    const count = index === 0 ? 0 : choices.of([0, 1, 2]);
+    const events = Array.from({ length: count }, () => randomEvent(choices));
     const how = choices.of(["keep", "clone"] as const);
     const keeps = choices.isOneIn(2) ? [{ result: choices.of(results), how }] : [];
     const feeds = feedable.flatMap((input) => {
       const call = calls.findIndex(
-        (one) => one.batch === batch && one.keeps.some(({ result }) => result === `at ${input}`),
+        (call) => call.batch === batch && call.keeps.some(({ result }) => result === `at ${input}`),
       );
       return call >= 0 ? [{ input, call, result: `at ${input}` }] : [];
     });
@@ -192,7 +195,7 @@ export function drawCalls(
   return calls;
 }
 
-/** Room for a sum over all classes, and no more labels than a loss can tell apart. */
+/** Space for a sum over all classes, and no more labels than a loss can distinguish. */
 export function fitsLoss(name: string, sizes: Sizes): boolean {
   return elementsOf(sizes) > 0 && (name !== "NLLLoss" || sizes.length >= 1);
 }

@@ -1,4 +1,7 @@
-/** Builds a program by adding instructions that are valid where they stand: it knows every value's shape and dtype. */
+/**
+ * Builds a program by adding instructions that are valid at their position: it knows every value's shape and
+ * dtype.
+ */
 
 import type { Dtype } from "../../../src/ir/index.js";
 import {
@@ -22,9 +25,9 @@ import {
 
 /** No value has more elements. */
 export const maxElements = 640;
-/** Any axis may be this long, and one of a shape that others are made for. */
+/** The size of any axis, and of one axis of a shape that others are made for. */
 const longestAxis = 300;
-/** Beyond that a value is scaled down, so that nothing overflows and roundings stay small beside the numbers. */
+/** Larger values are scaled down, so that nothing overflows and rounding errors stay small. */
 const largestSize = 4;
 
 export interface KnownValue {
@@ -32,15 +35,15 @@ export interface KnownValue {
   readonly shape: Shape;
   readonly dtype: ValueDtype;
   readonly takesGradient: boolean;
-  /** About how large its elements are. */
+  /** The approximate magnitude of its elements. */
   readonly size: number;
-  /** Whose memory it lies in: its own, or that of what it is a view of. */
+  /** The owner of its memory: itself, or the source of a view. */
   readonly home: string;
   readonly isLeaf: boolean;
 }
 
 export interface OpOptions {
-  /** About how large the elements of the result are; as large as the largest operand's unless given. */
+  /** The approximate magnitude of the result's elements; default: the largest operand's. */
   readonly size?: number;
   readonly isRecorded?: boolean;
 }
@@ -50,7 +53,7 @@ export class Builder {
   readonly instructions: Instruction[] = [];
   readonly values: KnownValue[] = [];
   readonly #dtype: FloatDtype;
-  /** Homes whose elements an op has read while it was recorded: backward may need them as they are. */
+  /** Owners whose elements a recorded op has read: backward may need them unchanged. */
   readonly read = new Set<string>();
   #names = 0;
 
@@ -58,47 +61,47 @@ export class Builder {
     this.#dtype = dtype;
   }
 
-  known(name: string): KnownValue {
-    return this.values.find((one) => one.name === name)!;
+  find(name: string): KnownValue {
+    return this.values.find((value) => value.name === name)!;
   }
 
   shapeOf(name: string): Shape {
-    return this.known(name).shape;
+    return this.find(name).shape;
   }
 
-  /** A value made before that fits, the newest first; a new input where there is none, and now and then anyway. */
+  /** An earlier value that fits, the newest first; a new input if there is none, and sometimes anyway. */
   float(choices: Choices, fits: (shape: Shape) => boolean, otherwise: Shape): string {
-    const found = this.values.filter(
+    const candidates = this.values.filter(
       ({ dtype, shape }) => dtype === "float" && sizeOf(shape) <= maxElements && fits(shape),
     );
-    if (found.length === 0 || choices.isOneIn(8)) return this.floatInput(choices, otherwise);
-    return found[found.length - 1 - choices.below(found.length)]!.name;
+    if (candidates.length === 0 || choices.isOneIn(8)) return this.floatInput(choices, otherwise);
+    return candidates[candidates.length - 1 - choices.below(candidates.length)]!.name;
   }
 
   /** Any float value. */
   anyFloat(choices: Choices): string {
-    return this.float(choices, () => true, this.drawShape(choices));
+    return this.float(choices, () => true, this.randomShape(choices));
   }
 
   /** A float value with axes and elements, for ops that need some. */
   filled(choices: Choices, minAxes = 1): string {
-    const drawn = this.drawShape(choices).filter((size) => size > 0);
-    const wished = [...drawn, 3, 2].slice(0, Math.max(minAxes, drawn.length));
+    const sizes = this.randomShape(choices).filter((size) => size > 0);
+    const wished = [...sizes, 3, 2].slice(0, Math.max(minAxes, sizes.length));
     const shape = sizeOf(wished) <= maxElements ? wished : [3, 2];
-    return this.float(choices, (one) => one.length >= minAxes && sizeOf(one) > 0, shape);
+    return this.float(choices, (candidate) => candidate.length >= minAxes && sizeOf(candidate) > 0, shape);
   }
 
   /** A float value that broadcasts with a shape, to no more than it. */
-  beside(choices: Choices, shape: Shape): string {
+  broadcastable(choices: Choices, shape: Shape): string {
     const narrow = shape.map((size) => (choices.isOneIn(3) ? 1 : size)).slice(choices.below(2));
-    return this.float(choices, (one) => fitsInto(one, shape), narrow);
+    return this.float(choices, (candidate) => fitsInto(candidate, shape), narrow);
   }
 
   same(choices: Choices, shape: Shape): string {
-    return this.float(choices, (one) => isSame(one, shape), shape);
+    return this.float(choices, (candidate) => isSame(candidate, shape), shape);
   }
 
-  drawShape(choices: Choices): Shape {
+  randomShape(choices: Choices): Shape {
     const sizes = [2, 3, 4, 1, 5, 7, 2, 3, 6, 2, 3, 0];
     const shape = Array.from({ length: choices.of([1, 2, 2, 3, 3, 0, 4]) }, () => choices.of(sizes));
     const fitting = sizeOf(shape) <= 30 ? shape : shape.slice(0, 2);
@@ -108,9 +111,9 @@ export class Builder {
   }
 
   floatInput(choices: Choices, shape: Shape): string {
-    const drawn = choices.of(["argument", "parameter", "parameter", "constant"] as const);
-    // There is nothing to be learned where there is nothing.
-    const role = drawn === "parameter" && sizeOf(shape) === 0 ? "argument" : drawn;
+    const candidateRole = choices.of(["argument", "parameter", "parameter", "constant"] as const);
+    // Without elements there is nothing to learn.
+    const role = candidateRole === "parameter" && sizeOf(shape) === 0 ? "argument" : candidateRole;
     return this.input(role, shape, "float", -1.5, 1.5);
   }
 
@@ -123,28 +126,28 @@ export class Builder {
     return name;
   }
 
-  /** Whole numbers, as an argument or a constant. */
+  /** Integers, as an argument or a constant. */
   wholes(choices: Choices, shape: Shape, dtype: Dtype, from: number, to: number): string {
     return this.input(choices.of(["argument", "constant"] as const), shape, dtype, from, to);
   }
 
-  /** An op's results; none where they would be too large. A result that is too large a number is scaled down. */
+  /** An op's results; none if they would be too large. A result of too large magnitude is scaled down. */
   all(op: string, operands: readonly Operand[], attributes: Attributes, options: OpOptions = {}): string[] {
     const entry = requireOp(op);
     const isRecorded = options.isRecorded ?? true;
     const inferred = entry.infer(
-      operands.map((one) => this.#typeOf(one)),
+      operands.map((operand) => this.#typeOf(operand)),
       resolveAttributes(attributes, this.#dtype),
     );
     const outputs = entry.kind === "composite" ? inferred : inferred.slice(0, 1);
     if (outputs.some(({ shape }) => sizeOf(shape) > 2 * maxElements)) return [];
-    const given = operands.flatMap((one) =>
-      typeof one === "string" && one !== randomState ? [this.known(one)] : [],
+    const sources = operands.flatMap((operand) =>
+      typeof operand === "string" && operand !== randomState ? [this.find(operand)] : [],
     );
     const gives = outputs.map(() => `v${this.#names++}`);
     this.instructions.push({ kind: "op", op, operands, attributes, isRecorded, gives });
-    if (isRecorded) for (const { home } of given) this.read.add(home);
-    const size = options.size ?? Math.max(0.1, ...given.map((one) => one.size));
+    if (isRecorded) for (const { home } of sources) this.read.add(home);
+    const size = options.size ?? Math.max(0.1, ...sources.map((value) => value.size));
     for (const [index, { shape, dtype }] of outputs.entries()) {
       const name = gives[index]!;
       const isFloat = dtype === this.#dtype || dtype === "f64";
@@ -152,45 +155,46 @@ export class Builder {
         name,
         shape,
         dtype: dtype === this.#dtype ? "float" : dtype,
-        takesGradient: isRecorded && isFloat && given.some((one) => one.takesGradient),
+        takesGradient: isRecorded && isFloat && sources.some((value) => value.takesGradient),
         size,
-        home: entry.kind === "view" ? given[0]!.home : name,
+        home: entry.kind === "view" ? sources[0]!.home : name,
         isLeaf: false,
       });
     }
     return gives.map((name) => this.#tame(name));
   }
 
-  /** An op's first result; its first operand where it would be too large. */
+  /** An op's first result; its first operand if it would be too large. */
   op(op: string, operands: readonly Operand[], attributes: Attributes = {}, options: OpOptions = {}): string {
     const [first] = this.all(op, operands, attributes, options);
-    return first ?? (operands.find((one) => typeof one === "string") as string);
+    return first ?? (operands.find((operand) => typeof operand === "string") as string);
   }
 
   add(instruction: Instruction): void {
     this.instructions.push(instruction);
   }
 
-  /** The target stands for the result from here on. */
+  /** The target is the result from here on. */
   inPlace(
     op: string,
     operands: readonly [string, ...Operand[]],
     attributes: Attributes,
     isRecorded: boolean,
   ): void {
-    const given = operands.flatMap((one) => (typeof one === "string" ? [this.known(one)] : []));
+    const sources = operands.flatMap((operand) => (typeof operand === "string" ? [this.find(operand)] : []));
     this.instructions.push({ kind: "in place", op, operands, attributes, isRecorded, gives: [] });
-    if (isRecorded) for (const { home } of given) this.read.add(home);
-    const target = given[0]!;
-    const takesGradient = target.takesGradient || (isRecorded && given.some((one) => one.takesGradient));
+    if (isRecorded) for (const { home } of sources) this.read.add(home);
+    const target = sources[0]!;
+    const takesGradient =
+      target.takesGradient || (isRecorded && sources.some((value) => value.takesGradient));
     this.values[this.values.indexOf(target)] = { ...target, takesGradient };
   }
 
-  /** The same elements, cut off from the graph. */
+  /** The same elements, detached from the graph. */
   detach(of: string): string {
     const gives = `v${this.#names++}`;
     this.instructions.push({ kind: "detach", of, gives: [gives] });
-    this.values.push({ ...this.known(of), name: gives, takesGradient: false, isLeaf: false });
+    this.values.push({ ...this.find(of), name: gives, takesGradient: false, isLeaf: false });
     return gives;
   }
 
@@ -198,12 +202,12 @@ export class Builder {
   gradient(of: string): string {
     const gives = `v${this.#names++}`;
     this.instructions.push({ kind: "gradient", of, gives: [gives] });
-    this.values.push({ ...this.known(of), name: gives, takesGradient: false, isLeaf: false, home: gives });
+    this.values.push({ ...this.find(of), name: gives, takesGradient: false, isLeaf: false, home: gives });
     return gives;
   }
 
   #tame(name: string): string {
-    const { size, dtype } = this.known(name);
+    const { size, dtype } = this.find(name);
     if (dtype !== "float" || size <= largestSize) return name;
     const factor = Number((1 / size).toPrecision(2));
     return this.op("mul", [name, factor], {}, { size: 1, isRecorded: true });
@@ -212,7 +216,7 @@ export class Builder {
   #typeOf(operand: Operand): OperandType {
     if (typeof operand === "number") return operand;
     if (operand === randomState) return { shape: [4], dtype: "i32" };
-    const { shape, dtype } = this.known(operand);
+    const { shape, dtype } = this.find(operand);
     return { shape, dtype: dtype === "float" ? this.#dtype : dtype };
   }
 }
@@ -223,10 +227,10 @@ function requireOp(name: string): Op {
   return op;
 }
 
-/** Does one shape broadcast to another, without making it any larger? */
-export function fitsInto(one: Shape, shape: Shape): boolean {
-  const leading = shape.length - one.length;
-  return leading >= 0 && one.every((size, axis) => size === 1 || size === shape[leading + axis]);
+/** True if one shape broadcasts to another, without making it larger. */
+export function fitsInto(inner: Shape, shape: Shape): boolean {
+  const leading = shape.length - inner.length;
+  return leading >= 0 && inner.every((size, axis) => size === 1 || size === shape[leading + axis]);
 }
 
 export function isSame(a: Shape, b: Shape): boolean {

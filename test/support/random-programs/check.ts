@@ -1,6 +1,7 @@
 /**
- * The property that every program has: in f64, in its own dtype, compiled and replayed it comes to the same, step for step.
- * Eager, planned and replayed agree to the bit, also with passes left out; f64 as nearly as the dtype allows.
+ * The property of every program: in f64, in its own dtype, compiled and replayed it gives the same results,
+ * step for step. Eager, planned and replayed agree to the bit, also without some passes; f64 agrees within
+ * the dtype's precision.
  */
 
 import assert from "node:assert/strict";
@@ -16,18 +17,21 @@ export interface ProgramDevices {
   readonly direct: Device;
   /** Replays compiled steps as graphs. */
   readonly replaying: Device;
-  /** Of products on both. TF32 and bf16 promise eager's bits without the pass `autotune` alone. Default: f32. */
+  /**
+   * The precision of GEMMs on both. TF32 and bf16 promise eager's bits only without the pass `autotune`.
+   * Default: f32.
+   */
   readonly precision?: "f32" | "tf32" | "bf16";
 }
 
-/** What was seen of the programs that were checked. */
+/** Statistics of the checked programs. */
 export interface ProgramCounts {
   programs: number;
   instructions: number;
   rejections: number;
-  /** Programs whose results follow too steeply from their inputs for f32 to be compared with f64. */
+  /** Programs that are too ill-conditioned to compare f32 with f64. */
   illConditioned: number;
-  /** Programs with special literals that f32 and f64 take differently. */
+  /** Programs with special literals that f32 and f64 represent differently. */
   special: number;
   readonly ops: Set<string>;
 }
@@ -41,10 +45,11 @@ export function noCounts(): ProgramCounts {
 
 export function checkProgram(
   { direct, replaying, precision = "f32" }: ProgramDevices,
-  given: Program,
+  original: Program,
   counts: ProgramCounts,
 ): void {
-  const program = precision === "f32" ? given : { ...given, without: [...given.without, "autotune"] };
+  const program =
+    precision === "f32" ? original : { ...original, without: [...original.without, "autotune"] };
   const eager = runProgram(direct, program, { isCompiled: false });
   const reference =
     program.dtype === "f64" ? eager : runProgram(direct, program, { isCompiled: false, float: "f64" });
@@ -54,30 +59,30 @@ export function checkProgram(
   counts.programs += 1;
   counts.instructions += program.instructions.length;
   counts.rejections += new Set(eager.rejections).size;
-  for (const one of program.instructions) if ("op" in one) counts.ops.add(one.op);
+  for (const instruction of program.instructions) if ("op" in instruction) counts.ops.add(instruction.op);
 
   sameRejections(planned, eager);
   sameBits(replayed, planned, "replayed and planned");
   sameBits(planned, eager, "planned and eager");
   if (precision !== "f32") return;
   const tolerance = tolerances["against f64"][program.dtype];
-  const far = firstFar(eager, reference, tolerance);
-  if (far === undefined) return;
+  const difference = firstFar(eager, reference, tolerance);
+  if (difference === undefined) return;
   // One of them overflows f32, or is rounded there, or is 0 there.
   if (hasSpecialLiteral(program)) {
     counts.special += 1;
     return;
   }
-  // Where inputs that are moved by less than the tolerance take the results beyond it, the program is too steep.
+  // If changes of the inputs below the tolerance take the results beyond it, the program is ill-conditioned.
   const isSteep = nudges(tolerance.relative / 2).some((nudge) => {
     const nudged = runProgram(direct, program, { isCompiled: false, float: "f64", nudge });
     return firstFar(nudged, reference, tolerance) !== undefined;
   });
-  assert.ok(isSteep, `eager is far from f64: ${far}`);
+  assert.ok(isSteep, `eager is far from f64: ${difference}`);
   counts.illConditioned += 1;
 }
 
-/** What the engine rejects of a step it rejects of its trace, in the same words. */
+/** The engine rejects a step and its trace with the same error. */
 function sameRejections(compiled: ProgramRun, eager: ProgramRun): void {
   assert.deepEqual([...new Set(compiled.rejections)].sort(), [...new Set(eager.rejections)].sort());
 }

@@ -1,4 +1,7 @@
-/** Choices that an instruction is made by: numbers drawn beforehand, taken one after another. A smaller one is simpler. */
+/**
+ * The choices that determine an instruction: random numbers, taken one after another. A smaller number is
+ * simpler.
+ */
 
 export class Choices {
   readonly #numbers: readonly number[];
@@ -8,11 +11,11 @@ export class Choices {
     this.#numbers = numbers;
   }
 
-  /** A whole number below a limit; 0 where no more were drawn. */
+  /** An integer below a limit; 0 if no numbers are left. */
   below(limit: number): number {
-    const drawn = this.#numbers[this.#next] ?? 0;
+    const number = this.#numbers[this.#next] ?? 0;
     this.#next += 1;
-    return drawn % limit;
+    return number % limit;
   }
 
   /** The first is the simplest. */

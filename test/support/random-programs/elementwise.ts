@@ -1,10 +1,10 @@
-/** Instructions of elementwise ops. Arguments are brought to where an op is smooth, so that f32 can follow f64. */
+/** Instructions of elementwise ops. Arguments are mapped to where an op is smooth, so that f32 can follow f64. */
 
 import { sizeOf } from "../../../src/ops/index.js";
 import type { Builder } from "./builder.js";
 import type { Choices } from "./choices.js";
-import { drawLiteral } from "./literals.js";
-import type { Maker } from "./makers.js";
+import type { Maker } from "./instructions.js";
+import { randomLiteral } from "./literals.js";
 
 const anywhere = [
   ...["neg", "square", "sin", "cos", "erf", "abs", "contiguous"],
@@ -15,17 +15,18 @@ function positive(builder: Builder, x: string): string {
   return builder.op("add", [builder.op("square", [x], {}, { size: 2 }), 0.5]);
 }
 
-/** Sums of softmaxes and the like are whole numbers up to roundings; steps must not lie there. */
+/** Sums of softmaxes and the like are integers up to rounding; steps must not be there. */
 function offWholes(builder: Builder, x: string): string {
   return builder.op("add", [builder.op("mul", [x, 1.37]), 0.213]);
 }
 
-/** A truth value of this shape or of one that broadcasts to it. */
+/** A boolean of this shape or of one that broadcasts to it. */
 export function truthFor(builder: Builder, choices: Choices, shape: readonly number[]): string {
-  const found = builder.values.filter(
-    (one) => one.dtype === "bool" && one.shape.length === shape.length && sizeOf(one.shape) === sizeOf(shape),
+  const booleans = builder.values.filter(
+    (value) =>
+      value.dtype === "bool" && value.shape.length === shape.length && sizeOf(value.shape) === sizeOf(shape),
   );
-  const fitting = found.filter((one) => one.shape.every((size, axis) => size === shape[axis]));
+  const fitting = booleans.filter((value) => value.shape.every((size, axis) => size === shape[axis]));
   return fitting.length > 0 && !choices.isOneIn(3)
     ? choices.of(fitting).name
     : builder.wholes(choices, shape, "bool", 0, 1);
@@ -40,7 +41,7 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   unary(builder, choices) {
     const x = builder.anyFloat(choices);
     const op = choices.of(anywhere);
-    builder.op(op, [x], {}, op === "square" ? { size: builder.known(x).size ** 2 } : {});
+    builder.op(op, [x], {}, op === "square" ? { size: builder.find(x).size ** 2 } : {});
   },
   withAttributes(builder, choices) {
     const x = builder.anyFloat(choices);
@@ -48,7 +49,7 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
     if (how === 0) builder.op("leakyRelu", [x], { negativeSlope: 0.2 });
     else if (how === 1)
       builder.op("clamp", [x], choices.of([{ min: -1 }, { max: 0.5 }, { min: -1, max: 0.5 }, ...widest]));
-    else builder.op("fill", [x], { value: drawLiteral(choices, [1.5, 0, -0.25]) });
+    else builder.op("fill", [x], { value: randomLiteral(choices, [1.5, 0, -0.25]) });
   },
   positive(builder, choices) {
     const x = positive(builder, builder.anyFloat(choices));
@@ -63,38 +64,38 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   },
   binary(builder, choices) {
     const x = builder.anyFloat(choices);
-    const y = builder.beside(choices, builder.shapeOf(x));
+    const y = builder.broadcastable(choices, builder.shapeOf(x));
     const op = choices.of(["add", "mul", "sub", "maximum", "minimum"]);
-    const [a, b] = [builder.known(x).size, builder.known(y).size];
+    const [a, b] = [builder.find(x).size, builder.find(y).size];
     const size = op === "mul" ? a * b : a + b;
     builder.op(op, choices.isOneIn(2) ? [y, x] : [x, y], {}, { size });
   },
   withNumber(builder, choices) {
     const x = builder.anyFloat(choices);
     const op = choices.of(["mul", "add", "sub", "maximum", "minimum", "div"]);
-    const number = drawLiteral(choices, [0.5, 1.25, -0.75]);
+    const number = randomLiteral(choices, [0.5, 1.25, -0.75]);
     const isFirst = op !== "div" && choices.isOneIn(2);
-    builder.op(op, isFirst ? [number, x] : [x, number], {}, { size: builder.known(x).size + 1 });
+    builder.op(op, isFirst ? [number, x] : [x, number], {}, { size: builder.find(x).size + 1 });
   },
   division(builder, choices) {
     const x = builder.anyFloat(choices);
-    builder.op("div", [x, positive(builder, builder.beside(choices, builder.shapeOf(x)))]);
+    builder.op("div", [x, positive(builder, builder.broadcastable(choices, builder.shapeOf(x)))]);
   },
   power(builder, choices) {
     const x = positive(builder, builder.op("tanh", [builder.anyFloat(choices)], {}, { size: 1 }));
     const how = choices.below(3);
-    if (how === 0) builder.op("pow", [x, drawLiteral(choices, [2, 0.5, -1, 3])], {}, { size: 2 });
-    else if (how === 1) builder.op("pow", [drawLiteral(choices, [1.25]), x], {}, { size: 2 });
+    if (how === 0) builder.op("pow", [x, randomLiteral(choices, [2, 0.5, -1, 3])], {}, { size: 2 });
+    else if (how === 1) builder.op("pow", [randomLiteral(choices, [1.25]), x], {}, { size: 2 });
     else {
-      const y = builder.op("tanh", [builder.beside(choices, builder.shapeOf(x))], {}, { size: 1 });
+      const y = builder.op("tanh", [builder.broadcastable(choices, builder.shapeOf(x))], {}, { size: 1 });
       builder.op("pow", [x, y], {}, { size: 2 });
     }
   },
   comparison(builder, choices) {
     const x = builder.anyFloat(choices);
     const y = choices.isOneIn(2)
-      ? builder.beside(choices, builder.shapeOf(x))
-      : drawLiteral(choices, [0.137]);
+      ? builder.broadcastable(choices, builder.shapeOf(x))
+      : randomLiteral(choices, [0.137]);
     const truth = builder.op(choices.of(comparing), [offWholes(builder, x), y]);
     if (choices.isOneIn(2)) builder.op("cast", [truth], { dtype: "float" }, { size: 1 });
   },
@@ -110,11 +111,13 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   where(builder, choices) {
     const x = builder.anyFloat(choices);
     const shape = builder.shapeOf(x);
-    const y = choices.isOneIn(4) ? drawLiteral(choices, [0.5, -1.25]) : builder.beside(choices, shape);
+    const y = choices.isOneIn(4)
+      ? randomLiteral(choices, [0.5, -1.25])
+      : builder.broadcastable(choices, shape);
     builder.op("where", [truthFor(builder, choices, shape), ...(choices.isOneIn(2) ? [y, x] : [x, y])]);
   },
   integers(builder, choices) {
-    const shape = builder.drawShape(choices);
+    const shape = builder.randomShape(choices);
     const a = builder.wholes(choices, shape, "i32", -9, 9);
     const b = builder.wholes(choices, shape, choices.of(["i32", "u8"] as const), 0, 9);
     const c = builder.op(choices.of(["add", "sub", "mul", "maximum", "minimum"]), [a, b]);

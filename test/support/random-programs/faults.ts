@@ -1,9 +1,9 @@
-/** Drivers with a fault that random programs must find: each spoils now and then what a compiled step has sent. */
+/** Drivers with a fault that random programs must find: each sometimes corrupts the work of a compiled step. */
 
 import type { Driver, Launch, Stream } from "holdfast/internals";
 import { interceptCalls } from "../../../src/driver/index.js";
 
-/** Every so many graphs are not launched. A capture that is compared with its direct run launches one too. */
+/** Every nth graph is not launched. The comparison of a capture with its direct run launches one too. */
 export function losingReplays(device: Driver): Driver {
   let count = 0;
   return interceptCalls(device, (call, _, proceed) => {
@@ -15,7 +15,7 @@ export function losingReplays(device: Driver): Driver {
   });
 }
 
-/** Every so many launches are not made. */
+/** Every nth launch is skipped. */
 export function losingLaunches(device: Driver): Driver {
   let count = 0;
   return interceptCalls(device, (call, _, proceed) => {
@@ -27,7 +27,7 @@ export function losingLaunches(device: Driver): Driver {
   });
 }
 
-/** In a recorded graph, the second launch is made before the first. */
+/** In a recorded graph, the second launch runs before the first. */
 export function swappingRecorded(device: Driver): Driver {
   let isRecording = false;
   let held: (() => unknown) | undefined;
@@ -41,7 +41,7 @@ export function swappingRecorded(device: Driver): Driver {
       launches += 1;
       const [stream, launch] = args as [Stream, Launch];
       if (launches === 1) {
-        // The arguments' array may be used again by whoever made it.
+        // The caller may reuse the arguments' array.
         const copy = { ...launch, arguments: [...launch.arguments] };
         held = () => device.launch(stream, copy);
         return undefined;

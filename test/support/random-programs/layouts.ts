@@ -4,19 +4,19 @@ import { type Shape, sizeOf } from "../../../src/ops/index.js";
 import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
 import { truthFor } from "./elementwise.js";
-import { drawLiteral } from "./literals.js";
-import type { Maker } from "./makers.js";
+import type { Maker } from "./instructions.js";
+import { randomLiteral } from "./literals.js";
 
-function drawAxis(choices: Choices, { length }: Shape): number {
+function randomAxis(choices: Choices, { length }: Shape): number {
   return choices.below(2 * length) - length;
 }
 
-/** Indices below a limit: of the program's own making, or given. */
+/** Indices below a limit: computed by the program, or an input. */
 function indices(builder: Builder, choices: Choices, shape: Shape, limit: number): string {
   return builder.wholes(choices, shape, choices.of(["i32", "u8"] as const), 0, limit - 1);
 }
 
-/** A value seen as [1, channels, positions]. */
+/** A value viewed as [1, channels, positions]. */
 function asChannels(builder: Builder, choices: Choices): string {
   const x = builder.filled(choices);
   const shape = builder.shapeOf(x);
@@ -25,7 +25,7 @@ function asChannels(builder: Builder, choices: Choices): string {
   return builder.op("reshape", [x], { shape: [1, channels, count / channels] });
 }
 
-/** A value seen as [1, rows, columns]. */
+/** A value viewed as [1, rows, columns]. */
 function asImage(builder: Builder, choices: Choices): string {
   const x = builder.filled(choices);
   const shape = builder.shapeOf(x);
@@ -37,15 +37,15 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
   reshape(builder, choices) {
     const x = builder.anyFloat(choices);
     const count = sizeOf(builder.shapeOf(x));
-    const divisor = [2, 3, 5, 1].find((one) => count % one === 0) ?? 1;
+    const divisor = [2, 3, 5, 1].find((candidate) => count % candidate === 0) ?? 1;
     const shape = choices.of([[count], [divisor, count / divisor], [count / divisor, 1, divisor]]);
     builder.op("reshape", [x], { shape });
   },
   permute(builder, choices) {
     const x = builder.filled(choices, 2);
     const axes = builder.shapeOf(x).map((_, axis) => axis);
-    const turns = 1 + choices.below(axes.length - 1);
-    builder.op("permute", [x], { axes: [...axes.slice(turns), ...axes.slice(0, turns)] });
+    const shift = 1 + choices.below(axes.length - 1);
+    builder.op("permute", [x], { axes: [...axes.slice(shift), ...axes.slice(0, shift)] });
   },
   expand(builder, choices) {
     const x = builder.anyFloat(choices);
@@ -64,7 +64,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
   },
   select(builder, choices) {
     const x = builder.filled(choices);
-    const axis = drawAxis(choices, builder.shapeOf(x));
+    const axis = randomAxis(choices, builder.shapeOf(x));
     builder.op("select", [x], { axis, index: choices.below(builder.shapeOf(x).at(axis)!) });
   },
   join(builder, choices) {
@@ -72,18 +72,20 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const shape = builder.shapeOf(x);
     const others = Array.from({ length: choices.of([1, 2]) }, () => builder.same(choices, shape));
     const op = choices.of(["cat", "stack"]);
-    builder.op(op, choices.isOneIn(2) ? [...others, x] : [x, ...others], { axis: drawAxis(choices, shape) });
+    builder.op(op, choices.isOneIn(2) ? [...others, x] : [x, ...others], {
+      axis: randomAxis(choices, shape),
+    });
   },
   move(builder, choices) {
     const x = builder.filled(choices);
     const shape = builder.shapeOf(x);
-    const axis = drawAxis(choices, shape);
+    const axis = randomAxis(choices, shape);
     const how = choices.below(4);
     if (how === 0) builder.op("flip", [x], { axes: [axis] });
     else if (how === 1)
       builder.op("pad", [x], {
         pads: [choices.below(2), choices.below(3)],
-        value: drawLiteral(choices, [0, -1.5]),
+        value: randomLiteral(choices, [0, -1.5]),
       });
     else if (how === 2) builder.op("repeatInterleave", [x], { repeats: 2, axis });
     else builder.op("tile", [x], { repeats: choices.of([[2], [2, 1], [1, 2]]) });
@@ -91,7 +93,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
   indexed(builder, choices) {
     const x = builder.filled(choices);
     const shape = builder.shapeOf(x);
-    const axis = drawAxis(choices, shape);
+    const axis = randomAxis(choices, shape);
     const limit = shape.at(axis)!;
     const count = choices.of([3, 2, 1, 4]);
     const how = choices.below(3);
@@ -100,7 +102,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
       builder.op("gather", [x, indices(builder, choices, shape.with(axis, count), limit)], { axis });
     else {
       const index = indices(builder, choices, shape, limit);
-      const size = builder.known(x).size * 3;
+      const size = builder.find(x).size * 3;
       builder.op("scatterAdd", [x, index, builder.same(choices, shape)], { axis }, { size });
     }
   },
@@ -117,7 +119,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     builder.op("maskedFill", [
       x,
       mask,
-      choices.isOneIn(2) ? builder.same(choices, []) : drawLiteral(choices, [-1.5]),
+      choices.isOneIn(2) ? builder.same(choices, []) : randomLiteral(choices, [-1.5]),
     ]);
   },
   windows(builder, choices) {
@@ -142,7 +144,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const kernel = rest.map((size) => Math.min(size, 2));
     const weight = builder.input("parameter", [2, channels, ...kernel], "float", -1, 1);
     const bias = choices.isOneIn(2) ? [builder.same(choices, [2])] : [];
-    const size = builder.known(x).size * Math.sqrt(channels * sizeOf(kernel));
+    const size = builder.find(x).size * Math.sqrt(channels * sizeOf(kernel));
     const attributes = { padding: choices.below(2), stride: choices.of([1, 2]) };
     builder.op(isFlat ? "conv2d" : "conv1d", [x, weight, ...bias], attributes, { size });
   },

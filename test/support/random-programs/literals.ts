@@ -2,50 +2,52 @@
 
 import type { Choices } from "./choices.js";
 
-/** ±Infinity, NaN, ±0, denormals of f32 and of f64, and integers that f32 can't hold or that i32 can't. */
+/** ±Infinity, NaN, ±0, denormals of f32 and of f64, and integers that f32 or i32 can't represent. */
 export const specialLiterals: readonly number[] = [
   ...[Infinity, -Infinity, Number.NaN, 0, -0],
   ...[2 ** -149, -(2 ** -130), 2 ** -126 - 2 ** -149, Number.MIN_VALUE, 2 ** -1030],
   ...[2 ** 24 + 1, -(2 ** 24 + 3), 2 ** 31, 2 ** 32 + 1, 2 ** 53 - 1, -(2 ** 53)],
 ];
 
-/** One of the usual numbers, or now and then a special one. */
-export function drawLiteral(choices: Choices, usual: readonly number[]): number {
+/** One of the usual numbers, or sometimes a special one. */
+export function randomLiteral(choices: Choices, usual: readonly number[]): number {
   return choices.isOneIn(5) ? choices.of(specialLiterals) : choices.of(usual);
 }
 
 export function isSpecialLiteral(value: unknown): boolean {
-  return typeof value === "number" && specialLiterals.some((one) => Object.is(one, value));
+  return typeof value === "number" && specialLiterals.some((literal) => Object.is(literal, value));
 }
 
-/** Marks a number that JSON has no word for; no name of a value begins with it. */
-const mark = "#";
+/** Marks a number that JSON can't represent; no name of a value begins with it. */
+const prefix = "#";
 
 /** JSON that keeps NaN, the infinities and −0. */
 export function toJson(value: unknown, space?: number): string {
   return JSON.stringify(
     value,
-    (_, one: unknown) => {
-      if (typeof one !== "number") return one;
-      return Number.isFinite(one) && !Object.is(one, -0) ? one : `${mark}${Object.is(one, -0) ? "-0" : one}`;
+    (_, entry: unknown) => {
+      if (typeof entry !== "number") return entry;
+      return Number.isFinite(entry) && !Object.is(entry, -0)
+        ? entry
+        : `${prefix}${Object.is(entry, -0) ? "-0" : entry}`;
     },
     space,
   );
 }
 
 export function fromJson<T>(text: string): T {
-  return JSON.parse(text, (_, one: unknown) =>
-    typeof one === "string" && one.startsWith(mark) ? Number(one.slice(mark.length)) : one,
+  return JSON.parse(text, (_, entry: unknown) =>
+    typeof entry === "string" && entry.startsWith(prefix) ? Number(entry.slice(prefix.length)) : entry,
   ) as T;
 }
 
-/** Does a number that is special stand anywhere in it? */
+/** True if it contains a special number. */
 export function hasSpecialLiteral(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return isSpecialLiteral(value) && value !== 0;
   return Object.values(value).some(hasSpecialLiteral);
 }
 
-/** Does a special number stand anywhere in it that is finite, and beside which others vanish? */
+/** True if it contains a finite special number so large that others vanish next to it. */
 export function hasHugeLiteral(value: unknown): boolean {
   if (typeof value !== "object" || value === null)
     return isSpecialLiteral(value) && Number.isFinite(value) && Math.abs(value as number) > 2 ** 24;

@@ -1,22 +1,23 @@
 /**
- * A program of a test: a training step as plain data, so that one that has failed can be printed, kept in a file and run
- * again. Values have names: x… are arguments of the step, p… parameters, c… other tensors that outlive it, v… what it makes.
+ * A random program: a training step as plain data, so that a failed one can be printed, kept in a file and
+ * run again. Values have names: x… are arguments of the step, p… parameters, c… other tensors that outlive
+ * it, v… its results.
  */
 
 import type { Dtype } from "../../../src/ir/index.js";
 import type { Attributes, Shape } from "../../../src/ops/index.js";
 import type { FloatDtype } from "../../tolerances.js";
 
-/** "float" is whatever dtype the program is run in. */
+/** "float" is the dtype of the run. */
 export type ValueDtype = Dtype | "float";
 
 export interface Input {
   readonly name: string;
-  /** An argument has other values in each step; a constant may be written to, and keeps what was written. */
+  /** An argument has other values in each step; a constant may be written to, and keeps the new values. */
   readonly role: "argument" | "parameter" | "constant";
   readonly shape: Shape;
   readonly dtype: ValueDtype;
-  /** Its values are drawn from here to there; whole ones for integers and truth values. */
+  /** The range of its random values; integers for integer and boolean dtypes. */
   readonly from: number;
   readonly to: number;
 }
@@ -32,16 +33,16 @@ export interface OpInstruction {
   readonly operands: readonly Operand[];
   readonly attributes: Attributes;
   readonly isRecorded: boolean;
-  /** The names of what it makes; none in place. */
+  /** The names of its results; none for an in-place op. */
   readonly gives: readonly string[];
 }
 
 export type Instruction =
   | OpInstruction
   | { readonly kind: "detach"; readonly of: string; readonly gives: readonly string[] }
-  /** A parameter's gradient as it is then, where one has arrived. */
+  /** A parameter's current gradient, if one has arrived. */
   | { readonly kind: "gradient"; readonly of: string; readonly gives: readonly string[] }
-  /** Of a single number, or with a gradient of the same shape. */
+  /** Of a scalar, or with a gradient of the same shape. */
   | {
       readonly kind: "backward";
       readonly of: string;
@@ -52,7 +53,7 @@ export type Instruction =
   | { readonly kind: "update" }
   | { readonly kind: "zeroGrad" };
 
-export interface OptimizerChoice {
+export interface OptimizerSpec {
   readonly name: "SGD" | "AdamW";
   readonly lr: number;
   readonly momentum?: number;
@@ -61,16 +62,22 @@ export interface OptimizerChoice {
 
 export interface Program {
   readonly dtype: FloatDtype;
-  /** Of the values and of the device's random numbers. */
+  /** The seed of the values and of the device's random numbers. */
   readonly seed: number;
-  readonly optimizer: OptimizerChoice;
-  /** Do the parameters lie side by side in persistent memory, as a module's do? Else each is a tensor by itself. */
+  readonly optimizer: OptimizerSpec;
+  /**
+   * True if the parameters are contiguous in persistent memory, like a module's. Otherwise each is a separate
+   * tensor.
+   */
   readonly inModule: boolean;
-  /** The passes that are left out of the compilation. */
+  /** The passes that the compilation omits. */
   readonly without: readonly string[];
   readonly inputs: readonly Input[];
   readonly instructions: readonly Instruction[];
-  /** Every second step is another function, which leaves these out, by their places; none: there is one function. */
+  /**
+   * Every second step is another function, which omits these instructions, by index; none: there is one
+   * function.
+   */
   readonly leftOut: readonly number[];
   readonly results: readonly string[];
   /** Results that are arguments of the next step. */

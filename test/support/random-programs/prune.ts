@@ -1,8 +1,8 @@
-/** Takes out of a program that fails whatever it fails without. */
+/** Removes everything from a failing program that the failure does not need. */
 
 import type { Instruction, Program } from "./program.js";
 
-/** What is left has nothing that could be left out; a value that is missing takes along only what is made of it. */
+/** The result has nothing that could be removed; a missing value removes only its dependents. */
 export function pruneProgram(program: Program, fails: (program: Program) => boolean): Program {
   let left = program;
   const tryOut = (smaller: Program): void => {
@@ -11,8 +11,9 @@ export function pruneProgram(program: Program, fails: (program: Program) => bool
   tryOut({ ...left, leftOut: [] });
   for (const instruction of program.instructions.toReversed()) tryOut(withoutInstruction(left, instruction));
   for (const result of program.results)
-    tryOut({ ...left, results: left.results.filter((one) => one !== result) });
-  for (const input of program.inputs) tryOut({ ...left, inputs: left.inputs.filter((one) => one !== input) });
+    tryOut({ ...left, results: left.results.filter((name) => name !== result) });
+  for (const input of program.inputs)
+    tryOut({ ...left, inputs: left.inputs.filter((candidate) => candidate !== input) });
   tryOut({ ...left, feeds: [] });
   tryOut({ ...left, inModule: false });
   tryOut({ ...left, without: [] });
@@ -20,10 +21,12 @@ export function pruneProgram(program: Program, fails: (program: Program) => bool
 }
 
 function withoutInstruction(program: Program, instruction: Instruction): Program {
-  const place = program.instructions.indexOf(instruction);
+  const index = program.instructions.indexOf(instruction);
   return {
     ...program,
-    instructions: program.instructions.toSpliced(place, 1),
-    leftOut: program.leftOut.flatMap((one) => (one === place ? [] : one > place ? one - 1 : one)),
+    instructions: program.instructions.toSpliced(index, 1),
+    leftOut: program.leftOut.flatMap((position) =>
+      position === index ? [] : position > index ? position - 1 : position,
+    ),
   };
 }

@@ -1,23 +1,23 @@
-/** Instructions of ops over rows: reductions, normalisations, products, attention and losses. */
+/** Instructions of ops over rows: reductions, normalisations, matrix products, attention and losses. */
 
 import { type Shape, sizeOf } from "../../../src/ops/index.js";
 import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
-import type { Maker } from "./makers.js";
+import type { Maker } from "./instructions.js";
 import { randomState } from "./program.js";
 
-function drawAxes(choices: Choices, { length }: Shape) {
+function randomAxes(choices: Choices, { length }: Shape) {
   const keepsAxes = choices.isOneIn(2);
   const how = choices.below(length > 0 ? 3 : 1);
   if (how === 0) return { keepsAxes };
   return { keepsAxes, axes: how === 1 ? choices.below(length) - length : [choices.below(length)] };
 }
 
-function drawAxis(choices: Choices, { length }: Shape): number {
+function randomAxis(choices: Choices, { length }: Shape): number {
   return choices.below(2 * length) - length;
 }
 
-/** A value seen as rows: [n, w]. */
+/** A value viewed as rows: [n, w]. */
 function asRows(builder: Builder, choices: Choices): string {
   const x = builder.filled(choices);
   const shape = builder.shapeOf(x);
@@ -25,7 +25,7 @@ function asRows(builder: Builder, choices: Choices): string {
   return shape.length === 2 ? x : builder.op("reshape", [x], { shape: [sizeOf(shape) / width, width] });
 }
 
-/** Elements that differ from each other by more than roundings. */
+/** Elements that differ from each other by more than rounding errors. */
 function spread(builder: Builder, choices: Choices, x: string): string {
   return builder.op("add", [x, builder.floatInput(choices, builder.shapeOf(x))], {}, { size: 2 });
 }
@@ -36,7 +36,7 @@ const parameter = (builder: Builder, shape: Shape): string =>
 function sides(builder: Builder, choices: Choices) {
   const x = asRows(builder, choices);
   const [rows = 1, width = 1] = builder.shapeOf(x);
-  const { size } = builder.known(x);
+  const { size } = builder.find(x);
   return {
     x,
     rows,
@@ -53,19 +53,19 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const x = builder.filled(choices, 0);
     const shape = builder.shapeOf(x);
     const op = choices.of(["sum", "mean", "amax", "amin", "logsumexp"]);
-    const size = op === "sum" ? builder.known(x).size * Math.sqrt(sizeOf(shape)) : builder.known(x).size + 1;
-    builder.op(op, [x], drawAxes(choices, shape), { size });
+    const size = op === "sum" ? builder.find(x).size * Math.sqrt(sizeOf(shape)) : builder.find(x).size + 1;
+    builder.op(op, [x], randomAxes(choices, shape), { size });
   },
-  product(builder, choices) {
+  matrixProduct(builder, choices) {
     const x = builder.op("tanh", [builder.filled(choices, 0)], {}, { size: 1 });
-    builder.op("prod", [x], drawAxes(choices, builder.shapeOf(x)), { size: 1 });
+    builder.op("prod", [x], randomAxes(choices, builder.shapeOf(x)), { size: 1 });
   },
   norm(builder, choices) {
     const x = spread(builder, choices, builder.filled(choices, 0));
     const shape = builder.shapeOf(x);
     const p = choices.of([2, 1, 3]);
-    const size = builder.known(x).size * sizeOf(shape) ** (1 / p);
-    builder.op("norm", [x], { ...drawAxes(choices, shape), p }, { size });
+    const size = builder.find(x).size * sizeOf(shape) ** (1 / p);
+    builder.op("norm", [x], { ...randomAxes(choices, shape), p }, { size });
   },
   spread(builder, choices) {
     const x = spread(builder, choices, builder.filled(choices));
@@ -76,21 +76,21 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
   },
   cumsum(builder, choices) {
     const x = builder.filled(choices);
-    const axis = drawAxis(choices, builder.shapeOf(x));
-    const size = builder.known(x).size * 2;
+    const axis = randomAxis(choices, builder.shapeOf(x));
+    const size = builder.find(x).size * 2;
     builder.op("cumsum", [x], { axis, isReversed: choices.isOneIn(2) }, { size });
   },
-  places(builder, choices) {
+  argReductions(builder, choices) {
     const x = builder.filled(choices);
     const how = choices.below(2);
     if (how === 0) {
-      const axis = drawAxis(choices, builder.shapeOf(x));
+      const axis = randomAxis(choices, builder.shapeOf(x));
       builder.op(choices.of(["argmax", "argmin"]), [x], { axis, keepsAxes: choices.isOneIn(2) });
-    } else builder.op(choices.of(["all", "any"]), [x], drawAxes(choices, builder.shapeOf(x)));
+    } else builder.op(choices.of(["all", "any"]), [x], randomAxes(choices, builder.shapeOf(x)));
   },
   softmax(builder, choices) {
     const x = builder.filled(choices);
-    const axis = drawAxis(choices, builder.shapeOf(x));
+    const axis = randomAxis(choices, builder.shapeOf(x));
     builder.op(choices.of(["softmax", "logSoftmax"]), [x], { axis }, { size: 2 });
   },
   normalisation(builder, choices) {
@@ -98,7 +98,7 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const shape = builder.shapeOf(x);
     const last = shape.slice(-1 - choices.below(shape.length));
     const how = choices.below(3);
-    // With a small eps a row of equal elements would be one of magnified roundings.
+    // With a small eps a row of equal elements would be magnified rounding errors.
     const attributes = { normalizedShape: last, eps: 0.1 };
     const [weight, bias] = [() => builder.same(choices, last), () => builder.same(choices, last)];
     if (how === 0) {
@@ -106,24 +106,24 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
       builder.op("layerNorm", [x, ...affine], attributes, { size: 2 });
     } else if (how === 1)
       builder.op("rmsNorm", [x, ...(choices.isOneIn(2) ? [weight()] : [])], attributes, { size: 2 });
-    else builder.op("normalize", [x], { axis: drawAxis(choices, shape), eps: 0.5 }, { size: 1 });
+    else builder.op("normalize", [x], { axis: randomAxis(choices, shape), eps: 0.5 }, { size: 1 });
   },
   matmul(builder, choices) {
     const { x, width, out, size } = sides(builder, choices);
     const y = builder.float(choices, (shape) => shape.length >= 1 && shape.at(-2) === width, [width, out]);
-    builder.op("matmul", [x, y], {}, { size: size * builder.known(y).size });
+    builder.op("matmul", [x, y], {}, { size: size * builder.find(y).size });
   },
   gram(builder, choices) {
     const { x, size } = sides(builder, choices);
-    const turned = builder.op("permute", [x], { axes: [1, 0] });
-    builder.op("matmul", [x, turned], {}, { size: size * builder.known(x).size });
+    const transposed = builder.op("permute", [x], { axes: [1, 0] });
+    builder.op("matmul", [x, transposed], {}, { size: size * builder.find(x).size });
   },
   linear(builder, choices) {
     const { x, width, out, size } = sides(builder, choices);
     const layout = choices.of(["outIn", "inOut"] as const);
     const weight = builder.same(choices, layout === "outIn" ? [out, width] : [width, out]);
     const bias = choices.isOneIn(2) ? [builder.same(choices, [out])] : [];
-    builder.op("linear", [x, weight, ...bias], { layout }, { size: size * builder.known(weight).size });
+    builder.op("linear", [x, weight, ...bias], { layout }, { size: size * builder.find(weight).size });
   },
   fusedProjections(builder, choices) {
     const { x, width, out, size } = sides(builder, choices);
@@ -173,7 +173,7 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
   dropout(builder, choices) {
     const x = builder.anyFloat(choices);
     const p = choices.of([0.5, 0.1, 0.25]);
-    builder.op("dropout", [x, randomState], { p }, { size: builder.known(x).size * 1.5 });
+    builder.op("dropout", [x, randomState], { p }, { size: builder.find(x).size * 1.5 });
   },
   classLoss(builder, choices) {
     const { x, rows, width } = sides(builder, choices);
@@ -194,7 +194,7 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const x = builder.filled(choices, 0);
     const y = builder.same(choices, builder.shapeOf(x));
     const attributes = { reduction: choices.of(reductions) };
-    const size = (builder.known(x).size + builder.known(y).size) ** 2;
+    const size = (builder.find(x).size + builder.find(y).size) ** 2;
     const how = choices.below(3);
     if (how === 0) {
       const op = choices.of(["mseLoss", "l1Loss", "huberLoss", "smoothL1Loss"]);

@@ -1,9 +1,9 @@
-/** Runs a program for a few steps, eagerly or compiled, and tells what every step has left behind. */
+/** Runs a program for a few steps, eagerly or compiled, and returns the state after every step. */
 
 import { type Device, HoldfastError, nn, noGrad, optim, type Tensor } from "holdfast";
 import { opTable, sizeOf } from "../../../src/ops/index.js";
 import type { FloatDtype } from "../../tolerances.js";
-import { randomFrom } from "../op-cases/draw.js";
+import { randomFrom } from "../op-cases/arbitraries.js";
 import {
   type Input,
   type Instruction,
@@ -15,11 +15,14 @@ import {
 
 export type Elements = ReturnType<Tensor["dataSync"]>;
 
-/** What a step has left: its results, parameters, gradients, moments, constants and the random state, by name. */
+/**
+ * The state after a step: its results, parameters, gradients, moments, constants and the random state, by
+ * name.
+ */
 export type StepRecord = ReadonlyMap<string, Elements>;
 
 type Values = Readonly<Record<string, Tensor>>;
-type Body = (...given: readonly Tensor[]) => Values;
+type Body = (...args: readonly Tensor[]) => Values;
 
 export interface ProgramRun {
   readonly steps: readonly StepRecord[];
@@ -29,15 +32,15 @@ export interface ProgramRun {
 
 export interface RunOptions {
   readonly isCompiled: boolean;
-  /** The dtype of floats; the program's own unless given. */
+  /** The dtype of floats; default: the program's. */
   readonly float?: FloatDtype;
-  /** What inputs are multiplied by: a factor near 1, for a number drawn from 0 to 1. */
-  readonly nudge?: (drawn: number) => number;
+  /** The factor of inputs: near 1, from a random number from 0 to 1. */
+  readonly nudge?: (fraction: number) => number;
 }
 
 const stepCount = 3;
 
-/** What the engine may say to a program that writes where it should not. */
+/** The error codes that an invalid write may cause. */
 const rejectionCodes = new Set(["NO_GRADIENT", "SAVED_CHANGED", "BACKWARD_TWICE"]);
 
 export function runProgram(device: Device, program: Program, options: RunOptions): ProgramRun {
@@ -69,7 +72,7 @@ class Run {
   readonly #program: Program;
   readonly #isCompiled: boolean;
   readonly #float: FloatDtype;
-  readonly #nudge: (drawn: number) => number;
+  readonly #nudge: (fraction: number) => number;
   readonly #arguments: readonly Input[];
   readonly #states = new Map<string, Tensor>();
   readonly #parameters: readonly Tensor[];
@@ -97,8 +100,8 @@ class Run {
   takeSteps(): ProgramRun {
     const { instructions, leftOut, without } = this.#program;
     const others = leftOut.map((at) => instructions[at]);
-    const bodies: Body[] = [(...given) => this.#compute(given, [])];
-    if (others.length > 0) bodies.push((...given) => this.#compute(given, others));
+    const bodies: Body[] = [(...args) => this.#compute(args, [])];
+    if (others.length > 0) bodies.push((...args) => this.#compute(args, others));
     const passes = Object.fromEntries(without.map((name) => [name, false]));
     const compiled = this.#isCompiled ? bodies.map((body) => this.#device.compile(body, { passes })) : [];
     const steps: StepRecord[] = [];
@@ -106,26 +109,26 @@ class Run {
     let left: Values = {};
     for (let step = 0; step < stepCount; step++) {
       const before = steps.at(-1);
-      const given = this.#arguments.map((input) => this.#argument(input, step, left, before));
+      const args = this.#arguments.map((input) => this.#argument(input, step, left, before));
       if (this.#optimizer) this.#optimizer.lr = this.#program.optimizer.lr / (1 + step);
       const body = bodies[step % bodies.length]!;
       const results = left;
       let read: Map<string, Elements>;
       if (this.#isCompiled) {
-        left = compiled[step % bodies.length]!(...given);
+        left = compiled[step % bodies.length]!(...args);
         read = readAll(left);
-      } else read = this.#device.step(() => readAll(body(...given)));
-      for (const tensor of given) if (!Object.values(results).includes(tensor)) tensor.release();
+      } else read = this.#device.step(() => readAll(body(...args)));
+      for (const tensor of args) if (!Object.values(results).includes(tensor)) tensor.release();
       steps.push(this.#record(read));
     }
-    for (const one of compiled) one.close();
+    for (const step of compiled) step.close();
     return { steps, rejections: this.#rejections };
   }
 
   /** The step itself. */
-  #compute(given: readonly Tensor[], leftOut: readonly unknown[]): Values {
+  #compute(args: readonly Tensor[], leftOut: readonly unknown[]): Values {
     const values = new Map(this.#states);
-    for (const [index, tensor] of given.entries()) values.set(this.#arguments[index]!.name, tensor);
+    for (const [index, tensor] of args.entries()) values.set(this.#arguments[index]!.name, tensor);
     for (const instruction of this.#program.instructions)
       if (!leftOut.includes(instruction)) this.#follow(instruction, values);
     const results = this.#program.results.flatMap((name) => {
@@ -135,7 +138,7 @@ class Run {
     return Object.fromEntries(results);
   }
 
-  /** Drawn, or what the step before has left. */
+  /** Random, or the result of the previous step. */
   #argument(input: Input, step: number, left: Values, before: StepRecord | undefined): Tensor {
     const feed = this.#program.feeds.find(({ to }) => to === input.name);
     const elements = feed && before?.get(`result ${feed.from}`);
@@ -150,20 +153,20 @@ class Run {
 
   #placeParameters(): readonly Tensor[] {
     const inputs = this.#program.inputs.filter(({ role }) => role === "parameter");
-    const placed = this.#program.inModule
+    const parameters = this.#program.inModule
       ? new Parameters(inputs, (input) => this.#valuesOf(input, 0)).to(this.#device, this.#float).list
       : inputs.map((input) => this.#place(input, 0));
     for (const [index, { name }] of inputs.entries()) {
-      placed[index]!.requiresGrad = true;
-      this.#states.set(name, placed[index]!);
+      parameters[index]!.requiresGrad = true;
+      this.#states.set(name, parameters[index]!);
     }
-    return placed;
+    return parameters;
   }
 
   #makeOptimizer(): optim.SGD | optim.AdamW | undefined {
     if (this.#parameters.length === 0) return undefined;
     const { name, ...options } = this.#program.optimizer;
-    // With a small eps, a gradient that is 0 up to roundings would move a weight as far as any other.
+    // With a small eps, a gradient that is 0 up to rounding would change a weight as much as any other.
     return name === "SGD"
       ? new optim.SGD(this.#parameters, options)
       : new optim.AdamW(this.#parameters, { ...options, eps: 0.01 });
@@ -174,28 +177,28 @@ class Run {
       this.#perform(instruction, values);
     } catch (error) {
       if (!(error instanceof HoldfastError)) throw error;
-      // A stretched tensor is no place to write to.
+      // A broadcast tensor can't be written to.
       const isStretched = instruction.kind === "in place" && error.code === "BAD_SHAPE";
       if (!isStretched && !rejectionCodes.has(error.code)) throw error;
-      const place = this.#program.instructions.indexOf(instruction);
-      this.#rejections.push(`instruction ${place} (${instruction.kind}): ${error.code}`);
+      const index = this.#program.instructions.indexOf(instruction);
+      this.#rejections.push(`instruction ${index} (${instruction.kind}): ${error.code}`);
     }
   }
 
-  /** What is made of a value that was rejected is left out. */
+  /** Values that depend on a rejected one are omitted. */
   #perform(instruction: Instruction, values: Map<string, Tensor>): void {
     const device = this.#device;
     switch (instruction.kind) {
       case "op":
       case "in place": {
-        const operands = instruction.operands.map((one) => this.#operand(one, values));
+        const operands = instruction.operands.map((operand) => this.#operand(operand, values));
         if (!isComplete(operands)) return;
         const op = opTable[instruction.op]!;
         const attributes = resolveAttributes(instruction.attributes, this.#float);
         const call = (): readonly Tensor[] => {
           if (instruction.kind === "in place")
             return [
-              device.applyInPlace(op, operands[0] as Tensor, ownOperands(op.name, operands), attributes),
+              device.applyInPlace(op, operands[0] as Tensor, operandsOf(op.name, operands), attributes),
             ];
           return op.kind === "composite"
             ? device.applyAll(op, operands, attributes)
@@ -256,16 +259,16 @@ class Run {
     return this.#device.fromHost(this.#valuesOf(input, step), input.shape, dtype, input.name);
   }
 
-  /** Exact in f32, so that f32 and f64 begin with the same numbers. */
+  /** Exact in f32, so that f32 and f64 start with the same numbers. */
   #valuesOf({ name, shape, dtype, from, to }: Input, step: number): number[] {
     const number = Number(name.slice(1));
     const random = randomFrom(this.#program.seed + 7919 * number + 104_729 * step);
     const moving = randomFrom(this.#program.seed + 31 * number + step);
     const isFloat = dtype === "float";
     return Array.from({ length: sizeOf(shape) }, () => {
-      const drawn = random();
-      if (!isFloat) return from + Math.floor((to - from + 1) * drawn);
-      return Math.fround(from + (to - from) * drawn) * this.#nudge(moving());
+      const fraction = random();
+      if (!isFloat) return from + Math.floor((to - from + 1) * fraction);
+      return Math.fround(from + (to - from) * fraction) * this.#nudge(moving());
     });
   }
 }
@@ -275,10 +278,10 @@ function readAll(tensors: Values): Map<string, Elements> {
 }
 
 function isComplete(operands: readonly (Tensor | number | undefined)[]): operands is (Tensor | number)[] {
-  return operands.every((one) => one !== undefined);
+  return operands.every((operand) => operand !== undefined);
 }
 
-/** A copy in place takes only what is copied; every other op begins with what stands there. */
-function ownOperands(op: string, operands: readonly (Tensor | number)[]): readonly (Tensor | number)[] {
+/** An in-place copy reads only its source; every other op also reads its target. */
+function operandsOf(op: string, operands: readonly (Tensor | number)[]): readonly (Tensor | number)[] {
   return op === "contiguous" && operands.length > 1 ? operands.slice(1) : operands;
 }

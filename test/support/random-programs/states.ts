@@ -1,30 +1,30 @@
-/** Instructions that change state: writes in place, backward, the optimizer, and what is cut off from the graph. */
+/** Instructions that change state: in-place writes, backward, the optimizer, and detached values. */
 
 import { sizeOf } from "../../../src/ops/index.js";
 import { type Builder, isSame } from "./builder.js";
 import type { Choices } from "./choices.js";
-import { drawLiteral } from "./literals.js";
-import type { Maker } from "./makers.js";
+import type { Maker } from "./instructions.js";
+import { randomLiteral } from "./literals.js";
 
-/** An op in place on a target: with another value, with a number, or alone. */
+/** An in-place op on a target: with another value, with a number, or alone. */
 function write(builder: Builder, choices: Choices, target: string, isRecorded: boolean): void {
-  const { shape } = builder.known(target);
+  const { shape } = builder.find(target);
   const how = choices.below(4);
   if (how === 0) {
     const op = choices.of(["add", "sub"]);
-    const other = builder.beside(choices, shape);
+    const other = builder.broadcastable(choices, shape);
     const scaled = builder.op("mul", [other, 0.5], {}, { isRecorded });
     builder.inPlace(op, [target, scaled], {}, isRecorded);
   } else if (how === 1)
     builder.inPlace(
       choices.of(["mul", "add", "div"]),
-      [target, drawLiteral(choices, [0.5, -1.25])],
+      [target, randomLiteral(choices, [0.5, -1.25])],
       {},
       isRecorded,
     );
   else if (how === 2)
     builder.inPlace(choices.of(["tanh", "relu", "neg", "sigmoid", "silu", "abs"]), [target], {}, isRecorded);
-  else builder.inPlace("fill", [target], { value: drawLiteral(choices, [0, 0.5]) }, isRecorded);
+  else builder.inPlace("fill", [target], { value: randomLiteral(choices, [0, 0.5]) }, isRecorded);
 }
 
 function floats(builder: Builder): readonly Builder["values"][number][] {
@@ -32,7 +32,7 @@ function floats(builder: Builder): readonly Builder["values"][number][] {
 }
 
 export const stateMakers: Readonly<Record<string, Maker>> = {
-  /** On what nothing has read while it was recorded, mostly; else backward finds it changed and says so. */
+  /** Mostly on values that no recorded op has read; otherwise backward detects the change. */
   inPlace(builder, choices) {
     const isBold = choices.isOneIn(8);
     // A constant would carry the graph of its step into the next one.
@@ -44,8 +44,8 @@ export const stateMakers: Readonly<Record<string, Maker>> = {
     const target = free.length > 0 ? choices.of(free).name : builder.op("sin", [builder.anyFloat(choices)]);
     write(builder, choices, target, true);
   },
-  /** Into a part of something that has no gradient. */
-  intoPart(builder, choices) {
+  /** Into a slice of a tensor without a gradient. */
+  intoSlice(builder, choices) {
     const free = floats(builder).filter(
       ({ takesGradient, home, shape }) =>
         !takesGradient && !builder.read.has(home) && shape.length > 0 && sizeOf(shape) > 0,
@@ -57,15 +57,15 @@ export const stateMakers: Readonly<Record<string, Maker>> = {
     const shape = builder.shapeOf(whole);
     const axis = choices.below(shape.length);
     const at = choices.below(shape[axis]!);
-    const part = choices.isOneIn(2)
+    const slice = choices.isOneIn(2)
       ? builder.op("select", [whole], { axis, index: at }, { isRecorded: false })
       : builder.op(
           "slice",
           [whole],
-          { ranges: shape.map((_, one) => (one === axis ? [at, null, 1] : null)) },
+          { ranges: shape.map((_, dimension) => (dimension === axis ? [at, null, 1] : null)) },
           { isRecorded: false },
         );
-    write(builder, choices, part, false);
+    write(builder, choices, slice, false);
   },
   /** Of a parameter or a constant, outside the graph. */
   ofState(builder, choices) {
@@ -80,7 +80,7 @@ export const stateMakers: Readonly<Record<string, Maker>> = {
       const step = builder.op("mul", [gradient, 0.01], {}, { isRecorded: false });
       builder.inPlace("sub", [name, step], {}, false);
     } else if (choices.isOneIn(2)) {
-      const source = floats(builder).filter((one) => isSame(one.shape, shape));
+      const source = floats(builder).filter((candidate) => isSame(candidate.shape, shape));
       const target = builder.op("tanh", [choices.of(source).name], {}, { isRecorded: false, size: 1 });
       builder.inPlace("contiguous", [name, target], {}, false);
     } else write(builder, choices, name, false);
@@ -92,9 +92,9 @@ export const stateMakers: Readonly<Record<string, Maker>> = {
     const x = builder.anyFloat(choices);
     builder.op(choices.of(["sin", "tanh", "neg"]), [x], {}, { isRecorded: false });
   },
-  /** Of a mean, or of a value with a gradient of its own shape. */
+  /** Of a mean, or of a value with a gradient of its shape. */
   backward(builder, choices) {
-    const roots = floats(builder).filter((one) => one.takesGradient && sizeOf(one.shape) > 0);
+    const roots = floats(builder).filter((value) => value.takesGradient && sizeOf(value.shape) > 0);
     if (roots.length === 0) return;
     const root = roots[roots.length - 1 - choices.below(Math.min(3, roots.length))]!;
     const retainGraph = choices.isOneIn(3);

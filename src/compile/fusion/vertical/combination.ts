@@ -44,31 +44,31 @@ export class Combination {
         }),
       ),
     );
-    for (const [place, { output }] of this.#stages.entries()) {
+    for (const [stageIndex, { output }] of this.#stages.entries()) {
       if (!output) continue;
       const known = this.#stores.get(output.key);
-      if (known) known.push(place);
-      else this.#stores.set(output.key, [place]);
+      if (known) known.push(stageIndex);
+      else this.#stores.set(output.key, [stageIndex]);
     }
-    for (const place of this.#stages.keys()) {
-      for (const store of this.#storesReadBy(place)) {
+    for (const stageIndex of this.#stages.keys()) {
+      for (const store of this.#storesReadBy(stageIndex)) {
         const uses = this.#uses.get(store) ?? new Set();
-        this.#uses.set(store, uses.add(place));
+        this.#uses.set(store, uses.add(stageIndex));
       }
     }
   }
 
   rewrite(): Compacted | undefined {
-    for (const [place, flat] of this.#stages.entries()) {
-      const value = this.#rewriteValue(place, flat);
+    for (const [stageIndex, flat] of this.#stages.entries()) {
+      const value = this.#rewriteValue(stageIndex, flat);
       const done: Rewritten = { ...flat, value, isKept: false };
       this.#done.push(done);
-      if (flat.output && !this.#resolveStore(place, done, flat.output)) return undefined;
+      if (flat.output && !this.#resolveStore(stageIndex, done, flat.output)) return undefined;
     }
     return compact(this.#done, this.#inputs, this.#frame.seen.flatMap(scalarsOf));
   }
 
-  #rewriteValue(place: number, { member, stage }: FlatStage): Expression {
+  #rewriteValue(stageIndex: number, { member, stage }: FlatStage): Expression {
     const interner = this.#interner;
     const inputs = this.#frame.seen[member]?.inputs ?? [];
     const firstStage = this.#firstStage[member] ?? 0;
@@ -76,14 +76,14 @@ export class Combination {
     return interner.rewrite(stage.value, {
       load: (input, type, at) => {
         const operand = inputs[input];
-        const store = operand && !at ? this.#storeBehind(operand, place) : undefined;
+        const store = operand && !at ? this.#visibleStore(operand, stageIndex) : undefined;
         const known = store === undefined ? undefined : this.#loaded.get(store);
         if (known) return known;
         const index = operand ? this.#inputOf(operand) : -1;
         return at ? { kind: "load", input: index, type, at } : { kind: "load", input: index, type };
       },
       scalar: (index, type) => ({ kind: "scalar", index: firstScalar + index, type }),
-      reduced: (own, type) => ({ kind: "reduced", stage: firstStage + own, type }),
+      reduced: (reduction, type) => ({ kind: "reduced", stage: firstStage + reduction, type }),
     });
   }
 
@@ -93,32 +93,32 @@ export class Combination {
       this.#inputByKey.set(operand.key, this.#inputs.length);
       return this.#inputs.push(operand) - 1;
     }
-    const own = this.#inputs[known];
+    const input = this.#inputs[known];
     // The same elements in slices of different sizes: the longer slice covers both.
-    if (own && own.slice.size < operand.slice.size) this.#inputs[known] = operand;
+    if (input && input.slice.size < operand.slice.size) this.#inputs[known] = operand;
     return known;
   }
 
-  #storesReadBy(place: number): readonly number[] {
-    const flat = this.#stages[place];
+  #storesReadBy(stageIndex: number): readonly number[] {
+    const flat = this.#stages[stageIndex];
     if (!flat) return [];
     const { inputs } = this.#frame.seen[flat.member] ?? { inputs: [] };
     return loadsOf(flat.stage.value).flatMap(({ input, at }) => {
       const operand = at ? undefined : inputs[input];
-      return (operand && this.#storeBehind(operand, place)) ?? [];
+      return (operand && this.#visibleStore(operand, stageIndex)) ?? [];
     });
   }
 
   /** The store of this kernel that an operand sees at a stage; undefined if it sees memory from before the kernel. */
-  #storeBehind({ key }: Operand, place: number): number | undefined {
+  #visibleStore({ key }: Operand, stageIndex: number): number | undefined {
     // No member reads a row's value after it has stored it itself, so any earlier store is visible.
-    return this.#stores.get(key)?.findLast((store) => store < place);
+    return this.#stores.get(key)?.findLast((store) => store < stageIndex);
   }
 
   /** Resolves a store: how loads of the value are replaced, and whether it is stored at all. False if the members cannot be fused. */
-  #resolveStore(place: number, done: Rewritten, output: Operand): boolean {
-    const uses = [...(this.#uses.get(place) ?? [])];
-    const isOverwritten = (this.#stores.get(output.key)?.at(-1) ?? place) > place;
+  #resolveStore(stageIndex: number, done: Rewritten, output: Operand): boolean {
+    const uses = [...(this.#uses.get(stageIndex) ?? [])];
+    const isOverwritten = (this.#stores.get(output.key)?.at(-1) ?? stageIndex) > stageIndex;
     const isNeeded = this.#isNeeded(output.slice) && !isOverwritten;
     done.isKept = isNeeded;
     if (uses.length === 0) return true;
@@ -128,22 +128,23 @@ export class Combination {
       output.dtype,
       (input) => this.#inputs[input]?.dtype,
     );
-    const isGood = value !== undefined && uses.every((use) => this.#holdsAt(value, place, use, isNeeded));
-    if (output.per === "row") return this.#settleRow(place, value, isGood, uses);
+    const isGood =
+      value !== undefined && uses.every((use) => this.#holdsAt(value, stageIndex, use, isNeeded));
+    if (output.per === "row") return this.#resolveRowStore(stageIndex, value, isGood, uses);
     const isLight =
       value !== undefined && isCheap(value, this.#reduces ? (slice) => this.#isOnceForRow(slice) : undefined);
     // In an elementwise kernel a thread still has the value in a register; with row reductions it loads it again.
     const isBetter = isNeeded ? isLight && this.#reduces : isLight || uses.length === 1;
-    if (value !== undefined && isGood && isBetter) this.#loaded.set(place, value);
+    if (value !== undefined && isGood && isBetter) this.#loaded.set(stageIndex, value);
     else {
       done.isKept = true;
-      this.#loaded.set(place, this.#interner.intern(this.#loadOf(output)));
+      this.#loaded.set(stageIndex, this.#interner.intern(this.#loadOf(output)));
     }
     return true;
   }
 
-  #settleRow(
-    place: number,
+  #resolveRowStore(
+    stageIndex: number,
     value: Expression | undefined,
     isGood: boolean,
     uses: readonly number[],
@@ -153,7 +154,7 @@ export class Combination {
     if (isOfElements && !this.#isRowInvariant(value)) return false;
     // Without a reduction a row's value would be recomputed for every element.
     if (isOfElements && !this.#reduces && !isCheap(value)) return false;
-    this.#loaded.set(place, value);
+    this.#loaded.set(stageIndex, value);
     return true;
   }
 
@@ -170,10 +171,12 @@ export class Combination {
   }
 
   /** True if a value is unchanged between its store and its use: nothing that it loads is overwritten. */
-  #holdsAt(value: Expression, place: number, use: number, isStored: boolean): boolean {
+  #holdsAt(value: Expression, stageIndex: number, use: number, isStored: boolean): boolean {
     return loadsOf(value).every(({ input }) => {
       const stores = this.#stores.get(this.#inputs[input]?.key ?? "") ?? [];
-      return !stores.some((store) => store < use && (store > place || (store === place && isStored)));
+      return !stores.some(
+        (store) => store < use && (store > stageIndex || (store === stageIndex && isStored)),
+      );
     });
   }
 

@@ -3,9 +3,8 @@
  * changes.
  */
 
-import type { DeviceInfo } from "../../../driver/index.js";
 import { factsOf, type Iteration, type RowKernel, subexpressionsOf } from "../../../ir/index.js";
-import { rowLanesOf } from "../../../kernels/index.js";
+import { type Capabilities, rowLanesOf } from "../../../kernels/index.js";
 import type { BufferSlice, RowCall } from "../../program/program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
@@ -25,11 +24,14 @@ export interface Draft {
   readonly scalars: readonly number[];
 }
 
+/** The capabilities that decide whether a fusion pays. */
+export type RowCapabilities = Pick<Capabilities, "reducesRowsByLengthAlone">;
+
 /** Undefined if the calls cannot be fused, or if it does not pay. `isNeeded` tells which memory others read. */
 export function combine(
   members: readonly FusionNode[],
   isNeeded: (slice: BufferSlice) => boolean,
-  device: DeviceInfo["kind"],
+  capabilities: RowCapabilities,
   maxNodes = maxExpressionNodes,
 ): Draft | undefined {
   const frame = iterationSpaceOf(members);
@@ -38,7 +40,7 @@ export function combine(
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
   const nodes = compacted.stages.reduce((sum, { value }) => sum + subexpressionsOf(value).length, 0);
   if (nodes > maxNodes) return undefined;
-  return draftOf(members, frame, compacted, device);
+  return draftOf(members, frame, compacted, capabilities);
 }
 
 function isCrowded(operands: readonly Operand[]): boolean {
@@ -50,7 +52,7 @@ function draftOf(
   members: readonly FusionNode[],
   frame: IterationSpace,
   compacted: Compacted,
-  device: DeviceInfo["kind"],
+  capabilities: RowCapabilities,
 ): Draft | undefined {
   const { inputs, outputs, scalars, stages } = compacted;
   const kernel: RowKernel = {
@@ -67,7 +69,7 @@ function draftOf(
     frame.elements,
     isElementwise && !usesPosition ? undefined : frame.rowSize,
   );
-  if (!iteration || !isWorthwhile(members, kernel, iteration, device)) return undefined;
+  if (!iteration || !isWorthwhile(members, kernel, iteration, capabilities)) return undefined;
   return {
     kernel,
     structure: compacted.structure,
@@ -87,7 +89,7 @@ function isWorthwhile(
   members: readonly FusionNode[],
   kernel: RowKernel,
   iteration: Iteration,
-  device: DeviceInfo["kind"],
+  { reducesRowsByLengthAlone }: RowCapabilities,
 ): boolean {
   const { rows, elements } = iteration;
   const { isElementwise } = factsOf(kernel);
@@ -95,12 +97,12 @@ function isWorthwhile(
   if (isNarrow && members.some((member) => member.elements === elements && deservesThreads(member, rows))) {
     return false;
   }
-  // On a GPU the order of a row's sum depends on its length alone, and row kernels vectorise each operand by itself.
-  if (device === "cuda" && !isElementwise) return true;
+  // Such row kernels also vectorise each operand by itself.
+  if (reducesRowsByLengthAlone && !isElementwise) return true;
   const lanes = rowLanesOf(kernel, iteration);
   return members.every((member) => {
     if (member.elements !== elements || member.lanes === lanes) return true;
-    // On a CPU a row's sum is added by lanes, and its bits must stay; otherwise more lanes are only faster.
+    // A row's sum is added by lanes, and its bits must stay; otherwise more lanes are only faster.
     return (
       !member.reduces && (member.lanes < lanes || member.kernel.stages.every(({ value }) => isCheap(value)))
     );

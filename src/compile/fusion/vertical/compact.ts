@@ -60,12 +60,12 @@ export function compact(
   const lines: string[] = [];
   const leaves = {
     load(input: number, type: Compute, at: Expression | undefined): Expression {
-      const own = ofInputs.numberOf(input, () => given(inputs[input]));
-      return at ? { kind: "load", input: own, type, at } : { kind: "load", input: own, type };
+      const number = ofInputs.numberOf(input, () => defined(inputs[input]));
+      return at ? { kind: "load", input: number, type, at } : { kind: "load", input: number, type };
     },
     scalar: (index: number, type: Compute): Expression => ({
       kind: "scalar",
-      index: ofScalars.numberOf(index, () => given(scalars[index])),
+      index: ofScalars.numberOf(index, () => defined(scalars[index])),
       type,
     }),
     reduced: (stage: number, type: Compute): Expression => ({
@@ -74,17 +74,17 @@ export function compact(
       type,
     }),
   };
-  for (const [place, { stage, value, output, isKept }] of stages.entries()) {
+  for (const [index, { stage, value, output, isKept }] of stages.entries()) {
     if (!isKept) continue;
-    const own = interner.rewrite(value, leaves);
+    const rewritten = interner.rewrite(value, leaves);
     if (stage.kind === "reduce") {
-      ofReductions.set(place, kept.length);
-      kept.push({ kind: "reduce", op: stage.op, value: own });
-      lines.push(`reduce ${stage.op} ${interner.numberOf(own)}`);
+      ofReductions.set(index, kept.length);
+      kept.push({ kind: "reduce", op: stage.op, value: rewritten });
+      lines.push(`reduce ${stage.op} ${interner.numberOf(rewritten)}`);
     } else if (output) {
       const number = ofOutputs.numberOf(output.key, () => output);
-      kept.push({ kind: "store", output: number, value: own });
-      lines.push(`store ${number} ${interner.numberOf(own)}`);
+      kept.push({ kind: "store", output: number, value: rewritten });
+      lines.push(`store ${number} ${interner.numberOf(rewritten)}`);
     }
   }
   if (ofOutputs.list.length === 0) return undefined;
@@ -100,14 +100,15 @@ export function compact(
 /** Keeps the reductions that kept stages use, from the last to the first. */
 function keepReductions(stages: readonly Rewritten[]): void {
   const used = new Set<number>();
-  for (const [place, one] of [...stages.entries()].toReversed()) {
-    if (one.stage.kind === "reduce") one.isKept = used.has(place);
-    if (!one.isKept) continue;
-    for (const slice of subexpressionsOf(one.value)) if (slice.kind === "reduced") used.add(slice.stage);
+  for (const [index, rewritten] of [...stages.entries()].toReversed()) {
+    if (rewritten.stage.kind === "reduce") rewritten.isKept = used.has(index);
+    if (!rewritten.isKept) continue;
+    for (const slice of subexpressionsOf(rewritten.value))
+      if (slice.kind === "reduced") used.add(slice.stage);
   }
 }
 
-function given<T>(found: T | undefined): T {
-  if (found === undefined) throw new Error("A fused kernel uses what none of its parts has.");
-  return found;
+function defined<T>(operand: T | undefined): T {
+  if (operand === undefined) throw new Error("A fused kernel uses an operand that none of its calls has.");
+  return operand;
 }

@@ -13,12 +13,14 @@ import {
   valuesOf,
 } from "../../../../test/support/random-program.js";
 import { withMethods } from "../../../../test/support/replaced-methods.js";
+import { onCalls } from "../../../../test/support/rewritten.js";
 import { runProgram } from "../../../../test/support/run-program.js";
 import { sameBytes } from "../../../../test/support/same-bytes.js";
 import type { Runtime } from "../../../runtime/index.js";
-import { DependencyGraph } from "../../program/dependency-graph.js";
-import type { Buffer } from "../../program/program.js";
-import { fuse } from "./fuse.js";
+import { type Buffer, Program } from "../../program/program.js";
+import { fuse as fuseIn } from "./fuse.js";
+
+const fuse = onCalls(fuseIn);
 
 /** Runs a program as it is and fused, and compares what is to be read of it; returns how many calls there were and are. */
 function requireSameBits(runtime: Runtime, program: RandomProgram): { before: number; after: number } {
@@ -31,8 +33,8 @@ function requireSameBits(runtime: Runtime, program: RandomProgram): { before: nu
     });
     const places = new Map(buffers.map((buffer, index) => [buffer, storages[index]!]));
     const calls = callsOf(program, buffers);
-    const keep = ({ id }: Buffer): boolean => program.buffers[id]?.stays === "kept";
-    const fused = fuse(calls, keep, runtime.device.kind);
+    const isRead = ({ id }: Buffer): boolean => program.buffers[id]?.stays === "kept";
+    const fused = fuse(runtime, calls, { isRead });
     const read = (): Uint8Array[] => storages.map((storage) => runtime.read(storage));
     runProgram(runtime, calls, places);
     const expected = read();
@@ -83,7 +85,7 @@ describe("that comparison", () => {
   }
 
   test("catches a fusion that lets calls pass each other unasked", () => {
-    const fusionPosition: DependencyGraph["fusionPosition"] = (a, b) => Math.min(a.position, b.position);
-    assert.ok(isCaught(DependencyGraph.prototype, { fusionPosition }));
+    const fusionAnchor: Program["fusionAnchor"] = (a, b) => (a.isBefore(b) ? a : b);
+    assert.ok(isCaught(Program.prototype, { fusionAnchor }));
   });
 });

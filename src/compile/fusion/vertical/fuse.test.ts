@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { onCalls } from "../../../../test/support/rewritten.js";
 import {
   bufferOf,
   elementwise,
@@ -14,15 +15,21 @@ import {
 } from "../../../../test/support/row-calls.js";
 import type { Kernel } from "../../../driver/index.js";
 import { term } from "../../../ir/index.js";
+import type { Runtime } from "../../../runtime/index.js";
 import type { Buffer, Call, RowCall } from "../../program/program.js";
-import { describeFusions, fuse } from "./fuse.js";
+import { describeFusions, fuse as fuseIn } from "./fuse.js";
+
+const fuse = onCalls(fuseIn);
+
+/** All that fusion asks of a runtime. */
+const on = (kind: "cpu" | "cuda"): Runtime => ({ device: { kind } }) as unknown as Runtime;
 
 const [N, D] = [256, 64] as const;
 
 /** Fuses calls of which some buffers are read afterwards. */
 function fuseKeeping(kept: readonly View[], ...calls: readonly Call[]): readonly Call[] {
   const buffers = new Set<Buffer>(kept.map(({ slice }) => slice.buffer));
-  return fuse(calls, (buffer) => buffers.has(buffer));
+  return fuse(on("cpu"), calls, { isRead: (buffer) => buffers.has(buffer) });
 }
 
 function rowsOf(call: Call | undefined): RowCall {
@@ -258,10 +265,10 @@ describe("values of a few classes", () => {
       narrow(y, weights, logits),
       elementwise("loss", (a, b, c) => term.exp(term.max(term.max(a, b), c)), logits, loss),
     ];
-    const [fused, ...others] = fuse(calls, ({ label }) => label === "loss", "cuda");
+    const [fused, ...others] = fuse(on("cuda"), calls, { isRead: ({ label }) => label === "loss" });
     assert.equal(others.length, 0);
     assert.deepEqual(endsOf(fused), { reads: ["x", "matrix", "matrix", "matrix"], writes: ["loss"] });
-    const apart = fuse(calls, ({ label }) => label === "loss", "cpu");
+    const apart = fuse(on("cpu"), calls, { isRead: ({ label }) => label === "loss" });
     assert.deepEqual(
       apart.map(({ op }) => op),
       ["centre", "linear + loss"],
@@ -278,7 +285,7 @@ describe("values of a few classes", () => {
       [meeting, 2],
     ] as const) {
       const calls = [narrow(x, weights, [first, other]), elementwise("exp", term.exp, [first], loss)];
-      assert.equal(fuse(calls, () => true, "cuda").length, count);
+      assert.equal(fuse(on("cuda"), calls, { isRead: () => true }).length, count);
     }
   });
 

@@ -4,16 +4,21 @@
  * gradients) is three kernels, and after a deep model one.
  */
 
-import type { DeviceInfo } from "../../../driver/index.js";
+import { type Capabilities, capabilitiesOf } from "../../../kernels/index.js";
+import type { Runtime } from "../../../runtime/index.js";
+import { beat } from "../../../units/index.js";
 import {
-  DependencyGraph,
+  accessesOf,
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  latestPhase,
   maxFusionDistance,
   type Neighbours,
   type Node,
-  rootOf,
-} from "../../program/dependency-graph.js";
-import { accessesOf, type Buffer, type BufferSlice, type Call, latestPhase } from "../../program/program.js";
-import { accesses, isReading, type Uses, usesOf } from "../../program/uses.js";
+  type Program,
+} from "../../program/program.js";
+import { isReadByOthers, isReading, touches } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
 import { maxMembers } from "./cost.js";
@@ -24,19 +29,17 @@ import { countElements } from "./strided-access.js";
 /** How many of the latest one-row calls are tried for a call that shares no memory with them. */
 const latestOfOneRow = 8;
 
-/**
- * The same program with fewer calls, for a kind of device. `keep` tells which step buffers are read after it; persistent ones are,
- * unless they are dead on exit.
- */
-export function fuse(
-  program: readonly Call[],
-  keep: (buffer: Buffer) => boolean,
-  device: DeviceInfo["kind"] = "cpu",
-  deadOnExit: readonly BufferSlice[] = [],
-): readonly Call[] {
-  const fusion = new Fusion(program, keep, device, deadOnExit);
-  for (const call of program) fusion.add(call);
-  return fusion.calls();
+export interface FusionOptions {
+  /** Tells which step buffers are read after the program. Default: none. */
+  readonly isRead?: (buffer: Buffer) => boolean;
+  /** Persistent memory that is not read after the program; all other is. Default: none. */
+  readonly deadOnExit?: readonly BufferSlice[];
+}
+
+export function fuse(runtime: Runtime, program: Program, options: FusionOptions = {}): void {
+  const fusion = new Fusion(program, capabilitiesOf(runtime), options);
+  fusion.fuseNodes();
+  fusion.replaceFused();
 }
 
 /** Calls that are fused into one. */
@@ -46,63 +49,62 @@ interface Group {
 }
 
 class Fusion {
-  readonly #program: readonly Call[];
-  /** The index of each call in the program. */
-  readonly #places: ReadonlyMap<Call, number>;
-  readonly #uses: ReadonlyMap<Buffer, Uses>;
-  readonly #keep: (buffer: Buffer) => boolean;
-  readonly #device: DeviceInfo["kind"];
-  readonly #deadOnExit: readonly BufferSlice[];
-  readonly #order = new DependencyGraph();
+  readonly #program: Program;
+  readonly #capabilities: Capabilities;
+  readonly #options: FusionOptions;
+  /** The index of each call before fusion. */
+  readonly #indices: ReadonlyMap<Call, number>;
   readonly #groups = new Map<Node, Group>();
-  /** Nodes with one row, in the order in which they were added. */
+  /** Nodes with one row, in the order in which they were visited. */
   readonly #ofOneRow: Node[] = [];
 
-  constructor(
-    program: readonly Call[],
-    keep: (buffer: Buffer) => boolean,
-    device: DeviceInfo["kind"],
-    deadOnExit: readonly BufferSlice[],
-  ) {
+  constructor(program: Program, capabilities: Capabilities, options: FusionOptions) {
     this.#program = program;
-    this.#places = new Map(program.map((call, place) => [call, place]));
-    this.#uses = usesOf(program);
-    this.#keep = keep;
-    this.#device = device;
-    this.#deadOnExit = deadOnExit;
+    this.#capabilities = capabilities;
+    this.#options = options;
+    this.#indices = new Map(program.calls.map((call, index) => [call, index]));
   }
 
-  add(call: Call): void {
-    const neighbours = this.#order.add(call);
+  /** In program order, fuses each call with earlier ones. */
+  fuseNodes(): void {
+    // Neighbours by the order before fusion.
+    const all = this.#program.nodes.map((node) => ({ node, neighbours: this.#program.neighboursOf(node) }));
+    for (const { node, neighbours } of all) {
+      beat();
+      this.#visit(node, neighbours);
+    }
+  }
+
+  #visit(node: Node, neighbours: Neighbours): void {
+    const { call } = node;
     const member = fusionNodeOf(call);
-    if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
+    if (member) this.#groups.set(node, { members: [member], draft: undefined });
     // A rematerialised call is not fused with earlier calls, which would recompute it too early; later ones may join it.
     if (call.isRematerialized || !(member || call.work.kind === "copy")) return;
-    this.#combineNeighbours(neighbours);
-    if (member && hasOneRow(member)) this.#combineOfOneRow(neighbours.node);
+    this.#combineNeighbours(node, neighbours);
+    if (member && hasOneRow(member)) this.#combineOfOneRow(node);
   }
 
-  calls(): readonly Call[] {
-    return this.#order.nodes.map((node) => {
+  replaceFused(): void {
+    for (const node of this.#program.nodes) {
       const group = this.#groups.get(node);
-      const draft = group?.draft ?? (group && this.#withoutUnread(group));
-      return group && draft ? callOf(group.members, draft) : node.call;
-    });
+      const draft = group?.draft ?? (group && this.#withoutUnread(node, group));
+      if (group && draft) this.#program.replace(node, callOf(group.members, draft));
+    }
   }
 
-  #combineNeighbours({ node, writers, readers }: Neighbours): void {
+  #combineNeighbours(node: Node, { writers, readers }: Neighbours): void {
     // The largest producer first: a per-row value belongs to the kernel over the row's elements.
-    const bySize = writers.toReversed().sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a));
-    for (const writer of bySize) this.#join(rootOf(writer), rootOf(node));
-    for (const reader of readers.toReversed()) {
-      const [one, other] = [rootOf(reader), rootOf(node)];
-      if (this.#readSameMemory(one, other)) this.#join(one, other);
-    }
-    this.#joinValuesOfRows(rootOf(node));
+    const roots = rootsOf(writers).toReversed();
+    for (const writer of roots.sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a)))
+      this.#fusePair(writer.root, node.root);
+    for (const reader of rootsOf(readers).toReversed())
+      if (this.#readSameMemory(reader.root, node.root)) this.#fusePair(reader.root, node.root);
+    this.#combineValuesOfRows(node.root);
   }
 
   #elementsOf(node: Node): number {
-    const members = this.#groups.get(rootOf(node))?.members ?? [];
+    const members = this.#groups.get(node.root)?.members ?? [];
     return members.reduce((most, { elements }) => Math.max(most, elements), 0);
   }
 
@@ -110,14 +112,14 @@ class Fusion {
    * Do not inline a per-row producer into an elementwise consumer (it would be recomputed per element) unless the consumer already
    * contains a row reduction, where it runs once per row.
    */
-  #joinValuesOfRows(node: Node): void {
-    const own = this.#groups.get(node)?.members ?? [];
-    if (own.length < 2 || !own.some(({ reduces }) => reduces)) return;
+  #combineValuesOfRows(node: Node): void {
+    const members = this.#groups.get(node)?.members ?? [];
+    if (members.length < 2 || !members.some(({ reduces }) => reduces)) return;
     const elements = this.#elementsOf(node);
-    const earlier = [...new Set([...node.predecessors].map(rootOf))].sort((a, b) => b.position - a.position);
-    for (const one of earlier) {
-      const isOfRows = this.#groups.get(one)?.members.every((member) => member.elements < elements);
-      if (isOfRows) this.#join(rootOf(one), rootOf(node));
+    const producers = [...this.#program.producersOf(node)].sort((a, b) => (a.isBefore(b) ? 1 : -1));
+    for (const producer of producers) {
+      const isOfRows = this.#groups.get(producer)?.members.every((member) => member.elements < elements);
+      if (isOfRows) this.#fusePair(producer.root, node.root);
     }
   }
 
@@ -127,25 +129,25 @@ class Fusion {
    */
   #combineOfOneRow(node: Node): void {
     for (const other of this.#ofOneRow.slice(-latestOfOneRow).toReversed()) {
-      const [one, own] = [rootOf(other), rootOf(node)];
-      if (this.#groups.get(one)?.members.every(hasOneRow)) this.#join(one, own);
+      if (this.#groups.get(other.root)?.members.every(hasOneRow)) this.#fusePair(other.root, node.root);
     }
     this.#ofOneRow.push(node);
   }
 
-  #join(a: Node, b: Node): void {
+  #fusePair(a: Node, b: Node): void {
     if (a === b) return;
-    const place = this.#order.fusionPosition(a, b);
-    if (place === undefined) return;
-    if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > maxFusionDistance) return;
-    const [first, second] = a.position < b.position ? [a, b] : [b, a];
+    const program = this.#program;
+    const anchor = program.fusionAnchor(a, b);
+    if (!anchor) return;
+    if (Math.max(program.distance(a, anchor), program.distance(b, anchor)) > maxFusionDistance) return;
+    const [first, second] = a.isBefore(b) ? [a, b] : [b, a];
     const [earlier, later] = [this.#membersOf(first, second), this.#membersOf(second, first)];
     if (!earlier || !later || areHoisted(earlier) !== areHoisted(later)) return;
     const members = [...earlier, ...later];
     if (members.length > maxMembers) return;
-    const draft = combine(members, this.#neededByOthers(members), this.#device);
+    const draft = combine(members, this.#neededByOthers([a, b], members), this.#capabilities);
     if (!draft) return;
-    this.#order.fuse(a, b, place);
+    program.fuse(a, b, anchor);
     this.#groups.delete(b);
     this.#groups.set(a, { members, draft });
   }
@@ -153,16 +155,16 @@ class Fusion {
   /** A node's calls; a plain copy takes the dtype that the other node has for the copied memory. */
   #membersOf(node: Node, other: Node): readonly FusionNode[] | undefined {
     const { work } = node.call;
-    const own = this.#groups.get(node)?.members;
-    if (own || work.kind !== "copy") return own;
+    const members = this.#groups.get(node)?.members;
+    if (members || work.kind !== "copy") return members;
     const ends = [work.source, work.target];
-    const met = this.#groups
+    const operand = this.#groups
       .get(other)
       ?.members.flatMap(({ inputs, outputs }) => [...inputs, ...outputs])
       .find(({ slice }) =>
         ends.some(({ buffer, offset }) => slice.buffer === buffer && slice.offset === offset),
       );
-    const member = met && fusionNodeOfCopy(node.call, work, met.dtype);
+    const member = operand && fusionNodeOfCopy(node.call, work, operand.dtype);
     return member && [member];
   }
 
@@ -178,39 +180,41 @@ class Fusion {
     );
   }
 
-  /** Tells which memory other calls read. */
-  #neededByOthers(members: readonly FusionNode[]): (slice: BufferSlice) => boolean {
-    const own = new Map<Buffer, number>();
-    for (const { call } of members) {
-      const read = accessesOf(call).filter(({ reads }) => reads);
-      for (const buffer of new Set(read.map(({ slice }) => slice.buffer)))
-        own.set(buffer, (own.get(buffer) ?? 0) + 1);
-    }
+  /** Tells which memory is read by other nodes than these, which have these members. */
+  #neededByOthers(nodes: readonly Node[], members: readonly FusionNode[]): (slice: BufferSlice) => boolean {
+    const { isRead, deadOnExit = [] } = this.#options;
     return (slice) => {
       const { buffer } = slice;
-      if (isDeadOnExit(this.#deadOnExit, slice)) return this.#isReadAfter(slice, members);
-      if (buffer.storage || this.#keep(buffer)) return true;
-      return (this.#uses.get(buffer)?.readers.length ?? 0) > (own.get(buffer) ?? 0);
+      if (isDeadOnExit(deadOnExit, slice)) return this.#isReadAfter(slice, members);
+      if (buffer.storage || isRead?.(buffer)) return true;
+      return isReadByOthers(this.#program, buffer, nodes);
     };
   }
 
   /** True if another call reads a slice after the first of these calls. Earlier readers see the old value. */
   #isReadAfter(slice: BufferSlice, members: readonly FusionNode[]): boolean {
-    const own = new Set(members.map(({ call }) => call));
-    const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
-    return (this.#uses.get(slice.buffer)?.readers ?? []).some((place) => {
-      const call = this.#program[place];
-      return call !== undefined && place >= first && !own.has(call) && accesses(call, [slice], isReading);
-    });
+    const memberCalls = new Set(members.map(({ call }) => call));
+    const indexOf = (call: Call): number => this.#indices.get(call) ?? 0;
+    const first = Math.min(...members.map(({ call }) => indexOf(call)));
+    return this.#program
+      .uses(slice.buffer)
+      .readers.flatMap(({ calls }) => calls)
+      .some(
+        (call) =>
+          indexOf(call) >= first && !memberCalls.has(call) && touches(accessesOf(call), [slice], isReading),
+      );
   }
 
   /** A lone call without the outputs that nothing reads. */
-  #withoutUnread({ members }: Group): Draft | undefined {
-    const isNeeded = this.#neededByOthers(members);
+  #withoutUnread(node: Node, { members }: Group): Draft | undefined {
+    const isNeeded = this.#neededByOthers([node], members);
     const isUnread = members.some(({ outputs }) => outputs.some(({ slice }) => !isNeeded(slice)));
-    return isUnread ? combine(members, isNeeded, this.#device) : undefined;
+    return isUnread ? combine(members, isNeeded, this.#capabilities) : undefined;
   }
 }
+
+/** The present nodes of the calls of some nodes. */
+const rootsOf = (nodes: readonly Node[]): Node[] => [...new Set(nodes.map(({ root }) => root))];
 
 const areHoisted = (members: readonly FusionNode[]): boolean => members.some(({ call }) => call.isHoisted);
 
@@ -248,8 +252,10 @@ export function describeFusions(after: readonly Call[]): readonly FusionNote[] {
     const calls = originalCalls.get(call) ?? [];
     if (calls.length < 2 || call.work.kind !== "row") return [];
     const left = new Set(accessesOf(call).map(({ slice }) => slice.buffer));
-    const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ slice }) => slice.buffer)));
-    const gone = [...met].filter((buffer) => !left.has(buffer));
+    const accessed = new Set(
+      calls.flatMap((original) => accessesOf(original).map(({ slice }) => slice.buffer)),
+    );
+    const gone = [...accessed].filter((buffer) => !left.has(buffer));
     return [{ kernel: call.work.kernel.name, ops: calls.map(({ op }) => op), gone }];
   });
 }

@@ -130,9 +130,9 @@ function isOrderly({ inputs, outputs, kernel, call }: FusionNode): boolean {
   return outputs.every((output, index) => {
     const { per } = kernel.outputs[index] ?? {};
     const isPerRow = per === "row";
-    const own = isPerRow ? withoutRow(output.steps, rowSize) : output.steps;
+    const access = isPerRow ? withoutRow(output.steps, rowSize) : output.steps;
     return (
-      (per === "column" || areDistinct(own)) &&
+      (per === "column" || areDistinct(access)) &&
       inputs.every((input, number) => {
         if (neverMeet(input, output)) return true;
         // Whether a row's value is read before or after it is stored depends on the row length.

@@ -21,14 +21,14 @@ export function stridedAccess({ outer, row }: Iteration, operand: number, per: O
 }
 
 export function combineSplits(steps: StridedAccess): StridedAccess {
-  const joined: { size: number; stride: number }[] = [];
+  const merged: { size: number; stride: number }[] = [];
   for (const { size, stride } of steps) {
-    const last = joined.at(-1);
+    const last = merged.at(-1);
     if (size === 1) continue;
     if (last && stride === last.stride * last.size) last.size *= size;
-    else joined.push({ size, stride });
+    else merged.push({ size, stride });
   }
-  return joined;
+  return merged;
 }
 
 /** The access of a value per row, seen from the row's elements. */
@@ -66,7 +66,7 @@ export function areDistinct(steps: StridedAccess): boolean {
   return true;
 }
 
-/** An iteration with all these accesses, cut into rows of any length or of a given one. */
+/** An iteration with all these accesses, cut into rows of any length or of one length. */
 export function iterationOf(
   all: readonly StridedAccess[],
   elements: number,

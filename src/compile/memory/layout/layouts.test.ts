@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { drawLifetimes, findClash, someLifetimes } from "../../../../test/support/random-lifetimes.js";
+import { findClash, randomLifetimes, someLifetimes } from "../../../../test/support/random-lifetimes.js";
 import type { Lifetime } from "../../schedule/liveness.js";
 import { type Boxes, boxesOf, type Layout, largestFirst } from "./boxes.js";
 import { fitInOrder } from "./fit.js";
@@ -26,7 +26,7 @@ function growthOf(
   count: number,
   typicalLength: (count: number) => number,
 ): number {
-  const stepsFor = (n: number): number => steps(drawLifetimes(n, typicalLength(n), 7)) / (n * Math.log2(n));
+  const stepsFor = (n: number): number => steps(randomLifetimes(n, typicalLength(n), 7)) / (n * Math.log2(n));
   return stepsFor(8 * count) / stepsFor(count);
 }
 
@@ -53,7 +53,7 @@ test("a fit in any order separates buffers that are live at the same time", () =
 });
 
 test("a fit stops once it is as large as the best layout", () => {
-  const sorted = boxesOf(drawLifetimes(50, 10, 3));
+  const sorted = boxesOf(randomLifetimes(50, 10, 3));
   const order = sorted.boxes.map((_, rank) => rank);
   const { bytes, steps } = fit(sorted, order);
   assert.equal(fit(sorted, order, bytes + 1).bytes, bytes);

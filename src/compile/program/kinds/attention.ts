@@ -10,6 +10,7 @@ import {
   attentionBackwardCalls,
   attentionCalls,
   type KernelCall,
+  lowerCalls,
 } from "../../../kernels/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { accessOf } from "../access.js";
@@ -46,6 +47,7 @@ export const attention: Kind<AttentionCall> = {
   name: describeAttention,
   shape: ({ shape: { batch, heads, rows, columns, width } }) =>
     `${rows}×${columns}×${width}×${batch * heads}`,
+  emit: (work, { backend, op, resolve }) => lowerCalls(backend, kernelCallsOf(work, resolve, op)),
 };
 
 /** Operands that are written in the result's dtype. The scores, which are written too, have the dtype of the computation. */
@@ -78,8 +80,8 @@ export function attentionCall(
   };
 }
 
-/** The kernel calls of it, on the storages that its slices resolve to. */
-export function attentionOn(
+/** Its kernel calls, on the storages of its slices. */
+function kernelCallsOf(
   { direction, shape, operands, layouts }: AttentionCall,
   resolve: (slice: BufferSlice) => Storage,
   op: string,

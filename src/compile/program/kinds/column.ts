@@ -1,10 +1,10 @@
 /** A column reduction over slices: its inputs, then its outputs. */
 
 import type { ColumnKernel } from "../../../ir/index.js";
-import type { ColumnLaunch } from "../../../kernels/index.js";
+import { type ColumnLaunch, columnCalls, lowerCalls } from "../../../kernels/index.js";
 import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
-import type { Kind } from "./kind.js";
+import type { Emission, Kind } from "./kind.js";
 
 export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "strides"> {
   readonly kind: "column";
@@ -25,4 +25,12 @@ export const column: Kind<ColumnCall> = {
   },
   name: ({ kernel }) => kernel.name,
   shape: ({ rows, columns }) => `${rows}×${columns}`,
+  emit: (work, emission) => lowerCalls(emission.backend, columnCalls(columnLaunchOf(work, emission))),
 };
+
+export function columnLaunchOf(
+  { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
+  { resolve }: Pick<Emission, "resolve">,
+): ColumnLaunch {
+  return { kernel, rows, columns, strides, operands: operands.map(resolve), scalars };
+}

@@ -1,7 +1,7 @@
 /** A combo kernel: independent row kernels in one launch. */
 
 import { countNames, type Kind } from "./kind.js";
-import { type RowCall, row } from "./row.js";
+import { type RowCall, row, rowLaunchOf } from "./row.js";
 
 export interface ComboCall {
   readonly kind: "combo";
@@ -17,4 +17,8 @@ export const combo: Kind<ComboCall> = {
   name: ({ rows }) => countNames(rows).join(" + "),
   shape: ({ rows }) => rows.map(row.shape).join(", "),
   prefetchable: ({ rows }) => rows.flatMap((member) => row.prefetchable?.(member) ?? []),
+  emit({ rows }, emission) {
+    const launches = rows.map((member) => rowLaunchOf(member, emission));
+    return emission.backend.lowerRowCombo(launches, emission.op);
+  },
 };

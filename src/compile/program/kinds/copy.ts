@@ -16,5 +16,8 @@ export const copy: Kind<CopyCall> = {
   key: ({ source, target }, { read, written }) => `${read(source)} ${written(target)}`,
   name: () => "copy",
   shape: () => "",
+  emit: ({ target, source }, { resolve }) => [
+    { kind: "copy", target: resolve(target), source: resolve(source) },
+  ],
   isLaunched: false,
 };

@@ -16,5 +16,6 @@ export const fill: Kind<FillCall> = {
   key: ({ target, byte }, { written }) => `${byte} ${written(target)}`,
   name: ({ byte }) => `fill ${byte}`,
   shape: () => "",
+  emit: ({ target, byte }, { resolve }) => [{ kind: "fill", target: resolve(target), byte }],
   isLaunched: false,
 };

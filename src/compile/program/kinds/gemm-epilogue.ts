@@ -3,7 +3,15 @@
 import type { Epilogue } from "../../../kernels/index.js";
 import { type Access, accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
-import { type GemmCall, gemmAccesses, gemmName, gemmShape, mapGemmSlices } from "./gemm.js";
+import {
+  type GemmCall,
+  gemmAccesses,
+  gemmName,
+  gemmShape,
+  mapGemmSlices,
+  resolveInputs,
+  resolveMatrix,
+} from "./gemm.js";
 import type { Kind } from "./kind.js";
 
 export interface GemmEpilogueCall {
@@ -17,10 +25,10 @@ export interface GemmEpilogueCall {
 export const gemmEpilogue: Kind<GemmEpilogueCall> = {
   /** C is written only if it is stored, and never read: the epilogue has it, and forwarded outputs, in registers. */
   accesses({ problem, epilogue, operands }) {
-    const { kernel, gemmInput: product, storesC, forwarded = [] } = epilogue;
+    const { kernel, gemmInput, storesC, forwarded = [] } = epilogue;
     const ofGemm = gemmAccesses(problem).filter(({ writes }) => !writes || storesC);
     const ofEpilogue = operands.flatMap((slice, index): Access | [] =>
-      index === product || forwarded[index] !== undefined
+      index === gemmInput || forwarded[index] !== undefined
         ? []
         : accessOf(slice, index < kernel.inputs.length ? "in" : "out"),
     );
@@ -36,4 +44,16 @@ export const gemmEpilogue: Kind<GemmEpilogueCall> = {
   name: ({ problem, epilogue }) => `${gemmName(problem)} + ${epilogue.kernel.name}`,
   shape: ({ problem }) => gemmShape(problem),
   prefetchable: ({ problem }) => [problem.b.slice],
+  emit({ problem: { c, ...inputs }, epilogue, operands, scalars }, emission) {
+    const resolved = {
+      ...resolveInputs(inputs, emission),
+      ...(epilogue.storesC && { c: resolveMatrix(c, emission) }),
+    };
+    // A C that is not stored has no memory to resolve.
+    const storages = operands.map((slice, index) =>
+      index === epilogue.gemmInput ? undefined : emission.resolve(slice),
+    );
+    const { backend, op } = emission;
+    return backend.lowerGemmEpilogue(resolved, { ...epilogue, operands: storages, scalars }, op);
+  },
 };

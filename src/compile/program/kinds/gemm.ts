@@ -1,11 +1,11 @@
 /** A GEMM, as `gemm` of the kernels takes it, over slices. */
 
-import type { GemmInputDtype, GemmProblem } from "../../../kernels/index.js";
+import { type GemmInputDtype, type GemmProblem, gemmCalls, lowerCalls } from "../../../kernels/index.js";
 import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
-import type { KeyParts, Kind, SliceMap } from "./kind.js";
+import type { Emission, KeyParts, Kind, SliceMap } from "./kind.js";
 
-/** A matrix operand with a slice in the place of its storage. */
+/** A matrix operand with a slice instead of its storage. */
 type Sliced<T> = Omit<T, "storage"> & { readonly slice: BufferSlice };
 
 export interface GemmCall {
@@ -28,7 +28,45 @@ export const gemm: Kind<GemmCall> = {
   name: ({ problem }) => gemmName(problem),
   shape: ({ problem }) => gemmShape(problem),
   prefetchable: ({ problem }) => [problem.b.slice],
+  emit({ problem }, { backend, op, ...emission }) {
+    return lowerCalls(backend, gemmCalls(resolveGemm(problem, emission), op));
+  },
 };
+
+type Resolution = Pick<Emission, "resolve" | "prefetches">;
+
+/** The GEMM on the storages of its slices. */
+export function resolveGemm(
+  problem: Problem,
+  { resolve, prefetches }: Resolution,
+): GemmProblem<GemmInputDtype> {
+  const { c, ...rest } = problem;
+  return {
+    ...resolveInputs(rest, { resolve, prefetches }),
+    c: resolveMatrix(c, { resolve }),
+  };
+}
+
+/** Everything but C. */
+export function resolveInputs(
+  { a, b, bias, scratch, ...rest }: Omit<Problem, "c">,
+  { resolve, prefetches }: Resolution,
+) {
+  return {
+    ...rest,
+    ...{ a: resolveMatrix(a, { resolve }), b: resolveMatrix(b, { resolve }) },
+    ...(bias && { bias: resolve(bias) }),
+    ...(scratch && { scratch: resolve(scratch) }),
+    prefetchesB: prefetches?.includes(b.slice) === true,
+  };
+}
+
+export function resolveMatrix<M extends { readonly slice: BufferSlice }>(
+  { slice, ...layout }: M,
+  { resolve }: Pick<Emission, "resolve">,
+) {
+  return { ...layout, storage: resolve(slice) };
+}
 
 export function gemmAccesses({ a, b, c, bias, scratch, beta = 0 }: Problem) {
   return [

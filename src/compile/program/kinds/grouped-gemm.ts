@@ -1,6 +1,14 @@
 /** A grouped GEMM: independent GEMMs in one launch. */
 
-import { type GemmCall, gemmAccesses, gemmKey, gemmName, gemmShape, mapGemmSlices } from "./gemm.js";
+import {
+  type GemmCall,
+  gemmAccesses,
+  gemmKey,
+  gemmName,
+  gemmShape,
+  mapGemmSlices,
+  resolveGemm,
+} from "./gemm.js";
 import type { Kind } from "./kind.js";
 
 export interface GroupedGemmCall {
@@ -18,4 +26,8 @@ export const groupedGemm: Kind<GroupedGemmCall> = {
   key: ({ problems }, parts) => problems.map((problem) => gemmKey(problem, parts)).join(" | "),
   name: ({ problems }) => (problems[0] ? `${problems.length} × ${gemmName(problems[0])}` : ""),
   shape: ({ problems }) => problems.map(gemmShape).join(", "),
+  emit({ problems }, { backend, op, ...emission }) {
+    const resolved = problems.map((problem) => resolveGemm(problem, emission));
+    return backend.lowerGroupedGemm(resolved, op);
+  },
 };

@@ -2,9 +2,9 @@
 
 import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
-import { type ColumnCall, column } from "./column.js";
+import { type ColumnCall, column, columnLaunchOf } from "./column.js";
 import { countNames, type Kind } from "./kind.js";
-import { type PartialReduceCall, partialReduce } from "./partial-reduce.js";
+import { type PartialReduceCall, partialColumnsOf, partialReduce } from "./partial-reduce.js";
 
 export interface GroupedReduceCall {
   readonly kind: "grouped-reduce";
@@ -27,6 +27,14 @@ export const groupedReduce: Kind<GroupedReduceCall> = {
   name: ({ columns, partials }) =>
     [...countNames(columns), ...(partials ? [`${partials.columns.length} combined`] : [])].join(" + "),
   shape: ({ columns, partials }) => [...columns, ...(partials?.columns ?? [])].map(column.shape).join(", "),
+  emit({ columns, scratch, partials }, emission) {
+    const launches = columns.map((member) => columnLaunchOf(member, emission));
+    return emission.backend.lowerColumnGroup(launches, {
+      scratch: scratch && emission.resolve(scratch),
+      earlier: partials && partialColumnsOf(partials, emission),
+      op: emission.op,
+    });
+  },
 };
 
 function membersOf({ columns, scratch, partials }: GroupedReduceCall) {

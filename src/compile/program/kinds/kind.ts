@@ -1,5 +1,7 @@
-/** A kind of call: everything that the passes need to know about its work. */
+/** A kind of call: everything that the passes and the emission need to know about its work. */
 
+import type { Backend } from "../../../kernels/index.js";
+import type { Command, LoadedCommand, Storage } from "../../../runtime/index.js";
 import type { Access } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
 
@@ -15,6 +17,24 @@ export interface KeyParts {
   literal(value: unknown): string;
   /** An object by its identity. */
   identity(object: object): string;
+}
+
+/** Where and how a call is emitted. */
+export interface Emission {
+  readonly backend: Backend;
+  readonly op: string;
+  /** The storage of a slice. */
+  resolve(slice: BufferSlice): Storage;
+  /** With programmatic dependent launch: the operands to prefetch before the grid dependency wait. Without: undefined. */
+  readonly prefetches: readonly BufferSlice[] | undefined;
+}
+
+/** For each operand, whether it is prefetched; undefined without programmatic dependent launch. */
+export function prefetchesOf(
+  operands: readonly BufferSlice[],
+  { prefetches }: Emission,
+): readonly boolean[] | undefined {
+  return prefetches && operands.map((slice) => prefetches.includes(slice));
 }
 
 export interface Kind<Work> {
@@ -35,6 +55,8 @@ export interface Kind<Work> {
   shape(work: Work): string;
   /** Operands that the kernel can prefetch before the grid dependency wait. Default: none. */
   prefetchable?(work: Work): readonly BufferSlice[];
+  /** The commands that do the work. Commands with kernels that are already loaded are allowed. */
+  emit(work: Work, emission: Emission): readonly (Command | LoadedCommand)[];
   /** False for fills and copies, which are not kernel launches. Default: true. */
   readonly isLaunched?: false;
 }

@@ -31,4 +31,9 @@ export const launch: Kind<LaunchCall> = {
   },
   name: ({ kernel }) => kernel.name,
   shape: ({ blocks }) => `${blocks} ${blocks === 1 ? "block" : "blocks"}`,
+  // Its kernel was loaded when the step was traced.
+  emit({ kernel, blocks, arguments: values }, { op, resolve }) {
+    const resolved = values.map((value) => (typeof value === "number" ? value : resolve(value)));
+    return [{ kind: "launch", request: { op, kernel, blocks, arguments: resolved } }];
+  },
 };

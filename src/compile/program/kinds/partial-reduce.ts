@@ -2,8 +2,8 @@
 
 import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
-import { type ColumnCall, column } from "./column.js";
-import { countNames, type Kind } from "./kind.js";
+import { type ColumnCall, column, columnLaunchOf } from "./column.js";
+import { countNames, type Emission, type Kind } from "./kind.js";
 
 export interface PartialReduceCall {
   readonly kind: "partial-reduce";
@@ -24,7 +24,14 @@ export const partialReduce: Kind<PartialReduceCall> = {
   key: (work, { identity }) => identity(work),
   name: ({ columns }) => countNames(columns).join(" + "),
   shape: ({ columns }) => columns.map(column.shape).join(", "),
+  emit: (work, emission) => emission.backend.lowerPartials(partialColumnsOf(work, emission), emission.op),
 };
+
+/** The reductions and the memory of their partials, as the backends take them. */
+export function partialColumnsOf({ columns, scratch }: PartialReduceCall, emission: Emission) {
+  const members = columns.map((member) => columnLaunchOf(member, emission));
+  return { members, scratch: emission.resolve(scratch) };
+}
 
 function membersOf({ columns, scratch }: PartialReduceCall) {
   const read = columns.map((member) => column.accesses(member).filter(({ writes }) => !writes));

@@ -1,9 +1,10 @@
 /** A row kernel over slices: its inputs, then its outputs. */
 
 import { dtypes, factsOf, type Iteration, loadsOf, type RowKernel } from "../../../ir/index.js";
+import { lowerCalls, type RowLaunch, rowCalls } from "../../../kernels/index.js";
 import { type Access, accessOf } from "../access.js";
 import { type BufferSlice, isSameSlice } from "../buffer.js";
-import type { Kind } from "./kind.js";
+import { type Emission, type Kind, prefetchesOf } from "./kind.js";
 
 export interface RowCall {
   readonly kind: "row";
@@ -37,7 +38,16 @@ export const row: Kind<RowCall> = {
   name: ({ kernel }) => kernel.name,
   shape: ({ iteration }) => `${iteration.rows}×${iteration.row.size}`,
   prefetchable: ({ operands, kernel }) => operands.slice(0, kernel.inputs.length),
+  emit: (work, emission) => lowerCalls(emission.backend, rowCalls(rowLaunchOf(work, emission))),
 };
+
+export function rowLaunchOf(
+  { kernel, iteration, operands, scalars }: RowCall,
+  emission: Emission,
+): RowLaunch {
+  const storages = operands.map((slice) => emission.resolve(slice));
+  return { kernel, iteration, operands: storages, scalars, prefetchable: prefetchesOf(operands, emission) };
+}
 
 /** True if an iteration visits one element after the other, without gaps. */
 function isDense({ outer, row: { strides } }: Iteration, operand: number): boolean {
@@ -49,9 +59,10 @@ function isDense({ outer, row: { strides } }: Iteration, operand: number): boole
  * reads nothing from before the call.
  */
 export function forwardedOutput({ kernel, operands }: RowCall, input: number): number | undefined {
-  const own = operands[input];
+  const inputSlice = operands[input];
   const operand = operands.findIndex(
-    (slice, index) => index >= kernel.inputs.length && own !== undefined && isSameSlice(slice, own),
+    (slice, index) =>
+      index >= kernel.inputs.length && inputSlice !== undefined && isSameSlice(slice, inputSlice),
   );
   const output = operand - kernel.inputs.length;
   const { loads, stores } = stagesOf(kernel);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
-import { proveCase, runCase } from "../../../../test/support/attention-proof.js";
+import { checkCase, runCase } from "../../../../test/support/attention-check.js";
 import { effort } from "../../../../test/support/effort.js";
 import { openEmulator } from "../../../../test/support/emulator.js";
 import { cudaMissing, openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";
@@ -25,7 +25,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     // Every shape is a kernel of its own, which takes the emulator's compiler half a second.
     test(`short sequences of ${dtype} are correct for every shape, layout and mask, and write nothing else`, () => {
       fc.assert(
-        fc.property(cases(dtype).filter(isSmall), (testCase) => proveCase(runtime, testCase)),
+        fc.property(cases(dtype).filter(isSmall), (testCase) => checkCase(runtime, testCase)),
         { numRuns: 3, seed: 5 },
       );
     });
@@ -43,7 +43,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
             .tuple(cases(dtype), long)
             .map(([testCase, sizes]) => ({ ...testCase, ...sizes, batch: 1, heads: 2 }))
             .filter(isLong),
-          (testCase) => proveCase(runtime, testCase),
+          (testCase) => checkCase(runtime, testCase),
         ),
         { numRuns: effort({ quick: 3, thorough: 6 }), seed: 5 },
       );
@@ -56,7 +56,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   };
 
   test("the shape of a small transformer is correct, with aligned and with unaligned vectors", () => {
-    for (const offset of [0, 1]) proveCase(runtime, { ...transformer, offset });
+    for (const offset of [0, 1]) checkCase(runtime, { ...transformer, offset });
   });
 
   test("a shape is correct in every layout, although strides are constants of the kernels", () => {
@@ -65,14 +65,14 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       ["rows first", 0],
       ["rows first", 4],
     ] as const) {
-      proveCase(runtime, { ...transformer, order, padding });
+      checkCase(runtime, { ...transformer, order, padding });
     }
   });
 
   test("a shape whose gradients differ in rows, width and K is correct", () => {
     const testCase = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
     assert.ok(isSmall(testCase));
-    for (const isCausal of [false, true]) proveCase(runtime, { ...testCase, isCausal });
+    for (const isCausal of [false, true]) checkCase(runtime, { ...testCase, isCausal });
   });
 
   test("a shape that fits into a block only in the forward pass is correct", () => {
@@ -86,7 +86,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       isCausal: true,
     };
     assert.ok(!isSmall(testCase) && !isLong(testCase));
-    proveCase(runtime, testCase);
+    checkCase(runtime, testCase);
   });
 
   test("16-bit results are the f32 results, rounded once, and nothing else is written", () => {
@@ -134,7 +134,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("bf16 inputs are correct against float64", () => {
     const names = ["query", "key", "value", "outGradient"];
-    proveCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
+    checkCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
   });
 
   test("the reverse order of blocks and threads gives the same bits", { skip: skipOnGpu }, () => {

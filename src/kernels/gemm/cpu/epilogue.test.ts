@@ -12,12 +12,12 @@ import {
 import { kernelDevices, put } from "../../../../test/support/kernel-runtime.js";
 import {
   biasStepOf,
-  drawGemms,
-  drawValues,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
+  randomGemms,
+  valuesFor,
 } from "../../../../test/support/random-gemms.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import { backendOf, lowerCalls } from "../../backend.js";
@@ -31,7 +31,7 @@ function run(
   randomGemm: RandomGemm,
 ): { readonly actual: Float64Array; readonly expected: Float64Array } {
   const layouts = layOutGemm(randomGemm);
-  const values = drawValues(randomGemm);
+  const values = valuesFor(randomGemm);
   return runtime.step(() => {
     const upload = (name: "a" | "b" | "c", dtype: FloatName) => {
       const { rowStride, batchStride, offset, extent } = layouts[name];
@@ -74,11 +74,11 @@ for (const { device, skip, open } of kernelDevices) {
 
     test("a GEMM with bias and activation is correct for every shape, layout and batch, and writes nothing but C", () => {
       fc.assert(
-        fc.property(drawGemms(dtypes), (randomGemm) => {
+        fc.property(randomGemms(dtypes), (randomGemm) => {
           // Our own kernels give the operands' dtype only, and so do ops that ask for no other.
           const gemm = device === "CUDA" ? randomGemm : { ...randomGemm, resultDtype: randomGemm.dtype };
           const { actual, expected } = run(runtime, gemm);
-          proveValues(gemm, actual, expected);
+          checkValues(gemm, actual, expected);
         }),
         { numRuns: device === "CUDA" ? 80 : 150 },
       );

@@ -10,7 +10,7 @@ import type { AccessToC } from "../desc.js";
 import type { Element } from "./element.js";
 import { edgeTileFunction, tileBytes, tileColumns, tileFunction, tileShape } from "./tile.js";
 
-/** The blocking of C and K. Measured with `npm run bench:product`. */
+/** The blocking of C and K. Measured with `npm run bench:gemm`. */
 export function blocking(element: Element) {
   return { rows: 8 * tileShape.rows, columns: 16 * tileColumns(element), depth: 256 };
 }

@@ -29,7 +29,7 @@ export interface PackedPlan {
 
 export type GemmPlan = { readonly algorithm: DirectConfig } | PackedPlan;
 
-/** Below this many multiply-adds packing does not pay off; measured on cubes with `npm run bench:product`. */
+/** Below this many multiply-adds packing does not pay off; measured on cubes with `npm run bench:gemm`. */
 const minPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
 
 /** A packed operand is read once per panel of the other one. With few panels packing costs more than it saves. */

@@ -8,12 +8,12 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
-  drawValues,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
   type RandomMatrix,
+  valuesFor,
 } from "../../../../test/support/random-gemms.js";
 import { span } from "../../../units/index.js";
 import { backendOf } from "../../backend.js";
@@ -30,7 +30,7 @@ const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as cons
 const matrix = (mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
   fc.record({
     isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
-    form: fc.constantFrom("apart", "in turn"),
+    batchLayout: fc.constantFrom("separate", "interleaved"),
     gap: fc.constantFrom(0, 0, 2, 4),
     offset: fc.constantFrom(0, 0, 2, 4),
   });
@@ -52,7 +52,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   /** A GEMM in step memory, and the expected C. */
   function prepare(randomGemm: RandomGemm) {
     const layouts = layOutGemm(randomGemm);
-    const values = drawValues(randomGemm);
+    const values = valuesFor(randomGemm);
     const { m, n, k, batch, alpha, beta } = randomGemm;
     const whole = put(runtime, Float32Array.from(values.c), "c");
     const matrixOf = (name: "a" | "b" | "c") => {
@@ -69,7 +69,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
       ...(bias && { bias, biasBatchStride: biasStepOf(randomGemm) }),
     };
     const prove = (): void =>
-      proveValues(
+      checkValues(
         randomGemm,
         Float64Array.from(new Float32Array(runtime.read(whole).slice().buffer)),
         expectedOf(randomGemm, values),
@@ -112,9 +112,9 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
     const randomGemm: RandomGemm = {
       ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
       ...{ bias: "one", activation: "none" },
-      a: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
-      b: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
-      c: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
+      a: { isTransposed: false, batchLayout: "separate", gap: 4, offset: 0 },
+      b: { isTransposed: false, batchLayout: "separate", gap: 4, offset: 0 },
+      c: { isTransposed: false, batchLayout: "separate", gap: 4, offset: 0 },
     };
     const faults: Record<string, (problem: GemmProblem, form: DmmaConfig) => [GemmProblem, DmmaConfig]> = {
       "A's layout": (problem, form) => [problem, { ...form, a: { ...form.a, isKMajor: false } }],

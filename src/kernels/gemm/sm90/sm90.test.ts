@@ -9,13 +9,13 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
-  drawValues,
+  checkValues,
   expectedOf,
   layOutGemm,
-  proveValues,
   type RandomGemm,
   type RandomMatrix,
   smallValues,
+  valuesFor,
 } from "../../../../test/support/random-gemms.js";
 import type { RowKernel } from "../../../ir/index.js";
 import { term, widenBf16 } from "../../../ir/index.js";
@@ -56,7 +56,7 @@ const drawing = (quick: number, thorough: number) =>
 
 /** Rows begin on 16 bytes in every dtype: see `aligned`. */
 const matrix: fc.Arbitrary<RandomMatrix> = fc.record({
-  ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
+  ...{ isTransposed: fc.constant(false), batchLayout: fc.constant("separate" as const) },
   ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
 });
 
@@ -78,13 +78,13 @@ const drawGradient: fc.Arbitrary<RandomGemm> = fc
   .record({
     ...{ gemm: drawGemm, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
     ...{
-      left: fc.constantFrom("apart", "in turn", "shared"),
-      right: fc.constantFrom("apart", "in turn", "shared"),
+      left: fc.constantFrom("separate", "interleaved", "shared"),
+      right: fc.constantFrom("separate", "interleaved", "shared"),
     },
   } as const)
   .map(({ gemm, m, k, left, right }) => ({
     ...{ ...gemm, m, k, bias: "none" },
-    ...{ a: { ...gemm.a, isTransposed: true, form: left }, b: { ...gemm.b, form: right } },
+    ...{ a: { ...gemm.a, isTransposed: true, batchLayout: left }, b: { ...gemm.b, batchLayout: right } },
   }));
 
 /** An epilogue of the GEMM's result x and another input y: 3x − y in f32, and x + y in bf16. */
@@ -138,7 +138,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   /** A GEMM in step memory, its config with a tile, the expected C, and a check of C's memory. */
   function prepare(randomGemm: RandomGemm, element: MmaElement, tile = large) {
     const layouts = layOutGemm(randomGemm);
-    const values = drawValues(randomGemm);
+    const values = valuesFor(randomGemm);
     const { m, n, k } = randomGemm;
     const whole = put(runtime, Float32Array.from(values.c), "c");
     const matrixOf = (name: "a" | "b" | "c") => {
@@ -158,7 +158,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
     const isKMajor = { a: !randomGemm.a.isTransposed, b: randomGemm.b.isTransposed };
     const config: Sm90Config = { element, tile, isKMajor, hasBias: bias !== undefined };
     const expected = expectedOf(randomGemm, values);
-    return { problem, config, expected, prove: () => proveValues(randomGemm, floatsIn(whole), expected) };
+    return { problem, config, expected, prove: () => checkValues(randomGemm, floatsIn(whole), expected) };
   }
 
   /** Is A transposed, and B? */
@@ -342,9 +342,9 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   const plain: RandomGemm = {
     ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
     ...{ bias: "one", activation: "none" },
-    a: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
-    b: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
-    c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
+    a: { isTransposed: false, batchLayout: "separate", gap: 8, offset: 0 },
+    b: { isTransposed: false, batchLayout: "separate", gap: 8, offset: 0 },
+    c: { isTransposed: false, batchLayout: "separate", gap: 0, offset: 0 },
   };
 
   test("red proof: the check detects a wrong layout, stride, K and bias", () => {
@@ -483,7 +483,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
       submit(runtime, [
         lowerSm90Gemms([on], { ...config, resultDtype: "bf16" }, "gemm", { ...fusedEpilogue, operands }),
       ]);
-      const sums = expectedOf(unbiased, drawValues(unbiased)).map((sum) => sum + 2 ** -10);
+      const sums = expectedOf(unbiased, valuesFor(unbiased)).map((sum) => sum + 2 ** -10);
       const rounded = new Uint16Array(encodeFloats(sums, "bf16").buffer);
       const kept = new Uint16Array(runtime.read(c!).slice().buffer);
       const actual = floatsIn(outputs[0]!);

@@ -1,0 +1,105 @@
+/** Regressions of Holdfast itself: the watchdog that ended good runs (S5), and the unhandled signal (S6). */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { Device, nn, optim, randn } from "holdfast";
+import { Phases } from "../../src/runtime/observe/phases.js";
+import { Recorder } from "../../src/runtime/observe/recorder.js";
+import { SharedStatus } from "../../src/runtime/observe/shared-status.js";
+import { type Stall, StallDetector } from "../../src/runtime/observe/watchdog/index.js";
+import { beatCounter, FakeClock, listenToBeats } from "../../src/units/index.js";
+import { makeFolder } from "../support/folders.js";
+import { regressionRow } from "../support/regressions.js";
+import { repositoryRoot } from "../support/repository.js";
+
+const limitMs = 30_000;
+
+/**
+ * Compiles a training step and runs it once, on a machine so slow that two beats are 20 s apart. Returns the
+ * stalls that a detector reports meanwhile.
+ */
+function stallsOfSlowStep(beats: () => number): Stall[] {
+  const clock = new FakeClock();
+  const sharedStatus = new SharedStatus();
+  const phases = new Phases({ sharedStatus, recorder: new Recorder({ clock }), clock });
+  const detector = new StallDetector(sharedStatus, limitMs, clock, { beats });
+  const stalls: Stall[] = [];
+  clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
+  const cpu = new Device("cpu", { memory: "64MiB", threads: 1, stallAfter: "off" });
+  const model = new nn.Sequential(new nn.Linear(8, 8), new nn.ReLU(), new nn.Linear(8, 8)).to(cpu);
+  const optimizer = new optim.AdamW(model.parameters());
+  const step = cpu.compile((x) => {
+    model.forward(x).square().mean().backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+  });
+  const input = randn([4, 8], { device: cpu });
+  try {
+    phases.run("compile", () => {
+      listenToBeats(() => clock.advance(20_000));
+      step(input);
+      cpu.runtime.synchronize();
+    });
+  } finally {
+    listenToBeats(undefined);
+    cpu.close();
+  }
+  return stalls;
+}
+
+regressionRow<() => number>({
+  row: "S5",
+  rule: "tracing, planning, compiling and CPU kernels send heartbeats, and are not reported as stalls however long they take",
+  sound: beatCounter(),
+  faults: { "a watchdog that counts only driver calls and phases": () => 0 },
+  check: (beats) => assert.deepEqual(stallsOfSlowStep(beats), []),
+});
+
+/** Runs a script of the fixtures, and calls a function once it has begun. */
+async function runFixture(
+  name: string,
+  args: readonly string[],
+  onStarted: (kill: (signal: NodeJS.Signals) => void) => void = () => undefined,
+) {
+  const script = join(repositoryRoot, "dist/test/fixtures", name);
+  const child = spawn(process.execPath, [script, ...args]);
+  child.stdout.once("data", () => onStarted((signal) => child.kill(signal)));
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "exit") as Promise<[number | null]>,
+  ]);
+  return { code, stdout, stderr };
+}
+
+regressionRow<string>({
+  row: "S5",
+  rule: "in a user's program, a stall is reported and the program continues to its end",
+  sound: "outside",
+  faults: { "a library that ends its host": "outside, ending" },
+  check: async (watcher) => {
+    const reports = makeFolder();
+    const { code, stderr } = await runFixture("hung-step.js", [watcher, reports]);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
+    assert.equal(readdirSync(reports).length, 1);
+  },
+});
+
+regressionRow<string>({
+  row: "S6",
+  rule: "SIGTERM ends a run in time while its main thread is busy",
+  sound: "stopOnSignals",
+  faults: { "a handler on the main thread": "handlers" },
+  check: async (listener) => {
+    const { code, stdout } = await runFixture("busy-trainer.js", [listener, "1000", "5000"], (kill) =>
+      kill("SIGTERM"),
+    );
+    // The step would have ended by itself, but the run did not wait for it.
+    assert.deepEqual([code, stdout], [143, "busy\n"]);
+  },
+});

@@ -1,0 +1,44 @@
+/** Runs the doctor on a faulty machine and checks that it fails in one phase, for one reason. */
+
+import assert from "node:assert/strict";
+import { type Driver, openCpuDriver, type Span } from "holdfast/internals";
+import { type DoctorReport, runDoctor } from "../../src/cli/doctor/index.js";
+import type { DoctorPhase } from "../../src/cli/doctor/phase-log.js";
+import { exitCodes } from "../../src/errors/index.js";
+import type { Bytes } from "../../src/units/index.js";
+import { testEnvironment } from "./test-device.js";
+
+/** `inject` wraps the driver with the fault; the caller replaces methods, around this call. */
+export function failsIn(
+  phase: DoctorPhase,
+  reason: RegExp,
+  inject: (driver: Driver) => Driver = (driver) => driver,
+): void {
+  const machine = openCpuDriver({ threads: 2 });
+  let text = "";
+  const write = (chunk: string): void => {
+    text += chunk;
+  };
+  try {
+    const code = runDoctor(
+      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment, driver: inject(machine) },
+      { version: "1.2.3", columns: 112, json: true, write },
+    );
+    const { passed, phases }: DoctorReport = JSON.parse(text);
+    const failed = phases.filter(({ outcome }) => outcome === "failed");
+    assert.deepEqual(
+      failed.map(({ name }) => name),
+      [phase],
+    );
+    assert.match(failed[0]?.failure ?? "", reason);
+    assert.equal(passed, false);
+    assert.equal(code, exitCodes.failed.code);
+  } finally {
+    machine.close();
+  }
+}
+
+/** The first byte of a span. */
+export function firstByteOf(span: Span): Span {
+  return { address: span.address, size: 1 as Bytes };
+}
