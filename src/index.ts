@@ -1,6 +1,6 @@
 /// <reference types="node" preserve="true" />
 
-/** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
+/** Holdfast: trains neural networks from TypeScript, with verified memory plans and errors instead of hangs. */
 
 export { noGrad } from "./autograd/index.js";
 export type { ExplainOptions, MemoryReport, PassName, PeakHolder } from "./compile/index.js";

@@ -107,7 +107,7 @@ export class Guards {
     this.#left.set(subject, field, value, name);
   }
 
-  /** Records that a write was undone: the field is again what it was before the trace. */
+  /** Records that a write was undone: the field has its value from before the trace again. */
   noteRestored<S extends object>(subject: S, field: GuardedField<S>): void {
     this.#before.delete(subject, field);
     this.#left.delete(subject, field);

@@ -1,6 +1,6 @@
 /**
- * The tape: runs ops of the table on values and records what backward needs. One per device. A step's recordings end
- * with the step, whether backward ran or not.
+ * The tape: runs ops of the table on values and records everything that backward needs. One per device. A step's
+ * recordings end with the step, whether backward ran or not.
  */
 
 import { HoldfastError } from "../errors/index.js";

@@ -8,8 +8,8 @@ export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): (text: 
   return (text) => {
     const value = Number(text);
     if (/^\d+$/.test(text) && value >= min && value <= max) return value;
-    const end = max === Number.MAX_SAFE_INTEGER ? "" : ` to ${max}`;
-    throw new InvalidArgumentError(`Expected a whole number from ${min}${end}.`);
+    const range = max === Number.MAX_SAFE_INTEGER ? `, ${min} or more` : ` from ${min} to ${max}`;
+    throw new InvalidArgumentError(`Expected a whole number${range}.`);
   };
 }
 

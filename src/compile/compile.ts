@@ -43,7 +43,7 @@ const withoutExtraMemory = {
   comboKernels: false,
 } as const satisfies PassSettings;
 
-/** `name`: the step's, for warnings. */
+/** Plans a traced step. `name` is the step's name, for warnings. */
 export function planStep(
   runtime: Runtime,
   trace: Trace<unknown>,

@@ -1,6 +1,7 @@
 /**
- * The cost model: the thresholds of the passes, in units of what a device does during one launch. A threshold that grows with the
- * device is a function of its number of multiprocessors. The times are estimates; `npm run bench:gpu` shows what a change of one does.
+ * The cost model: the thresholds of the passes, in units of the work that a device does during one launch. A threshold
+ * that grows with the device is a function of its number of multiprocessors. The times are estimates; `npm run
+ * bench:gpu` shows the effect of a change.
  */
 
 import type { DeviceInfo } from "../driver/index.js";
@@ -9,7 +10,10 @@ import type { ScheduleOptions } from "./schedule/schedule.js";
 
 type Device = Pick<DeviceInfo, "parallelism">;
 
-/** A kernel this many launches long gains nothing from company: two such kernels would only wait for each other. */
+/**
+ * A kernel that takes as long as this many launches gains nothing from a combo kernel: two such kernels would only wait
+ * for each other.
+ */
 const longKernel = 2;
 
 /**
@@ -54,13 +58,16 @@ export const comboLimits = ({ parallelism }: Device): ComboLimits => ({
   maxHeldRow: 256,
 });
 
-/** How many bytes may live longer for a moved launch: what 64 multiprocessors move during a launch. */
+/** How many bytes may live longer for a moved launch: as many as 64 multiprocessors move during a launch. */
 export const maxHeldBytes = 64 * launchBytes;
 
 /** Copies up to this size are batched: larger ones take longer than a launch on 64 multiprocessors, and waiting only holds memory. */
 export const maxBatchedCopyBytes = 64 * launchBytes;
 
-/** A split-off output, and each call on the way to it, moves at most what four multiprocessors move during a launch. */
+/**
+ * A split-off output, and each call on the way to it, moves at most as many bytes as four multiprocessors move during a
+ * launch.
+ */
 export const maxHoistedBytes = 4 * launchBytes;
 
 /** Hoisting shortens the wait by at least this many dependent launches: fewer would not pay for the extra launch. */
@@ -69,7 +76,10 @@ export const minHoistedCalls = 4;
 /** Weights start to be transposed this many calls before their first reader: enough launches to hide the transposition. */
 export const transposeLead = 3;
 
-/** Coalesced casts read this share of wanted bytes at least: below it, the bytes read for nothing cost more than the launches saved. */
+/**
+ * The minimum share of needed bytes in the bytes that coalesced casts read. Below it, the other bytes cost more than
+ * the saved launches.
+ */
 export const minWantedShare = 0.6;
 
 /** Rematerialising a value that is smaller than this share of the peak does not change the peak noticeably. */
@@ -82,8 +92,8 @@ export const minRematerializedGap = 12;
 export const maxRematerializeRounds = 4;
 
 /**
- * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. 1.2 µs, from A/B runs of a bf16
- * training step on an H200; less than a launch, because the wait itself remains.
+ * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. The value is from
+ * A/B runs of a bf16 training step on an H200. It is less than a launch, because the wait itself remains.
  */
 export const pdlCreditUs = 1.2;
 

@@ -94,7 +94,7 @@ test("one warning names the step, the first phase left out, the rule and a file 
     assert.match(printed[0]!, /^holdfast: the verifier rejected a plan of compiled train/);
     assert.match(
       printed[0]!,
-      /runs without the phase "comboKernels" and the phase after it, and may be slower\. This is a fault of Holdfast/,
+      /runs without the phase "comboKernels" and the phase after it, and may be slower\. This is a bug in Holdfast/,
     );
     assert.match(printed[0]!, /breaks the rule "written"/);
     assert.ok(printed[0]!.includes(fallback?.report ?? "none"));

@@ -1,6 +1,7 @@
 /**
- * Falls back to fewer phases if the verifier rejects a plan. A rejection is a fault of Holdfast and must not stop the user's program:
- * phases are left out, from the last one back, until the verifier accepts. The user is warned, and a report is written.
+ * Falls back to fewer phases if the verifier rejects a plan. A rejection is a bug in Holdfast and must not stop the
+ * user's program. Phases are left out, from the last one back, until the verifier accepts. The user is warned, and a
+ * report is written.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -8,10 +9,10 @@ import type { Runtime } from "../runtime/index.js";
 import type { PhaseName, Stage } from "./pipeline.js";
 import { warnOfRejection } from "./report/rejection-report.js";
 
-/** What can be left out. */
+/** A phase or feature that a fallback can leave out. */
 export type Optional = PhaseName | "pdl";
 
-/** What a step is planned from. */
+/** The program and the options that a step is planned from. */
 export interface Proposed {
   /** The trace, then the program after each phase. */
   readonly stages: readonly Stage[];

@@ -1,6 +1,6 @@
 /**
- * The passes, as the phases they run in. A phase edits a program in place, into an equivalent one. A pass is what a user switches off;
- * some passes have several phases, because a phase may need the result of another pass's phase.
+ * The passes, as the phases they run in. A phase edits a program in place, into an equivalent one. A user can switch
+ * off a pass. Some passes have several phases, because a phase may need the result of another pass's phase.
  */
 
 import { capabilitiesOf } from "../kernels/index.js";
@@ -53,7 +53,7 @@ export type PassName = (typeof passNames)[number];
 
 interface Phase {
   readonly pass: PassName;
-  /** What it does, for explain(). */
+  /** The purpose of the phase, for explain(). */
   readonly purpose: string;
   /** Edits the program in place. */
   run(program: Program, runtime: Runtime, facts: StepFacts): void;
@@ -172,7 +172,7 @@ export const phases = {
   },
 } satisfies Readonly<Record<string, Phase>>;
 
-/** The last phase, which also reports what it measured; see autotune/gemms.ts. */
+/** The last phase, which also reports its measurements; see autotune/gemms.ts. */
 export const gemmAlgorithms = {
   name: "gemmAlgorithms",
   pass: "autotune",

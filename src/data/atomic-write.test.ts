@@ -65,7 +65,7 @@ test("each error of the system has its advice, on one line", () => {
     /^[^\n]*ENOENT[^\n]*Check the path: /,
   );
   rejects("BAD_FILE", () => writeAtomically(join(folder, "file", "x"), ""), /^[^\n]*ENOTDIR[^\n]*is a file/);
-  rejects("BAD_FILE", () => removeLeftovers(join(folder, "none")), /can't be tidied: ENOENT/);
+  rejects("BAD_FILE", () => removeLeftovers(join(folder, "none")), /can't be cleaned up: ENOENT/);
 });
 
 test("temporary files of dead processes are removed; those of live processes and other files stay", () => {

@@ -1,6 +1,6 @@
 /**
  * Atomic file writes. A write goes to a temporary file in the same folder, is synced to the disk and renamed. At every
- * moment the path has the old file or the new one, whatever ends the process.
+ * moment the path has the old file or the new one, even if the process is killed.
  */
 
 import { randomUUID } from "node:crypto";
@@ -64,7 +64,7 @@ function removeTemporary(aside: string): void {
   try {
     rmSync(aside, { force: true });
   } catch {
-    // It stays.
+    // The file stays.
   }
 }
 
@@ -87,7 +87,7 @@ export function makeFolder(path: string): void {
   try {
     makeEach(resolve(path));
   } catch (error) {
-    throw fileError(`${path} can't be made`, path, error);
+    throw fileError(`${path} can't be created`, path, error);
   }
 }
 
@@ -127,7 +127,7 @@ export function removeLeftovers(folder: string, file = ""): readonly string[] {
     for (const name of leftovers) rmSync(join(folder, name), { force: true });
     return leftovers;
   } catch (error) {
-    throw fileError(`${folder} can't be tidied`, folder, error);
+    throw fileError(`${folder} can't be cleaned up`, folder, error);
   }
 }
 

@@ -1,4 +1,4 @@
-/** The open handles of one kind and their state. A handle is identified by identity, not by its number. */
+/** The open handles of one kind and their state. Handles are compared by object identity, not by number. */
 
 import { HoldfastError } from "../errors/index.js";
 

@@ -1,6 +1,6 @@
 /**
- * The number of threads for this process: what the system offers, limited by the processor time of its cgroups. `root`
- * replaces "/", so that tests can simulate any machine.
+ * The number of threads for this process: the processors of the system, limited by the processor time of its cgroups.
+ * `root` replaces "/", so that tests can simulate any machine.
  */
 
 import { availableParallelism } from "node:os";
@@ -16,7 +16,7 @@ export interface HostThreadsInfo {
 
 /**
  * Reads the current figures. Rounds a fraction of a processor down. Of two threads on 1.5 processors, one would be
- * throttled in every period, and all threads wait for the slowest at the end of each kernel. Newer versions of Node.js
+ * throttled in every period. All threads wait for the slowest at the end of each kernel. Newer versions of Node.js
  * round the same way. Half a processor still gets one thread.
  */
 export function readHostThreads(root = "/", offered: number = availableParallelism()): HostThreadsInfo {

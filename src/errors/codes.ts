@@ -112,7 +112,7 @@ export const errorCodes = {
   },
   BAD_STATE: {
     meaning:
-      "A saved state (a state dict, a checkpoint, a loader's or a random state) does not fit what it is loaded into.",
+      "A saved state (a state dict, a checkpoint, a loader's or a random state) does not fit the object that it is loaded into.",
     help:
       "The message lists the differences. Create the objects as they were when the state was saved; loadWeights and loadStateDict of a " +
       "module also take strict: false.",
@@ -181,7 +181,7 @@ export const errorCodes = {
   },
   STEP_NESTED: {
     meaning: "A step was opened, or the arena reset, inside an open step.",
-    help: "End the step first; a step is one flat scope.",
+    help: "End the step first; steps do not nest.",
   },
   STEP_ASYNC: {
     meaning: "A step's callback was async: its memory would be freed while it still runs.",

@@ -139,11 +139,11 @@ function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Rejecti
   const requested = { from: query.get("from"), to: query.get("to"), points: query.get("points") };
   for (const [name, text] of Object.entries(requested)) {
     if (text !== null && !/^\d{1,15}$/.test(text))
-      return { status: 400, error: `${name} must be a whole number from 0.` };
+      return { status: 400, error: `${name} must be a whole number, 0 or more.` };
   }
   const numberOf = (text: string | null): number | undefined => (text === null ? undefined : Number(text));
   const points = Math.min(numberOf(requested.points) ?? defaultPoints, maxPoints);
-  if (points === 0) return { status: 400, error: "points must be a whole number from 1." };
+  if (points === 0) return { status: 400, error: "points must be a whole number, 1 or more." };
   steps.refresh();
   const { columns, ...rest } = steps.points({
     from: numberOf(requested.from),

@@ -23,7 +23,7 @@ export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKe
   }
 }
 
-/** The maximum of values that a GPU block has shared memory for. */
+/** The maximum number of values that a GPU block has shared memory for. */
 export const maxColumnValues = 4;
 
 export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {

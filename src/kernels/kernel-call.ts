@@ -37,12 +37,15 @@ export type KernelCall =
   | { readonly kind: "attention-backward"; readonly op: string; readonly problem: AttentionBackwardProblem }
   | Command;
 
-/** Empty if there are no rows or no elements to store. */
+/** The calls of a row kernel. Empty if there are no rows or no elements to store. */
 export function rowCalls(launch: RowLaunch): readonly KernelCall[] {
   return hasRows(launch) ? [{ kind: "row", ...launch }] : [];
 }
 
-/** Empty if there are no columns. Without rows, every column becomes the identity of its reduction. */
+/**
+ * The calls of a column kernel. Empty if there are no columns. Without rows, every column becomes the identity of its
+ * reduction.
+ */
 export function columnCalls(launch: ColumnLaunch): readonly KernelCall[] {
   return launch.columns === 0 ? [] : [{ kind: "column", ...launch }];
 }

@@ -16,7 +16,7 @@ export abstract class CallTrace implements TraceSink {
   abstract reject(what: string, label: string, advice?: string): never;
 }
 
-/** A trace that is no `CallTrace` gets the lowered commands. */
+/** Submits kernel calls. A trace that is not a `CallTrace` gets the lowered commands. */
 export function submit(runtime: Runtime, calls: readonly KernelCall[]): void {
   const trace = runtime.traceSink;
   if (trace instanceof CallTrace) for (const call of calls) trace.recordCall(call);

@@ -1,7 +1,8 @@
 /**
  * Guards over the fields of modules: a number, a flag or a layer that `forward` read during a trace. Fields are plain
  * properties, so during a trace each is an accessor that records reads, and a plain property again afterwards. Private
- * (#) fields and modules that were never moved to a device are invisible: a compiled step audits what they change.
+ * (#) fields and modules that were never moved to a device are invisible. Only an audit of the compiled step detects
+ * their changes.
  */
 
 import { type GuardedField, type Guards, onTrace, tracing } from "../autograd/index.js";

@@ -14,7 +14,7 @@ export type StateDict = Readonly<Record<string, Tensor>>;
 /** A state to load: tensors, or elements in file format. */
 export type LoadableState = Readonly<Record<string, Tensor | StoredElements>>;
 
-/** The names that a loaded state lacked, and those that it had too many. */
+/** The names that a loaded state lacks, and those that the module lacks. */
 export interface LoadResult {
   /** In the module but not in the state. */
   readonly missing: readonly string[];
@@ -45,7 +45,7 @@ export function matchState(
   throw new HoldfastError(
     "BAD_STATE",
     `The state does not fit ${module}: ${faults.join("; ")}.` +
-      (strict && misshapen.length === 0 ? " Pass strict: false to load what fits." : ""),
+      (strict && misshapen.length === 0 ? " Pass strict: false to load the parameters that fit." : ""),
     { numbers: { missing: missing.length, unexpected: unexpected.length, misshapen: misshapen.length } },
   );
 }

@@ -80,6 +80,6 @@ function expandedShape(from: Shape, to: Shape): Shape {
   if (fits) return shape;
   throw badShape(
     "expand",
-    `${formatShape(from)} does not broadcast to ${formatShape(to)}: counted from the last axis, a size stays or grows from 1.`,
+    `${formatShape(from)} does not broadcast to ${formatShape(to)}: counted from the last axis, each size must be equal to the target's, or 1.`,
   );
 }

@@ -52,7 +52,7 @@ export function broadcastShapes(op: string, shapes: readonly Shape[]): Shape {
 export function axisOf(op: string, axis: number, rank: number): number {
   const index = axis < 0 ? axis + rank : axis;
   if (Number.isInteger(axis) && index >= 0 && index < rank) return index;
-  const validAxes = rank === 0 ? "a tensor of 0 axes has none" : `it has ${-rank} to ${rank - 1}`;
+  const validAxes = rank === 0 ? "a tensor of 0 axes has none" : `valid axes are ${-rank} to ${rank - 1}`;
   throw badShape(op, `axis ${axis} of a tensor of ${rank} axes; ${validAxes}.`);
 }
 
@@ -74,13 +74,13 @@ export function reducedShape(shape: Shape, axes: readonly number[], keepsAxes: b
 
 export function requireSize(op: string, size: number, what: string): void {
   if (Number.isSafeInteger(size) && size >= 0) return;
-  throw badShape(op, `${what} is ${size}; a size is a whole number of 0 or more.`);
+  throw badShape(op, `${what} is ${size}; a size is a whole number, 0 or more.`);
 }
 
 /** Rejects invalid shapes, for callers in JavaScript, who may pass sizes as separate arguments. */
 export function requireShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape))
-    throw badShape(op, `the shape is ${String(shape)}; give all sizes in an array, as [2, 3].`);
+    throw badShape(op, `the shape is ${String(shape)}; pass all sizes in an array, such as [2, 3].`);
   for (const [axis, size] of shape.entries()) requireSize(op, size, `axis ${axis} of ${formatShape(shape)}`);
   if (!Number.isSafeInteger(sizeOf(shape)))
     throw badShape(op, `${formatShape(shape)} has more elements than can be counted.`);

@@ -28,11 +28,11 @@ export interface CommonOptions {
 /** Parameters with their own options; missing ones come from the optimizer's. */
 export type GroupOptions<Options> = Partial<Options> & { readonly params: Iterable<Tensor> };
 
-/** Parameters that are all trained alike, or groups of them. */
+/** Parameters that share all settings, or groups of them. */
 export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<Options>>;
 
 /**
- * The base of SGD, Adam and AdamW: parameters, all trained alike or in groups with their own settings.
+ * The base of SGD, Adam and AdamW: parameters with common settings, or in groups with their own settings.
  *
  * @example
  * ```ts
@@ -231,7 +231,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
-   * Frees its memory, for an optimizer that is done before its device; it cannot step afterwards. Idempotent.
+   * Frees its memory while its device stays open. It cannot step afterwards. Idempotent.
    *
    * @example
    * ```ts

@@ -52,7 +52,7 @@ interface StepCountGroupPlan {
 const maxPlans = 16;
 
 /**
- * Parameters that are trained alike, with their learning rate and weight decay.
+ * Parameters that share their settings, with their learning rate and weight decay.
  *
  * @example
  * ```ts
@@ -128,7 +128,7 @@ export class ParameterGroup {
     return this.#settings.lr;
   }
 
-  /** Takes effect with the next step, replayed or not: the kernels read it from memory. */
+  /** Sets the learning rate, from the next step on, replayed or not: the kernels read it from memory. */
   set lr(lr: number) {
     this.#settleLr();
     this.#set("lr", lr);

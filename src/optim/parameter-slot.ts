@@ -87,7 +87,10 @@ export function releaseRegions({ persistent }: Runtime, regions: readonly Region
   for (const region of regions) if (placed.has(region)) persistent.release(region);
 }
 
-/** As many elements as the parameter with its padding, so that both have the same layout whatever their widths. */
+/**
+ * As many elements as the parameter with its padding, so that both have the same layout even if their element sizes
+ * differ.
+ */
 function momentBytes({ numel, dtype }: Tensor): number {
   const [elementBytes, momentElementBytes] = [dtypes[dtype].bytes, dtypes[momentDtype(dtype)].bytes];
   return elementBytes === momentElementBytes

@@ -11,8 +11,8 @@ import type { PersistentStorage, Region, Runtime, Storage } from "../runtime/ind
 export type ParameterArrays = readonly DeviceArray[];
 
 /**
- * Merges parameters that are neighbours in every kind of array and have the same dtypes. The spans are in the order of their first
- * parameters, not of their addresses: sums over them have the same bits wherever they were placed.
+ * Merges parameters that are neighbours in every kind of array and have the same dtypes. The spans are in the order of
+ * their first parameters, not of their addresses: sums over them have the same bits at all addresses.
  */
 export function flattenSpans(runtime: Runtime, parameters: readonly ParameterArrays[]): ParameterArrays[] {
   const sorted = parameters.toSorted((a, b) => firstAddress(a[0]) - firstAddress(b[0]));

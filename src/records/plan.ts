@@ -37,9 +37,9 @@ export interface StepPlanReport extends PlanReport {
 export interface StageReport {
   /** "trace", or the name of a pass. */
   readonly name: string;
-  /** What the pass is for. */
+  /** The purpose of the pass. */
   readonly purpose: string;
-  /** What it changed in this plan. */
+  /** Its effect on this plan. */
   readonly effect: string;
   /** The calls after this pass, in order. */
   readonly calls: readonly StageCall[];
@@ -68,7 +68,7 @@ export interface CallReport {
 export interface PlanMemory {
   /** Bytes of the plan's block. */
   readonly peak: number;
-  /** The most bytes that are live at once. */
+  /** The maximum number of bytes that are live at once. */
   readonly lowerBound: number;
   /** The call with the most live bytes; -1 for a plan without step memory. */
   readonly peakAt: number;

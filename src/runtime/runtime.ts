@@ -268,7 +268,7 @@ export class Runtime {
     return stream;
   }
 
-  /** Lets later work of `later` wait for all work issued to `earlier` so far. */
+  /** Makes later work of `later` wait for all work issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     this.#requireOpen();
     this.#components.work.orderStreams(earlier, later);
@@ -290,7 +290,7 @@ export class Runtime {
     return this.#components.work.recordEvent(stream);
   }
 
-  /** Lets later work of `later` wait for the event. */
+  /** Makes later work of `later` wait for the event. */
   waitEvent(event: StreamEvent, later: Stream): void {
     this.#requireOpen();
     this.#components.work.waitEvent(event, later);

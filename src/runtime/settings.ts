@@ -104,7 +104,7 @@ export const settingsTable = {
     variable: "HOLDFAST_ON_REJECTED_PLAN",
     ...choice("fallback", "error"),
     meaning:
-      "What to do if the verifier rejects a compiled step's plan, which is a bug of Holdfast. fallback: skip passes until " +
+      "What to do if the verifier rejects a compiled step's plan, which is a bug in Holdfast. fallback: skip passes until " +
       "it accepts the plan, print a warning and write a report. error: throw PLAN_REJECTED.",
     defaultText: "fallback",
     example: "error",

@@ -220,7 +220,7 @@ test("an operand, a shape or a dtype of a wrong type is rejected by name", () =>
   rejects(
     "BAD_SHAPE",
     () => zeros(2 as unknown as number[], { device: cpu }),
-    /zeros: the shape is 2; give all sizes/,
+    /zeros: the shape is 2; pass all sizes/,
   );
   rejects("BAD_SHAPE", () => ones([2, -1], { device: cpu }), /axis 1 of \[2, -1\] is -1/);
   rejects("BAD_DTYPE", () => x.to("int" as "i32"), /unknown dtype "int"\. The dtypes are f32/);

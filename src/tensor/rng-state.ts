@@ -17,7 +17,7 @@ export interface RngState {
 const deviceWords = 4;
 
 /**
- * The state of the random numbers on the host and on a device, as PyTorch's get_rng_state. Waits for the device.
+ * The state of the random numbers on the host and on a device, like PyTorch's get_rng_state. Waits for the device.
  * Default device: the one opened first.
  *
  * @example
@@ -40,8 +40,8 @@ export function getRngState(device: Device = defaultDevice()): RngState {
 }
 
 /**
- * Restores a state of the random numbers on the host and on a device, as PyTorch's set_rng_state. Other open devices restart
- * from the state's seed, as with `manualSeed`.
+ * Restores a state of the random numbers on the host and on a device, like PyTorch's set_rng_state. Other open devices
+ * restart from the state's seed, as with `manualSeed`.
  *
  * @example
  * ```ts

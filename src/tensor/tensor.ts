@@ -109,7 +109,7 @@ export class Tensor {
   }
 
   /**
-   * How many axes it has.
+   * The number of axes.
    *
    * @example
    * ```ts
@@ -124,7 +124,7 @@ export class Tensor {
   }
 
   /**
-   * How many elements it has.
+   * The number of elements.
    *
    * @example
    * ```ts

@@ -34,7 +34,7 @@ export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly
   if (!Number.isSafeInteger(step) || step < 0) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The checkpoint's step is ${step}. It must be a whole number from 0.`,
+      `The checkpoint's step is ${step}. It must be a whole number, 0 or more.`,
     );
   }
   const { model } = state;
@@ -76,7 +76,9 @@ export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
   const state = fromJson("Its state", metadata.get("state") ?? "");
   const step = metadata.get("step") ?? "none";
   if (!/^\d+$/.test(step) || !Number.isSafeInteger(Number(step)))
-    throw rejection(`Its step is ${JSON.stringify(step.slice(0, 40))}. It must be a whole number from 0.`);
+    throw rejection(
+      `Its step is ${JSON.stringify(step.slice(0, 40))}. It must be a whole number, 0 or more.`,
+    );
   return { step: Number(step), tensors, state };
 }
 

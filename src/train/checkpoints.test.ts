@@ -198,7 +198,7 @@ test("a folder that can't be written is an error with advice", () => {
   const folder = makeFolder();
   writeFileSync(join(folder, "file"), "");
   const store = new CheckpointStore(join(folder, "file"));
-  rejects("BAD_FILE", () => store.save(patternedCheckpoint(1, 4)), /can't be made: EEXIST/);
+  rejects("BAD_FILE", () => store.save(patternedCheckpoint(1, 4)), /can't be created: EEXIST/);
   rejects("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*a component of it is a file/);
 });
 

@@ -74,7 +74,7 @@ export class CheckpointStore {
   /** The folder is not touched before the first save. */
   constructor(folder: string, { keep = 3, write }: CheckpointStoreOptions = {}) {
     if (!Number.isSafeInteger(keep) || keep < 1) {
-      throw new HoldfastError("BAD_ARGUMENT", `keep is ${keep}. It must be a whole number from 1.`);
+      throw new HoldfastError("BAD_ARGUMENT", `keep is ${keep}. It must be a whole number, 1 or more.`);
     }
     this.folder = folder;
     this.keep = keep;
@@ -82,7 +82,7 @@ export class CheckpointStore {
   }
 
   /**
-   * Makes the folder, and removes the temporary files of an interrupted save.
+   * Creates the folder, and removes the temporary files of an interrupted save.
    *
    * @example
    * ```ts
@@ -101,9 +101,9 @@ export class CheckpointStore {
   }
 
   /**
-   * Saves a checkpoint; then it removes the oldest ones above `keep`. A checkpoint of the same step is replaced. A later one
-   * in the folder is an error; call `continueFrom` first. With `isBest` the checkpoint is also saved as the best one, for
-   * `load("best")`.
+   * Saves a checkpoint, then removes the oldest ones above `keep`. A checkpoint of the same step is replaced. A later
+   * one in the folder is an error; call `continueFrom` first. With `isBest` the checkpoint is also saved as the best
+   * one, for `load("best")`.
    *
    * @example
    * ```ts

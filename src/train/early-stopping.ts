@@ -41,7 +41,7 @@ export class EarlyStopping {
     if (!Number.isSafeInteger(patience) || patience < 1) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `patience is ${patience}. It must be a whole number of epochs from 1.`,
+        `patience is ${patience}. It must be a whole number of epochs, 1 or more.`,
       );
     }
     if (!(minDelta >= 0))

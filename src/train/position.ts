@@ -32,7 +32,7 @@ export function requirePosition(position: TrainerPosition, { batches, accumulate
   const { epoch, batch, step, losses, skipped = 0, skippedInEpoch = 0 } = position;
   for (const [name, value] of Object.entries({ epoch, batch, step, skipped, skippedInEpoch })) {
     if (Number.isSafeInteger(value) && value >= 0) continue;
-    throw rejection(`${name} is ${String(value)}, but must be a whole number from 0`, {
+    throw rejection(`${name} is ${String(value)}, but must be a whole number, 0 or more`, {
       [name]: value,
     });
   }

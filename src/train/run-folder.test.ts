@@ -227,7 +227,7 @@ test("a file instead of the folder is an error with advice", () => {
   rejects(
     "BAD_FILE",
     () => RunFolder.create(join(path, "run"), { settings, device: "x" }),
-    /can't be made: ENOTDIR/,
+    /can't be created: ENOTDIR/,
   );
 });
 

@@ -384,7 +384,7 @@ function requireCount(name: string, value: number, unit: string): void {
   if (Number.isSafeInteger(value) && value >= 1) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${name} is ${value}. It must be a whole number of ${unit} from 1.`,
+    `${name} is ${value}. It must be a whole number of ${unit}, 1 or more.`,
     {
       numbers: { value },
     },

@@ -89,13 +89,21 @@ interface Fault {
 
 /** Exit code 2: the command line is wrong. What commander says, then where to read on. */
 const ofCommandLine: readonly Fault[] = [
-  { what: "no folds", args: () => ["--folds", "0"], says: /--folds.*whole number from 1/ },
-  { what: "a batch of nothing", args: () => ["--batch", "0"], says: /--batch.*whole number from 1/ },
-  { what: "half a sample in a batch", args: () => ["--batch", "0.5"], says: /--batch.*whole number from 1/ },
-  { what: "no epochs", args: () => ["--epochs", "0"], says: /--epochs.*whole number from 1/ },
-  { what: "a stride of 0", args: () => ["--stride", "0"], says: /--stride.*whole number from 1/ },
-  { what: "no bars to generate", args: () => ["--generate", "0"], says: /--generate.*whole number from 1/ },
-  { what: "a seed below 0", args: () => ["--seed=-1"], says: /--seed.*whole number from 0/ },
+  { what: "no folds", args: () => ["--folds", "0"], says: /--folds.*whole number, 1 or more/ },
+  { what: "a batch of nothing", args: () => ["--batch", "0"], says: /--batch.*whole number, 1 or more/ },
+  {
+    what: "half a sample in a batch",
+    args: () => ["--batch", "0.5"],
+    says: /--batch.*whole number, 1 or more/,
+  },
+  { what: "no epochs", args: () => ["--epochs", "0"], says: /--epochs.*whole number, 1 or more/ },
+  { what: "a stride of 0", args: () => ["--stride", "0"], says: /--stride.*whole number, 1 or more/ },
+  {
+    what: "no bars to generate",
+    args: () => ["--generate", "0"],
+    says: /--generate.*whole number, 1 or more/,
+  },
+  { what: "a seed below 0", args: () => ["--seed=-1"], says: /--seed.*whole number, 0 or more/ },
   { what: "a rate that is none", args: () => ["--lr", "nothing"], says: /--lr.*a number above 0/ },
   { what: "all values dropped", args: () => ["--dropout", "1"], says: /--dropout.*from 0 to below 1/ },
   { what: "a budget that is no size", args: () => ["--memory", "lots"], says: /--memory.*lots/ },
@@ -199,23 +207,23 @@ const ofWhatIsGiven: readonly Fault[] = [
   {
     what: "a file where the run's folder should be",
     args: () => ["--out", file("file", "")],
-    says: /^BAD_FILE: file can't be made: EEXIST/,
+    says: /^BAD_FILE: file can't be created: EEXIST/,
   },
   {
     what: "a file where a folder above it should be",
     args: () => ["--out", join(file("file", ""), "run")],
-    says: /^BAD_FILE: file\/run can't be made: ENOTDIR.*a component of it is a file/,
+    says: /^BAD_FILE: file\/run can't be created: ENOTDIR.*a component of it is a file/,
   },
   {
     what: "a folder that nobody may write to, not even root",
     args: () => ["--out", "/proc/holdfast"],
-    says: /^BAD_FILE: \/proc\/holdfast can't be made/,
+    says: /^BAD_FILE: \/proc\/holdfast can't be created/,
     skip: !isLinux && "there is no /proc here",
   },
   {
-    what: "a cache that can't be made",
+    what: "a cache that can't be created",
     args: () => ["--cache", join(file("file", ""), "cache")],
-    says: /^BAD_FILE: file\/cache can't be made: ENOTDIR/,
+    says: /^BAD_FILE: file\/cache can't be created: ENOTDIR/,
   },
   {
     what: "no room for any file",

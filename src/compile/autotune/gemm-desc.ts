@@ -6,7 +6,10 @@ import type { BufferSlice, GemmCall } from "../program/program.js";
 
 type Problem = GemmCall["problem"];
 
-/** Step memory has no address yet, so the description has an address with the alignment of every plan. */
+/**
+ * Describes a GEMM call. Step memory has no address yet, so its operands get an address with the alignment that every
+ * plan guarantees.
+ */
 export function describeGemm({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmDesc {
   const storageOf = (slice: BufferSlice) => ({ span: span(addressOf(slice), slice.size) });
   const matrixOf = ({ slice, ...layout }: Problem["a"]) => ({ ...layout, storage: storageOf(slice) });

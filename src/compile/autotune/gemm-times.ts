@@ -1,6 +1,6 @@
 /**
- * Times a GEMM with each algorithm of the library and with the native kernel. It uses separate memory, so that no value of the step
- * changes, and a short graph, because a launch from Node takes longer than many GEMMs.
+ * Times a GEMM with each algorithm of the library and with the native kernel. It uses separate memory, so that no value
+ * of the step changes. It times a short graph, because a launch from Node takes longer than many GEMMs.
  */
 
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
@@ -34,7 +34,7 @@ const rejections: ReadonlySet<ErrorCode> = new Set([
 ]);
 const memoryErrors: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
 
-/** As each byte of an operand, a small number in every dtype. */
+/** A byte that, repeated, is a small number in every dtype. */
 const smallNumber = 0x3c;
 
 export interface TimingOptions {

@@ -45,7 +45,7 @@ export function emitCommands(
   return emitted;
 }
 
-/** The same with or without programmatic dependent launch, if it is a launch. */
+/** The command with or without programmatic dependent launch. A command that is not a launch stays unchanged. */
 export function withPdl(step: StepCommand, isPdl: boolean): StepCommand {
   const { command } = step;
   if (command.kind !== "launch") return step;

@@ -44,7 +44,13 @@ type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
 /** `isTuned`: GEMMs may round differently from eager code. */
 export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean): void {
   if (!isTuned || !capabilitiesOf(runtime).combinesKernels) return;
-  const busyElements = busyGemmElements(runtime.device);
+  // Buffers that were moved for one batch have the stride that another batch needs, such as that of the weight gradients.
+  while (batchOnce(program, busyGemmElements(runtime.device)));
+}
+
+/** Returns true if there are new batches. */
+function batchOnce(program: Program, busyElements: number): boolean {
+  let hasMerged = false;
   /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
   const haveOneWriter = (members: readonly GemmItem[], name: OperandName): boolean => {
@@ -78,9 +84,13 @@ export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean)
       const batch = batchOf(inOrder(items));
       if (batch) for (const buffer of movedBuffers(items, batch)) claims.set(buffer, node);
     },
-    merge: ({ items }) => ({ work: merge(program, inOrder(items), moved) }),
+    merge({ items }) {
+      hasMerged = true;
+      return { work: merge(program, inOrder(items), moved) };
+    },
   });
   relocateCalls(program, moved);
+  return hasMerged;
 }
 
 /** The calls that write a buffer; those of a batch that is not merged yet count one by one. */

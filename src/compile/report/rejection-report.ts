@@ -27,7 +27,7 @@ export function warnOfRejection(runtime: Runtime, rejected: RejectedPlan): strin
   const report = writeReport(runtime, rejected);
   runtime.warn(
     `the verifier rejected a plan of compiled ${name}, so the step runs ${describe(rejected)}. ` +
-      `This is a fault of Holdfast; please report it with ${report}\n  ${rejection.message}`,
+      `This is a bug in Holdfast; please report it with ${report}\n  ${rejection.message}`,
   );
   return report;
 }

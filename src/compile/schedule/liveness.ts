@@ -1,6 +1,6 @@
 /**
- * Live ranges of step buffers, in the time of the main stream. A call on a side stream may run at any time between its waits and the
- * calls that wait for it, regardless of its position in the schedule.
+ * Live ranges of step buffers, in the time of the main stream. A call on a side stream may run at any time after its
+ * waits and before the calls that wait for it. Its position in the schedule does not matter.
  */
 
 import { alignment } from "../../runtime/index.js";
@@ -84,8 +84,8 @@ interface Range {
 }
 
 /**
- * The positions at which each call may run. A call of the main stream runs at its position; a side call runs between the last main call that it waits for and
- * the first main call that waits for it.
+ * The positions at which each call may run. A call of the main stream runs at its position. A side call runs between
+ * the last main call that it waits for and the first main call that waits for it.
  */
 function rangesOf({ calls }: Schedule): readonly Range[] {
   const followed = callsFollowed(calls);

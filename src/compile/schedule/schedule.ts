@@ -73,8 +73,9 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
 }
 
 /**
- * A call moves to a side stream only if (1) its slack on the critical path is at least `slack`, and (2) none of the next `slack`
- * main-stream calls needs its result. Every call counts as one: calls that gain from overlap are small.
+ * A call moves to a side stream under two conditions. Its slack on the critical path is at least `slack`, and none of
+ * the next `slack` main-stream calls needs its result. Every call counts as one: calls that gain from overlap are
+ * small.
  */
 function chooseSideStream(
   calls: readonly Call[],
@@ -83,7 +84,8 @@ function chooseSideStream(
 ): readonly boolean[] {
   const slackOf = slacksOf(links);
   const isOnSideStream: boolean[] = calls.map(() => false);
-  // The first main call, counted from the end, that needs a call or a side call that depends on it; for a main call, the call itself.
+  // By call: the first main call that needs it, directly or through side calls, as a number counted from the end. For a
+  // main call: the call itself.
   const neededAt = new Int32Array(calls.length);
   let mains = 0;
   for (const [index, call] of [...calls.entries()].reverse()) {
@@ -126,7 +128,7 @@ class Waits {
     this.#latest = new Int32Array(sideStreams + 1).fill(none);
   }
 
-  /** On the stream whose last call it depends on, or else on the stream that has been idle longest. */
+  /** Moves the call to the stream whose last call it depends on, or else to the stream that has been idle longest. */
   moveToSideStream(index: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
     const followed = needed
       .map((earlier) => this.#streamOf[earlier] ?? 0)

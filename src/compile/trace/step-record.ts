@@ -20,7 +20,7 @@ type Field = (typeof fields)[number];
 /** The first bad index that a compiled step got. */
 export interface BadIndex {
   readonly index: number;
-  /** The op that got it, and the user's line if knrecorded. */
+  /** The op that got it, and the user's line if it is known. */
   readonly op: string;
   readonly line?: string;
   /** The number of the call of this plan, from 1. */

@@ -130,7 +130,9 @@ class Tracer extends OpTrace {
     this.buffers = new Buffers(runtime);
   }
 
-  /** Checks what only the end of an audit shows: missing calls, and other conditions for the update. */
+  /**
+   * Checks for differences that show only at the end of an audit: missing calls, and other conditions for the update.
+   */
   finishAudit({ ops, guards: expected }: ExpectedWork): void {
     const { calls, guards } = this;
     if (calls.length < ops.length) throw stepChanged(undefined, ops[calls.length], undefined);
@@ -340,7 +342,7 @@ function changed(how: string, numbers: Readonly<Record<string, string>>): Holdfa
     "STEP_CHANGED",
     `The compiled step was traced again to check it, and no longer does the same work: ${how}. Its JavaScript runs when it is ` +
       "traced and not at every call, so counters, flags and other JavaScript values are constants in it. Pass values that change at every call " +
-      "as tensors. For a few cases, make it a public field of a module that to() has moved to the device, and set it outside the " +
+      "as tensors. If a value has a few cases, make it a public field of a module that to() has moved to the device, and set it outside the " +
       "step. Or compile a step for each case. If a counter decides when gradients are applied, compile two functions, or use " +
       "Trainer's option accumulate.",
     { numbers },

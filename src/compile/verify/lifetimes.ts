@@ -1,6 +1,6 @@
 /**
- * Rule `lifetimes`: if the plan gives two buffers the same bytes, all work on one has ended before any work on the other starts.
- * This is what keeps a saved tensor intact until backward has read it.
+ * Rule `lifetimes`: if the plan gives two buffers the same bytes, all work on one has ended before any work on the
+ * other starts. This rule keeps a saved tensor intact until backward has read it.
  */
 
 import { beat } from "../../units/index.js";

@@ -27,7 +27,7 @@ export function rejection(rule: PlanRule, finding: string, numbers: ErrorNumbers
   );
 }
 
-/** A call by its index in the program. */
+/** The name of a call in messages, with its index in the program. */
 export function nameCall({ op }: Call, index: number): string {
   return `call ${index} (${op})`;
 }

@@ -49,7 +49,7 @@ export function accessesAt({ schedule, indices, accesses }: Proposal, position: 
   return (index === undefined ? undefined : accesses[index]) ?? [];
 }
 
-/** A scheduled call by its indices in the program and in the schedule. */
+/** The name of a scheduled call in messages, with its indices in the program and in the schedule. */
 export function nameCallAt({ schedule, indices }: Proposal, position: number): string {
   const call = schedule.calls[position]?.call;
   const index = call === undefined ? undefined : indices.get(call);

@@ -21,7 +21,7 @@ export interface Order {
   isBefore(earlier: number, later: number): boolean;
 }
 
-/** `orderOf` relies on this: every wait is for an earlier call. */
+/** Rejects a wait for a later call. `orderOf` relies on this rule. */
 export function requireWaits(proposal: Proposal): void {
   const { calls } = proposal.schedule;
   const seen = new Set<number>();
@@ -45,7 +45,10 @@ export function requireWaits(proposal: Proposal): void {
   }
 }
 
-/** The step ends with the last call of the main stream: a call it does not wait for could still be running. */
+/**
+ * Rejects a call that the main stream's last call does not wait for: the call could still be running when the step
+ * ends.
+ */
 export function requireJoins(proposal: Proposal, order: Order): void {
   const { calls } = proposal.schedule;
   const end = calls.findLastIndex(({ stream }) => stream === 0);

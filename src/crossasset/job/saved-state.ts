@@ -25,7 +25,7 @@ const { fits, listOf, optional, recordOf } = jsonShapes;
 
 const wholeNumber = fits(
   (value) => Number.isSafeInteger(value) && Number(value) >= 0,
-  "a whole number from 0",
+  "a whole number, 0 or more",
 );
 /** NaN and the infinities are valid. */
 const figure = fits((value) => typeof value === "number", "a number");

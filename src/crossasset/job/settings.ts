@@ -23,7 +23,7 @@ export interface JobSettings {
   readonly shuffledLabels: boolean;
 }
 
-/** The settings of a job that names none. */
+/** The default settings of a job. */
 export const defaultSettings: JobSettings = {
   folds: 2,
   epochs: 3,
@@ -36,7 +36,7 @@ export const defaultSettings: JobSettings = {
   shuffledLabels: false,
 };
 
-/** The sizes that a job or a run's record names, without the absent ones. */
+/** The sizes that a job or a run's record contains, without undefined ones. */
 export function definedSizes(
   sizes: Readonly<Record<"width" | "layers", unknown>>,
 ): Pick<CrossAssetOptions, "width" | "layers"> {
@@ -49,13 +49,13 @@ export function requireSettings(settings: JobSettings): void {
     const value = settings[name];
     if (value === undefined) continue;
     if (Number.isSafeInteger(value) && value >= 1) continue;
-    throw new HoldfastError("BAD_ARGUMENT", `${name} is ${value}. It must be a whole number from 1.`, {
+    throw new HoldfastError("BAD_ARGUMENT", `${name} is ${value}. It must be a whole number, 1 or more.`, {
       numbers: { value },
     });
   }
   const { seed, lr, dropout } = settings;
   if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new HoldfastError("BAD_ARGUMENT", `seed is ${seed}. It must be a whole number from 0.`);
+    throw new HoldfastError("BAD_ARGUMENT", `seed is ${seed}. It must be a whole number, 0 or more.`);
   if (!(lr > 0 && Number.isFinite(lr)))
     throw new HoldfastError("BAD_ARGUMENT", `lr is ${lr}. It must be above 0, such as 0.001.`);
   if (!(dropout >= 0 && dropout < 1))

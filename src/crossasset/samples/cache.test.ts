@@ -213,11 +213,11 @@ test("a file with the right key and a missing tensor, or another dtype, is ignor
   }, /has no x in f32/);
 });
 
-test("a folder that can't be made is an error", () => {
+test("a folder that can't be created is an error", () => {
   inFolder((folder) => {
     writeFileSync(join(folder, "taken"), "");
     const inFile = () => cachedSamples(bars, settings, join(folder, "taken", "samples"));
-    rejects("BAD_FILE", inFile, /can't be made: ENOTDIR/);
+    rejects("BAD_FILE", inFile, /can't be created: ENOTDIR/);
   });
 });
 

@@ -32,9 +32,9 @@ export interface CachedSamples {
 }
 
 /**
- * The samples of these bars, from the cache, or computed and stored there. A missing folder is made; a folder that can't be written
- * is an error. "off" disables the cache. A folder or a file is used only if it belongs to this user and no other user may write to
- * it, because a checksum does not stop an attacker.
+ * The samples of these bars, from the cache, or computed and stored there. A missing folder is created; a folder that
+ * can't be written is an error. "off" disables the cache. A folder or a file is used only if it belongs to this user
+ * and no other user may write to it: a checksum does not stop an attacker.
  *
  * ```js
  * const { samples, fromCache } = cachedSamples(bars, { stride: 60 }, "cache/samples");

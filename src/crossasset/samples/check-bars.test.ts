@@ -54,7 +54,7 @@ test("an empty series is rejected", () => {
   rejects("BAD_ARGUMENT", () => checkBars(barsAt()), /0 bars to check/);
 });
 
-test("a stride that is not a whole number from 1 is rejected", () => {
+test("a stride that is not a whole number, 1 or more, is rejected", () => {
   for (const stride of [0, -60, 1.5, Number.NaN]) {
     rejects("BAD_ARGUMENT", () => checkBars(barsAt(1), stride), /The stride is /);
   }

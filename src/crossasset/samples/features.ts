@@ -101,7 +101,7 @@ function requireSamples(bars: number, stride: number, horizon: number): number {
 /** The number of samples; 0 if there is none. */
 export function countSamples(bars: number, stride: number, horizon: number = longestHorizon): number {
   if (!Number.isInteger(stride) || stride < 1) {
-    const message = `The stride is ${stride}. It must be a whole number of bars from 1.`;
+    const message = `The stride is ${stride}. It must be a whole number of bars, 1 or more.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
   }
   const spareBars = bars - historyBars - horizon;

@@ -27,9 +27,9 @@ export interface WalkForwardOptions {
 }
 
 /**
- * Splits samples into folds. Block b starts at sample ⌊b · count / (folds + 1)⌋, so the block sizes differ by at most one. The gap
- * is taken from the start of the test block, never from the training blocks: 24,613 samples in 2 folds train on 8,204 and
- * 16,408, and at a stride of 60 each test block loses 3 samples.
+ * Splits samples into folds. Block b starts at sample ⌊b · count / (folds + 1)⌋, so the block sizes differ by at most
+ * one. The gap is taken from the start of the test block, never from the training blocks. For example, 24,613 samples
+ * in 2 folds train on 8,204 and 16,408. At a stride of 60, each test block loses 3 samples.
  *
  * ```js
  * const [first] = walkForward(samples, 2);
@@ -61,7 +61,7 @@ export function walkForward(
 
 function requireWhole(value: number, min: number, name: string): void {
   if (Number.isInteger(value) && value >= min) return;
-  const message = `The ${name} is ${value}. It must be a whole number from ${min}.`;
+  const message = `The ${name} is ${value}. It must be a whole number, ${min} or more.`;
   throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { value, min } });
 }
 

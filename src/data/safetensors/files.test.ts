@@ -106,7 +106,7 @@ test("a damaged file is rejected with its path and the fault", () => {
     const path = join(folder, "cut.safetensors");
     writeFileSync(path, writeSafetensors(tensors).subarray(0, -1));
     const error = rejectionOf(() => loadSafetensors(path));
-    assert.match(error?.message ?? "", /cut\.safetensors can't be read: Tensor "b" lies at \[8, 9\)/);
+    assert.match(error?.message ?? "", /cut\.safetensors can't be read: Tensor "b" is at \[8, 9\)/);
     assert.deepEqual([error?.numbers["path"], error?.numbers["dataBytes"]], [path, 8]);
   });
 });

@@ -55,7 +55,7 @@ function readEntry(cursor: JsonCursor, name: string): Entry {
   }
   const [begin, end] = offsets;
   if (begin === undefined || end === undefined || offsets.length !== 2) {
-    throw cursor.rejection(`${offsets.length} data_offsets`, "two, the begin and the end");
+    throw cursor.rejection(`${offsets.length} data_offsets`, "two, the start and the end");
   }
   checkSize(name, dtype, shape, begin, end);
   return { name, fileDtype: dtype, shape, begin, end };
@@ -78,7 +78,7 @@ function checkSize(name: string, dtype: string, shape: readonly number[], begin:
   const offsets = `[${begin}, ${end}]`;
   const fault =
     end < begin
-      ? `has the data_offsets ${offsets}: the end lies before the begin.`
+      ? `has the data_offsets ${offsets}: the end is before the start.`
       : `needs ${need}, but its data_offsets are ${offsets}.`;
   throw badFile(`Tensor ${quote(name)}, ${quote(dtype)} ${dimensions}, ${fault}`, {
     name: quote(name),
@@ -93,7 +93,7 @@ export function checkPlacement(entries: readonly Entry[], dataBytes: number): vo
   let covered = 0;
   for (const { name, begin, end } of entries.toSorted((a, b) => a.begin - b.begin || a.end - b.end)) {
     const numbers = { name: quote(name), begin, end, covered, dataBytes };
-    const where = `Tensor ${quote(name)} lies at [${begin}, ${end})`;
+    const where = `Tensor ${quote(name)} is at [${begin}, ${end})`;
     if (end > dataBytes) throw badFile(`${where}, but the file has ${dataBytes} bytes of data.`, numbers);
     if (begin < covered) throw badFile(`${where}, but another tensor reaches to ${covered}.`, numbers);
     if (begin > covered) throw badFile(`${where}, and nothing covers the bytes from ${covered} on.`, numbers);

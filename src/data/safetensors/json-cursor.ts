@@ -1,7 +1,7 @@
 /**
  * A JSON reader that checks each value against the kind expected at its position. `JSON.parse` would silently keep the
- * last of two equal names, build whatever a hostile header nests or repeats, and read 1e3 as a whole number. Here the
- * first invalid token is rejected before anything is built for it.
+ * last of two equal names, build every value that a hostile header nests or repeats, and read 1e3 as a whole number.
+ * Here the first invalid token is rejected before anything is built for it.
  */
 
 import { dimensionLimit, isUtf8Text, nameLimit } from "./format.js";
@@ -31,7 +31,7 @@ export class JsonCursor {
     const keys = new Set<string>();
     do {
       const key = this.string();
-      if (keys.has(key)) throw this.rejection(`a second ${quote(key)}`, "a name that has not come before");
+      if (keys.has(key)) throw this.rejection(`a second ${quote(key)}`, "a unique name");
       if (keys.size === nameLimit) throw this.rejection("one name more", `at most ${nameLimit}`);
       keys.add(key);
       this.#take(":");

@@ -104,9 +104,9 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "a header that reaches past the file",
     fileWith("{}").subarray(0, 9),
-    /said to be 2 bytes long, but 1 bytes follow/,
+    /a header of 2 bytes, but 1 bytes follow/,
   ],
-  ["a length of 2⁶⁴ − 1", new Uint8Array(16).fill(255), /18446744073709551615 bytes long/],
+  ["a length of 2⁶⁴ − 1", new Uint8Array(16).fill(255), /a header of 18446744073709551615 bytes/],
   ["an empty header", fileWith(""), /The header is empty/],
   ["another format", fileWith("PK\u0003\u0004"), /begins with the byte 80; it must begin with \{/],
   ["a header that is a list", fileWith("[]"), /must begin with \{/],
@@ -150,7 +150,7 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "an unknown dtype whose bytes end before they begin",
     fileWith(`{"a":${entry("[1]", 1, 0).replace("U8", "F4")}}`, 1),
-    /"F4" \[1\], has the data_offsets \[1, 0\]: the end lies before the begin/,
+    /"F4" \[1\], has the data_offsets \[1, 0\]: the end is before the start/,
   ],
   ["a shape that is a number", fileWith(`{"a":${entry("1", 0, 1)}}`, 1), /expected "\["/],
   [
@@ -165,7 +165,7 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "reversed offsets",
     fileWith(`{"a":${entry("[1]", 1, 0)}}`, 1),
-    /has the data_offsets \[1, 0\]: the end lies before the begin/,
+    /has the data_offsets \[1, 0\]: the end is before the start/,
   ],
   [
     "fewer bytes than the shape needs",
@@ -180,7 +180,7 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "offsets past the file",
     fileWith(`{"a":${entry("[4]", 0, 4)}}`, 3),
-    /lies at \[0, 4\), but .* 3 bytes of data/,
+    /is at \[0, 4\), but .* 3 bytes of data/,
   ],
   [
     "two tensors on one byte",
@@ -223,7 +223,7 @@ describe("a file is rejected that has", () => {
 test("a header longer than the format allows is rejected before it is read", () => {
   const file = new Uint8Array(8 + 100_000_001);
   new DataView(file.buffer).setBigUint64(0, 100_000_001n, true);
-  rejects("BAD_FILE", () => readSafetensors(file), /100000001 bytes long, but the format allows 100000000/);
+  rejects("BAD_FILE", () => readSafetensors(file), /100000001 bytes, but the format allows 100000000/);
 });
 
 test("a name of megabytes is read, and shortened in messages", () => {

@@ -81,7 +81,7 @@ function headerLength(bytes: Uint8Array): number {
   if (statedLength > limit) {
     const why =
       limit === availableBytes ? `${availableBytes} bytes follow` : `the format allows ${headerLimit}`;
-    throw badFile(`The header is said to be ${statedLength} bytes long, but ${why}.`, {
+    throw badFile(`The file states a header of ${statedLength} bytes, but ${why}.`, {
       told: String(statedLength),
       limit,
     });

@@ -36,7 +36,7 @@ export const blasTransposed = 112;
 export interface Blas {
   readonly library: string;
   readonly gemms: Readonly<Record<"f32" | "f64", BlasGemm>>;
-  /** Applies to the whole process. Does nothing if the library lacks the call. */
+  /** Sets the number of threads for the whole process. Does nothing if the library lacks the call. */
   useThreads(threads: number): void;
 }
 

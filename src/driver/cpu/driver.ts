@@ -36,7 +36,10 @@ import { WorkerPool } from "./worker-pool.js";
 
 /** Options of `openCpuDriver`. */
 export interface CpuDriverOptions {
-  /** Threads that share a large launch, including the calling one. Default: what the system and its cgroups offer. */
+  /**
+   * Threads that share a large launch, including the calling one. Default: the number that the system and its cgroups
+   * allow.
+   */
   readonly threads?: number;
   /** Maximum device memory: a multiple of 64 KiB. Default: 4 GiB − 64 KiB. */
   readonly maximumBytes?: number;

@@ -22,7 +22,7 @@ export class RecordedGraph {
     this.#isInstantiated = true;
   }
 
-  /** `invalidations` counts releases and unloads. If it is unchanged since the last check, nothing can have broken. */
+  /** `invalidations` counts releases and unloads. If it is unchanged since the last check, the graph is still valid. */
   requireLaunchable(memory: DeviceMemory, invalidations: number): void {
     if (!this.#isInstantiated) {
       const message = `Graph #${this.id} (${this.commands.length} nodes) was launched before it was instantiated. Call instantiate(graph) once before the first launch.`;

@@ -8,8 +8,7 @@
  * 3. when no chunk is left, main sets `open` to 0 and waits until `active` is 0.
  *
  * A worker increments `active` before it reads `open`. A worker that saw `open` = 1 is therefore counted before main
- * can pass step 3, and a worker that wakes late sees 0 and touches nothing. So a job is never overwritten while it is
- * read.
+ * can pass step 3. A worker that wakes late sees 0 and touches nothing. So a job is never overwritten while it is read.
  */
 
 /** Indices of the shared words. */

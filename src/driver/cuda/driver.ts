@@ -58,7 +58,7 @@ export interface CudaDriver extends Driver {
 }
 
 /**
- * Opens a GPU. Throws NO_CUDA, with what is missing, if no GPU is usable.
+ * Opens a GPU. Throws NO_CUDA if no GPU is usable; the error names the missing component.
  *
  * @example
  * ```ts
@@ -90,14 +90,14 @@ class CudaDevice implements CudaDriver {
   readonly #copies: CudaCopies;
   readonly #kernels = new HandleTable<Kernel, LoadedKernel>("Kernel");
   readonly #graphs = new HandleTable<Graph, CudaGraph>("Graph");
-  /** For graphs, which may outlive what they access. */
+  /** For graphs, which may outlive the memory and kernels that they use. */
   readonly #liveResources: LiveResources = {
     holds: (span) => this.#memory.reservations.holds(span),
     isLoaded: (kernel) => this.#kernels.has(kernel),
     isAllocated: (host) => this.#copies.isAllocated(host),
   };
   readonly #cache: CubinCache;
-  /** Notes depend on the versions: the same device may be faster at something else with another driver. */
+  /** Part of the key of every note: measurements can differ with another version of the driver. */
   readonly #versions: string;
   /** Counts events that can break a graph. */
   #invalidations = 0;

@@ -53,7 +53,7 @@ export class CudaGraph {
     this.#cuda.driver.cuGraphUpload(this.#executable, this.#stream);
   }
 
-  /** `invalidations` counts releases and unloads. If it is unchanged since the last check, nothing can have broken. */
+  /** `invalidations` counts releases and unloads. If it is unchanged since the last check, the graph is still valid. */
   launch(stream: number, invalidations: number, live: LiveResources): void {
     if (this.#executable === 0) {
       const message = `Graph #${this.id} was launched before it was instantiated. Call instantiate(graph) once before the first launch.`;

@@ -1,6 +1,6 @@
 /**
- * `faulty` wraps any driver and, following a script, makes calls fail, slow, stall or run late. With a fake clock, time
- * passes only on that clock. Without one, a slow call really blocks its thread, as a hung driver does.
+ * `faulty` wraps any driver and, following a script, makes calls fail, slow down, stall or run late. With a fake clock,
+ * time passes only on that clock. Without one, a slow call really blocks its thread, as a hung driver does.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -19,7 +19,7 @@ export interface FaultyOptions {
 }
 
 /**
- * Wraps a driver so that calls fail, slow, stall or run late, as the sentences of a script say.
+ * Wraps a driver so that calls fail, slow down, stall or run late, as the sentences of a script say.
  *
  * @example
  * ```ts

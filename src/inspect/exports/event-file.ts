@@ -27,7 +27,7 @@ export class EventFileWriter {
   #bufferedBytes = 0;
   #file: number | undefined;
 
-  /** Makes the folder if it is missing, and the file `events.out.tfevents.<seconds>.<host>.<pid>`. */
+  /** Creates the folder if it is missing, and the file `events.out.tfevents.<seconds>.<host>.<pid>`. */
   constructor(folder: string, options: EventFileOptions = {}) {
     const { startMs = Date.now(), host = hostname(), pid = process.pid } = options;
     const seconds = Math.floor(startMs / 1000);
@@ -137,7 +137,7 @@ function text(field: number, value: string): Uint8Array {
 /** A varint: seven bits per byte, lowest first; the eighth bit marks continuation. */
 function varintBytes(value: number): number[] {
   if (!(Number.isSafeInteger(value) && value >= 0)) {
-    throw new HoldfastError("BAD_ARGUMENT", `The step is ${value}. It must be a whole number from 0.`, {
+    throw new HoldfastError("BAD_ARGUMENT", `The step is ${value}. It must be a whole number, 0 or more.`, {
       numbers: { value },
     });
   }

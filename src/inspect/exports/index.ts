@@ -37,7 +37,7 @@ export function exportMemorySnapshot(runPath: string, planIndex: number): Export
   const { plans } = readInspection(runPath);
   const plan = plans[planIndex];
   if (!plan) {
-    const range = plans.length === 0 ? "it has none" : `it has 0 to ${plans.length - 1}`;
+    const range = plans.length === 0 ? "it has none" : `its plans are 0 to ${plans.length - 1}`;
     throw new HoldfastError(
       "BAD_ARGUMENT",
       `The run ${nameOf(runPath)} has no plan ${planIndex}: ${range}.`,

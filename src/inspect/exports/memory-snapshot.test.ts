@@ -236,6 +236,9 @@ test("a run's plan is exported by its number, and an unknown one is rejected wit
   assert.deepEqual([name, type], ["first-memory-1.pickle", "application/octet-stream"]);
   const { segments } = readPickle(bytes) as Snapshot;
   assert.equal(segments.at(-1)?.total_size, samplePlan({ layers: 2 }).memory.peak);
-  assert.throws(() => exportMemorySnapshot(run.path, 2), /The run first has no plan 2: it has 0 to 1\./);
+  assert.throws(
+    () => exportMemorySnapshot(run.path, 2),
+    /The run first has no plan 2: its plans are 0 to 1\./,
+  );
   run.close();
 });

@@ -1,6 +1,6 @@
 /**
- * Writes plain values as Python pickles (protocol 4), with common opcodes only: PyTorch's memory viewer has its own reader, which
- * expects lists in batches and supports no other opcodes.
+ * Writes plain values as Python pickles (protocol 4), with common opcodes only. PyTorch's memory viewer has its own
+ * reader, which expects lists in batches and supports no other opcodes.
  */
 
 import { HoldfastError } from "../../errors/index.js";

@@ -135,7 +135,7 @@ function Exports({ detail: { name, plans } }: { readonly detail: RunDetail }) {
 
 const files: readonly (readonly [string, string])[] = [
   ["run.json", "the settings, the versions of Holdfast and Node, the device"],
-  ["status.json", "the state, the step, the heartbeat, the reason of the end"],
+  ["status.json", "the state, the step, the heartbeat, the reason why it ended"],
   ["metrics.jsonl", "one line per epoch and test"],
   ["results.json", "all results: per fold, per scale, confusion matrices"],
   ["steps.bin", "loss, learning rate and times of every step, in binary"],

@@ -40,7 +40,7 @@ export interface RunLine {
   readonly updated: string | null;
   /** True if the process is alive, or may be alive on another machine. */
   readonly isLive: boolean;
-  /** What is wrong with the folder, in one line. */
+  /** The problem of the folder, in one line. */
   readonly note: string | null;
 }
 

@@ -61,9 +61,9 @@ test("inconsistent sizes, strides and storages are rejected with their numbers, 
       const valid = soundProblem(runtime);
       const { query, key, out, keyGradient } = valid;
       const rejections: readonly [Partial<AttentionProblem & AttentionBackwardProblem>, RegExp][] = [
-        [{ rows: 0 }, /rows is 0; give a whole number from 1/],
-        [{ batch: 1.5 }, /batch is 1\.5; give a whole number from 0/],
-        [{ query: { ...query, headStride: -1 } }, /query's head stride is -1; give a whole number/],
+        [{ rows: 0 }, /rows is 0; pass a whole number from 1/],
+        [{ batch: 1.5 }, /batch is 1\.5; pass a whole number from 0/],
+        [{ query: { ...query, headStride: -1 } }, /query's head stride is -1; pass a whole number/],
         [{ key: { ...key, rowStride: 100 } }, /key takes 2224 bytes \(2×3×5×6 of f32\), and "key" has 720/],
         [{ probabilities: query.storage, columns: 700 }, /takes \d+ bytes .* Pass a larger storage/],
       ];

@@ -220,7 +220,7 @@ export class ProblemCheck {
 
   #requireCount(name: string, value: number, min: number): void {
     if (!Number.isSafeInteger(value) || value < min || value >= 2 ** 31) {
-      throw this.#rejected(`${name} is ${value}; give a whole number from ${min} to 2³¹ − 1.`);
+      throw this.#rejected(`${name} is ${value}; pass a whole number from ${min} to 2³¹ − 1.`);
     }
   }
 

@@ -139,7 +139,7 @@ export function requireValid(problem: EpilogueTarget): void {
 
 function requireCount(name: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 0 || value >= 2 ** 31) {
-    throw rejected(`${name} is ${value}; give a whole number from 0 to 2³¹ − 1.`);
+    throw rejected(`${name} is ${value}; pass a whole number from 0 to 2³¹ − 1.`);
   }
 }
 

@@ -183,7 +183,7 @@ test("inconsistent sizes, strides and storages are rejected with their numbers, 
         c: { ...operand, storage: runtime.arena.allocate(64 * 64 * 4, "result") },
       };
       const rejections: readonly [Partial<GemmProblem>, RegExp][] = [
-        [{ m: 1.5 }, /m is 1\.5; give a whole number/],
+        [{ m: 1.5 }, /m is 1\.5; pass a whole number/],
         [{ m: 65 }, /A takes 16640 bytes .* and "operand" has 16384/],
         [
           { k: 32, a: { ...operand, rowStride: 31 } },

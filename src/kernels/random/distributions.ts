@@ -23,7 +23,7 @@ export function thresholdOf(keepProbability: number): number {
   if (!(keepProbability >= 0 && keepProbability <= 1)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The probability to keep an element is ${keepProbability}; give a number from 0 to 1.`,
+      `The probability to keep an element is ${keepProbability}; pass a number from 0 to 1.`,
       { numbers: { keepProbability } },
     );
   }

@@ -33,7 +33,7 @@ export function normal(stream: RandomStream, count: number, offset = 0): Float32
 /** 1/1, 1/3, 1/5, …: for |s| ≤ 0.172 the first omitted term is below 2⁻⁶⁰. */
 const atanhCoefficients = Array.from({ length: 11 }, (_, n) => 1 / (2 * n + 1));
 
-/** ln((word + 1) / 2³²), which is never −∞: the fraction lies in (0, 1]. */
+/** ln((word + 1) / 2³²), which is never −∞: the fraction is in (0, 1]. */
 export function logOfFraction(word: number): number {
   // word + 1 = mantissa · 2^exponent with the mantissa in (0.7, 1.42), so that its logarithm is small and cancels nothing.
   let exponent = 32 - Math.clz32(word);

@@ -27,6 +27,6 @@ test("another epoch has another order, and the same epoch the same order", () =>
 
 test("a count that is not a valid array length is rejected", () => {
   for (const n of [-1, 1.5, Number.NaN, 2 ** 32]) {
-    rejects("BAD_ARGUMENT", () => permutation({ seed: 1, id: 0 }, n), /permutation of/);
+    rejects("BAD_ARGUMENT", () => permutation({ seed: 1, id: 0 }, n), /Cannot permute/);
   }
 });

@@ -12,7 +12,7 @@ import { blocksOf, type RandomStream } from "./random-stream.js";
  */
 export function permutation(stream: RandomStream, n: number): Uint32Array<ArrayBuffer> {
   if (!Number.isInteger(n) || n < 0 || n > 2 ** 32 - 1) {
-    const message = `A permutation of ${n} elements; give a whole number from 0 to 2^32 - 1.`;
+    const message = `Cannot permute ${n} elements; pass a whole number from 0 to 2^32 - 1.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { n } });
   }
   const nextBelow = numbersBelow(stream);

@@ -33,7 +33,7 @@ export function encodeState({ seed, counter = 0 }: { seed: Seed; counter?: Seed 
 /** Decodes a state that was read back. */
 export function decodeState(state: Uint8Array): RandomState {
   if (state.byteLength !== stateBytes) {
-    const message = `A random state of ${state.byteLength} bytes; it has ${stateBytes}: the seed and the counter.`;
+    const message = `A random state has ${stateBytes} bytes, the seed and the counter, but this one has ${state.byteLength}.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { size: state.byteLength } });
   }
   const view = new DataView(state.buffer, state.byteOffset, state.byteLength);

@@ -54,7 +54,7 @@ export function requireInStream(count: number, offset: number): void {
   if (isWhole && count >= 0 && offset >= 0 && offset + count <= wordsPerStream) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${count} from ${offset} on; a random stream goes from 0 to ${wordsPerStream - 1}. ` +
+    `Cannot draw ${count} words from offset ${offset}; a random stream has the words 0 to ${wordsPerStream - 1}. ` +
       "Draw the rest from a stream with another id.",
     { numbers: { count, offset } },
   );

@@ -12,7 +12,7 @@ export function halvesOf(value: Seed, what: string): Words2 {
   if (!isWhole || value < 0 || value >= 2n ** 64n) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The ${what} is ${value}; give a whole number from 0 to 2^64 - 1, as a bigint from 2^53 on.`,
+      `The ${what} is ${value}; pass a whole number from 0 to 2^64 - 1, as a bigint from 2^53 on.`,
     );
   }
   const whole = BigInt(value);

@@ -99,7 +99,7 @@ export function requireAvailable(
     if (Number.isSafeInteger(size) && size >= 0 && size < 2 ** 31) continue;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${op}: ${name} is ${size}; give a whole number from 0 to 2³¹ − 1.`,
+      `${op}: ${name} is ${size}; pass a whole number from 0 to 2³¹ − 1.`,
     );
   }
   for (const [name, { storage, dtype, shape }] of Object.entries(arrays)) {

@@ -64,8 +64,8 @@ export interface PackedAttentionOptions extends Pick<AttentionOptions, "isCausal
 
 /**
  * Attention of a query, key and value packed in one tensor, [batch…, rows, 3, heads, width], as one linear layer or
- * fusedProjections returns them; the result is [batch…, rows, heads, width]. The gradients are packed too, so the layer
- * before it needs one GEMM where three tensors need three.
+ * `fusedProjections` returns them. The result is [batch…, rows, heads, width]. The gradients are packed too, so the
+ * layer before it needs one GEMM instead of three.
  *
  * @example
  * ```ts

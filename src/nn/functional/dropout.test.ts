@@ -79,7 +79,7 @@ test("rejects an invalid probability, an integer operand, and an invalid random 
   cpu.step(() => {
     const x = cpu.fromHost([1], [1], "f32");
     for (const p of [-0.1, 1.5, Number.NaN]) {
-      rejects("BAD_ARGUMENT", () => dropout(x, p), /give a probability from 0 to 1/);
+      rejects("BAD_ARGUMENT", () => dropout(x, p), /pass a probability from 0 to 1/);
     }
     rejects("BAD_DTYPE", () => dropout(x.to("i32"), 0.5), /it needs a float/);
     rejects("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it must be i32 \[4\]/);

@@ -284,12 +284,8 @@ describe("elementwise losses", () => {
   test("reject an invalid delta and beta", () => {
     cpu.step(() => {
       const x = f64([1]);
-      rejects("BAD_ARGUMENT", () => huberLoss(x, x, { delta: 0 }), /delta is 0; give a number above 0/);
-      rejects(
-        "BAD_ARGUMENT",
-        () => smoothL1Loss(x, x, { beta: -1 }),
-        /beta is -1; give a number of 0 or more/,
-      );
+      rejects("BAD_ARGUMENT", () => huberLoss(x, x, { delta: 0 }), /delta is 0; pass a number above 0/);
+      rejects("BAD_ARGUMENT", () => smoothL1Loss(x, x, { beta: -1 }), /beta is -1; pass a number, 0 or more/);
     });
   });
 });

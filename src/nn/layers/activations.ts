@@ -124,7 +124,7 @@ export class LeakyReLU extends Module {
 }
 
 /**
- * x·Φ(x), exactly or by tanh.
+ * x·Φ(x), exactly or with the tanh approximation.
  *
  * @example
  * ```ts

@@ -59,7 +59,7 @@ export function eachAxis(op: string, setting: string, value: PerAxis, rank: numb
   }
   throw badShape(
     op,
-    `${setting} is ${typeof value === "number" ? value : formatShape(value)}: give one whole number of ${min} or more, or one for ` +
+    `${setting} is ${typeof value === "number" ? value : formatShape(value)}: pass one whole number, ${min} or more, or one for ` +
       `each of ${rank} axes.`,
   );
 }

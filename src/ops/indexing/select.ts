@@ -141,7 +141,7 @@ function paddingRow(rows: number, { paddingIdx }: EmbeddingAttributes): number |
   if (Number.isInteger(paddingIdx) && row >= 0 && row < rows) return row;
   throw new HoldfastError(
     "BAD_INDEX",
-    `embedding: paddingIdx ${paddingIdx} of a table of ${rows} rows; it has ${-rows} to ${rows - 1}.`,
+    `embedding: paddingIdx ${paddingIdx} of a table of ${rows} rows; valid rows are ${-rows} to ${rows - 1}.`,
     { numbers: { op: "embedding", index: paddingIdx, size: rows } },
   );
 }

@@ -137,7 +137,7 @@ export function requireSmoothing(op: string, labelSmoothing: number): void {
   if (labelSmoothing >= 0 && labelSmoothing <= 1) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${op}: labelSmoothing is ${labelSmoothing}; give a number from 0 to 1.`,
+    `${op}: labelSmoothing is ${labelSmoothing}; pass a number from 0 to 1.`,
     { numbers: { labelSmoothing } },
   );
 }

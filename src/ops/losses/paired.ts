@@ -203,7 +203,7 @@ export const huberLoss: CompositeOp<LossAttributes & { readonly delta?: number }
   huberError,
   ({ delta = 1 }) => {
     if (delta > 0) return { delta };
-    throw new HoldfastError("BAD_ARGUMENT", `huberLoss: delta is ${delta}; give a number above 0.`, {
+    throw new HoldfastError("BAD_ARGUMENT", `huberLoss: delta is ${delta}; pass a number above 0.`, {
       numbers: { delta },
     });
   },
@@ -243,7 +243,7 @@ export const smoothL1Loss: CompositeOp<LossAttributes & { readonly beta?: number
   infer(operands, { beta = 1, reduction }) {
     const shape = requireSameShape("smoothL1Loss", operands);
     if (!(beta >= 0)) {
-      throw new HoldfastError("BAD_ARGUMENT", `smoothL1Loss: beta is ${beta}; give a number of 0 or more.`, {
+      throw new HoldfastError("BAD_ARGUMENT", `smoothL1Loss: beta is ${beta}; pass a number, 0 or more.`, {
         numbers: { beta },
       });
     }

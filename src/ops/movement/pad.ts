@@ -56,7 +56,7 @@ function paddedShape(shape: Shape, pads: readonly number[]): Shape {
   if (!areValidPairs) {
     throw badShape(
       "pad",
-      `${formatShape(pads)} for shape ${formatShape(shape)}: give pairs of whole numbers, before and after, from the last axis on, ` +
+      `${formatShape(pads)} for shape ${formatShape(shape)}: pass pairs of whole numbers, before and after, from the last axis on, ` +
         `at most ${shape.length} of them.`,
     );
   }

@@ -35,7 +35,7 @@ export const tile: CompositeOp<{ readonly repeats: Shape }> = {
   infer(operands, { repeats }) {
     const { shape, dtype } = typeAt("tile", operands, 0);
     if (!repeats.every((count) => Number.isSafeInteger(count) && count >= 0)) {
-      throw badShape("tile", `repeats ${formatShape(repeats)}: give whole numbers of 0 or more.`);
+      throw badShape("tile", `repeats ${formatShape(repeats)}: pass whole numbers, 0 or more.`);
     }
     const { sizes, counts } = aligned(shape, repeats);
     return [{ shape: sizes.map((size, axis) => size * (counts[axis] ?? 1)), dtype }];

@@ -125,7 +125,7 @@ function resolveIndex(shape: Shape, axis: number, index: number): { resolvedAxis
   const size = shape[resolvedAxis] ?? 0;
   const start = index < 0 ? index + size : index;
   if (Number.isInteger(index) && start >= 0 && start < size) return { resolvedAxis, start };
-  const validRange = size === 0 ? "it is empty" : `it has ${-size} to ${size - 1}`;
+  const validRange = size === 0 ? "it is empty" : `valid indices are ${-size} to ${size - 1}`;
   throw new HoldfastError(
     "BAD_INDEX",
     `select: index ${index} of axis ${resolvedAxis} of ${formatShape(shape)}; ${validRange}.`,

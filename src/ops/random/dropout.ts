@@ -34,7 +34,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
       );
     }
     if (!(p >= 0 && p <= 1)) {
-      throw new HoldfastError("BAD_ARGUMENT", `dropout: p is ${p}; give a probability from 0 to 1.`, {
+      throw new HoldfastError("BAD_ARGUMENT", `dropout: p is ${p}; pass a probability from 0 to 1.`, {
         numbers: { p },
       });
     }

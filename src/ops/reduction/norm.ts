@@ -87,7 +87,7 @@ export const norm: KernelOp<NormAttributes> = {
     if (Number.isNaN(p) || p === 0) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `norm: p is ${p}. Give another number or an infinity; ne(0).sum() counts the elements that are not 0.`,
+        `norm: p is ${p}. Pass another number or an infinity; ne(0).sum() counts the elements that are not 0.`,
         { numbers: { p } },
       );
     }

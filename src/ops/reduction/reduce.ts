@@ -108,7 +108,7 @@ export function fillCalls(output: DeviceArray, value: number): readonly KernelCa
     kernel: fillKernel(output.dtype),
     iteration,
     operands: [output.storage],
-    // A computed NaN may have any bits; this one has always the same.
+    // A computed NaN may have any bits; this one always has the same bits.
     scalars: [Number.isNaN(value) ? Number.NaN : value],
   });
 }

@@ -12,7 +12,7 @@ export interface ScheduleState {
 }
 
 /**
- * The base of schedules: make one after its optimizer, and call `step()` after each of the optimizer's steps, or
+ * The base of schedules: create one after its optimizer, and call `step()` after each of the optimizer's steps, or
  * epochs. A subclass computes the rate in `lrFrom`. Its rate for 0 steps applies from the start.
  *
  * @example
@@ -155,7 +155,8 @@ export abstract class Schedule {
     try {
       this.apply(0);
     } catch (error) {
-      // A reader of the rate is not at fault, and a schedule whose constructor threw has no user. `step()` throws it.
+      // Code that reads the rate did not cause the error, so `step()` throws it. A schedule whose constructor threw is
+      // never used.
       this.#failure = error;
     }
   }

@@ -6,7 +6,7 @@
  *   3. recording: any allocation, synchronization or host access is rejected by name before the driver is called.
  *
  * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. In all cases the
- * memory that the function writes is restored: only the first `replay()` has an effect. A capture for timing skips the
+ * memory that the function writes is restored, so a capture has no effect of its own. A capture for timing skips the
  * comparison and the restore: its results are not used.
  */
 

@@ -87,7 +87,7 @@ function runDirectly(body: () => void, reason: string): Replayable {
   return { mode: "direct", reason, replay: body, close: () => undefined };
 }
 
-/** Errors of the captured function. A capture inside a capture or a failing device is not among them. */
+/** Errors that the captured function causes. A nested capture and a failing device have other codes. */
 const rejections: ReadonlySet<ErrorCode> = new Set(["CAPTURE_REJECTED", "CAPTURE_NODES", "CAPTURE_MISMATCH"]);
 
 function isCaptureRejection(error: unknown): error is HoldfastError {

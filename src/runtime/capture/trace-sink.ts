@@ -32,7 +32,8 @@ export interface TraceSink {
   /** Declares the storage's contents dead until they are written again. */
   discard(storage: Storage): void;
   /**
-   * Throws: the function reads a value, waits, opens a step or captures. `advice` replaces the default advice.
+   * Rejects an action that cannot be traced: reading a value, waiting, opening a step, capturing. `advice` replaces the
+   * default advice.
    */
   reject(what: string, label: string, advice?: string): never;
 }

@@ -15,7 +15,7 @@ import type { CaptureStateMachine } from "./capture-state.js";
 export interface AccessSet {
   readonly all: Set<Storage>;
   readonly written: Set<Storage>;
-  /** The spans that may be written, after the first pass: contents that were not saved could not be restored. */
+  /** The spans that passes after the first may write. Other spans were not saved and could not be restored. */
   readonly writable: ReadonlySet<string> | undefined;
   /** Number of issued commands; each must become one node of the graph. */
   commands: number;
@@ -45,7 +45,9 @@ export function emptyAccessSet(observed?: AccessSet): AccessSet {
   return { all: new Set(), written: new Set(), writable, commands: 0, streams: new Map() };
 }
 
-/** Each pass creates new views, so storages are compared by their spans. */
+/**
+ * The spans of storages as comparable keys. Each pass creates new views, so storages cannot be compared by identity.
+ */
 export function spanKeys(storages: Iterable<Storage>): Set<string> {
   return new Set([...storages].map(({ span }) => formatSpan(span)));
 }
@@ -57,7 +59,7 @@ export interface WorkOptions {
   readonly labels: LabelTable;
   readonly captureState: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
-  /** The storage that owns a view's bytes: a graph owns that one. */
+  /** The storage that owns a view's bytes. A graph pins that storage, not the view. */
   readonly arenaOwnerOf: (storage: Storage) => Storage;
 }
 
@@ -96,7 +98,7 @@ export class Work {
     if (captured) captured.issued += 1;
   }
 
-  /** Lets later work of `later` wait for all work issued to `earlier` so far. */
+  /** Makes later work of `later` wait for all work issued to `earlier` so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     const event = this.recordEvent(earlier);
     try {
@@ -123,7 +125,7 @@ export class Work {
     return { stream, event, issued, accesses };
   }
 
-  /** Lets later work of `later` wait for the event. */
+  /** Makes later work of `later` wait for the event. */
   waitEvent({ stream: earlier, event, issued, accesses }: StreamEvent, later: Stream): void {
     const { driver, stream: main, captureState } = this.#options;
     if (accesses !== this.accesses)
@@ -146,7 +148,7 @@ export class Work {
     if (event) driver.waitEvent(later, event);
   }
 
-  /** Streams that already wait for the event still do. */
+  /** Destroys an event. Streams that already wait for it still do. */
   destroyEvent({ event }: StreamEvent): void {
     if (event) this.#options.driver.destroyEvent(event);
   }

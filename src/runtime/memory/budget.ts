@@ -103,7 +103,7 @@ export class Budget {
     return [...merged.values()].sort((a, b) => b.size - a.size).slice(0, count);
   }
 
-  /** The table in errors and diagnostics. */
+  /** The table of bytes by label, for errors and diagnostics. */
   table(): string {
     const row = (name: string, size: number, note = ""): string =>
       `  ${name.padEnd(18)}${formatBytes(size).padStart(12)}${note && `   ${note}`}`;

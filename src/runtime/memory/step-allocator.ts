@@ -35,7 +35,7 @@ export const poisonByte = 0xff;
 
 export interface StepAllocatorOptions {
   readonly driver: Driver;
-  /** Poison is filled on this stream, after the work that used the memory. */
+  /** The stream that fills freed memory with poison, after the work that used it. */
   readonly stream: Stream;
   readonly budget: Budget;
   readonly sharedStatus: SharedStatus;
@@ -368,7 +368,7 @@ export class StepAllocator {
     return storage.owner === undefined || block.views?.has(storage) ? block : undefined;
   }
 
-  /** Returns the live block of a storage, or throws what happened to it. */
+  /** Returns the live block of a storage, or throws an error that says how it died. */
   #find(storage: Storage, use: string): Block {
     this.requireOpen();
     const block = this.#lookUp(storage);

@@ -10,7 +10,7 @@ export interface Output {
   readonly progress: ProgressLine | undefined;
 }
 
-/** `print` replaces stderr. */
+/** Opens the output of a runtime. `print` replaces stderr. */
 export function openOutput(print: ((text: string) => void) | undefined): Output {
   if (print) return { print, progress: undefined };
   const progress = progressOnTerminal();

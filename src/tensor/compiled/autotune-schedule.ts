@@ -32,8 +32,9 @@ export interface TunedSchedule<C extends Candidate> extends Replayable {
 }
 
 /**
- * All candidates compute the same bits, so each call may run any of them. Of equally fast candidates the first is kept. The
- * others are closed, and so is their memory, except the memory of the kept candidate. `clock` returns milliseconds.
+ * All candidates compute the same bits, so each call may run any of them. Of equally fast candidates the first is kept.
+ * The others are closed and their memory is freed, except memory that the kept candidate shares. `clock` returns
+ * milliseconds.
  */
 export function autotuneSchedule<C extends Candidate>(
   runtime: Pick<Runtime, "synchronize">,

@@ -32,8 +32,8 @@ export interface CompileOptions {
   /** Maximum number of plans, one per combination of shapes and module state. Default: 8. */
   readonly maxPlans?: number;
   /**
-   * Trace the function again at calls 2 to 8 of a plan and from time to time later, and reject the step if its work differs.
-   * Each audit runs the function's JavaScript once. Default: true.
+   * Trace the function again at calls 2 to 8 of a plan and from time to time later. Reject the step if its work
+   * differs. Each audit runs the function's JavaScript once. Default: true.
    */
   readonly audit?: boolean;
 }

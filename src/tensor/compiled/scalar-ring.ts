@@ -104,7 +104,7 @@ export class ScalarRing {
     );
   }
 
-  /** Called after each call of the step: takes what has arrived, and starts a transfer when it is time. */
+  /** Called after each call of the step: takes the numbers that have arrived, and starts a transfer when it is due. */
   noteCall(): void {
     this.#calls += 1;
     // Numbers that are not fetched in time would be overwritten.
@@ -114,7 +114,7 @@ export class ScalarRing {
     if (isFull && this.#mailbox.isBusy) this.#take(true);
   }
 
-  /** Starts a transfer of the missing numbers, and takes what has arrived. Does not wait. */
+  /** Starts a transfer of the missing numbers, and takes the numbers that have arrived. Does not wait. */
   refresh(): void {
     if (this.#mailbox.isBusy) this.#take(false);
     if (this.#mailbox.isBusy || this.#read === this.#calls) return;

@@ -5,7 +5,7 @@ import type { Tensor } from "../tensor.js";
 
 export const functionMethods = {
   /**
-   * The elements with the other sign.
+   * The negative of each element.
    *
    * @example
    * ```ts

@@ -213,7 +213,7 @@ export const shapeMethods = {
     }
     throw new HoldfastError(
       "BAD_SHAPE",
-      `unflatten: axis ${axis} of ${formatShape(this.shape)} has ${length} elements, which the sizes ${formatShape(sizes)} do not multiply to.`,
+      `unflatten: axis ${axis} of ${formatShape(this.shape)} has ${length} elements, which cannot be split into the sizes ${formatShape(sizes)}.`,
     );
   },
 };

@@ -1,6 +1,6 @@
 /**
- * Plain data as JSON, without loss: NaN, the infinities and −0 are encoded, and a value that would be read back differently is an
- * error when it is written.
+ * Plain data as JSON, without loss: NaN, the infinities and −0 are encoded. A value that would be read back differently
+ * is an error when it is written.
  */
 
 import { HoldfastError } from "../../errors/index.js";

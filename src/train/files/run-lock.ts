@@ -235,7 +235,7 @@ function ownerAt(path: string): Owner | undefined {
   return ownerOf(readText(path) ?? "");
 }
 
-/** Undefined for a lock without an owner. Holdfast never writes one. */
+/** Undefined for a lock without an owner. Holdfast never writes such a lock. */
 function ownerOf(text: string): Owner | undefined {
   try {
     const { pid, host, startTicks, boot, pidNamespace, isFolderLocked } = fromJson(lockName, text);

@@ -34,8 +34,8 @@ export function fitInOrder(boxes: readonly Box[], order: readonly number[], byte
 }
 
 /**
- * An interval tree of placed boxes. The leaves are all boxes by the start of their live ranges; a node keeps the latest end of the
- * placed boxes below it, so that whole subtrees can be skipped.
+ * An interval tree of placed boxes. The leaves are all boxes by the start of their live ranges. A node keeps the latest
+ * end of the placed boxes below it, so that whole subtrees can be skipped.
  */
 class PlacedBoxes {
   steps = 0;

@@ -35,7 +35,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
       <Figure
         title="Step memory"
         caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}. The lower bound is ${formatBytes(memory.lowerBound)}; the plan ${overhead < 0.0005 ? "reaches it" : `is ${formatPercent(overhead)} above it`}. Vertical: address; horizontal: calls.`}
-        hint="A rectangle is a tensor. Its height is its size; it extends from the call that makes it to the last call that reads it. Rectangles at the same height use the same addresses one after the other. Striped tensors are saved for backward. The wheel zooms, with Shift only horizontally; dragging pans; a double-click shows everything."
+        hint="A rectangle is a tensor. Its height is its size; it extends from the call that creates it to the last call that reads it. Rectangles at the same height use the same addresses one after the other. Striped tensors are saved for backward. The wheel zooms, with Shift only horizontally; dragging pans; a double-click shows everything."
         isWide
         empty={hasNone}
         controls={<Legend search={search} matches={shown.length} />}
@@ -139,7 +139,7 @@ function Legend({ search, matches }: { readonly search: string; readonly matches
 
 function tensorColumns({ calls }: PlanRecord): TableColumn<PlannedTensor>[] {
   return [
-    { label: "label", value: ({ label }) => label, title: "The op that made it" },
+    { label: "label", value: ({ label }) => label, title: "The op that creates it" },
     {
       label: "type",
       value: ({ type }) => type ?? "scratch",
@@ -153,7 +153,7 @@ function tensorColumns({ calls }: PlanRecord): TableColumn<PlannedTensor>[] {
       isNumber: true,
       title: "In the step's block",
     },
-    { label: "birth", value: ({ birth }) => birth, isNumber: true, title: "The call that makes it" },
+    { label: "birth", value: ({ birth }) => birth, isNumber: true, title: "The call that creates it" },
     { label: "death", value: ({ death }) => death, isNumber: true, title: "The last call that uses it" },
     {
       label: "phase",

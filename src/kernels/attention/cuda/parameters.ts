@@ -19,7 +19,7 @@ export interface OperandLayout {
   readonly strides: { readonly Batch: number; readonly Head: number; readonly Row: number };
 }
 
-/** The stride of a dimension of size 1 is arbitrary: it becomes 0. */
+/** Describes an operand's layout. The stride of a dimension of size 1 is arbitrary: it becomes 0. */
 export function layOut(
   { dtype: computed, batch, heads }: AttentionShape,
   { storage, batchStride, headStride, rowStride, dtype = computed }: AttentionInput,

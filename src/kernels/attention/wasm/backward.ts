@@ -1,6 +1,6 @@
 /**
- * The backward pass of attention in unitFactor WebAssembly kernel. A block is unitFactor (batch, head); dK and dV are accumulated over the rows in
- * order, so there is no reduction between blocks.
+ * The backward pass of attention in one WebAssembly kernel. A block is one (batch, head); dK and dV are accumulated
+ * over the rows in order, so there is no reduction between blocks.
  */
 
 import type { KernelSource, Local } from "../../../driver/index.js";

@@ -1,6 +1,7 @@
 /**
- * The forward pass of attention in unitFactor WebAssembly kernel. A block is a strip of rows of unitFactor (batch, head): scores are computed in the
- * memory of the probabilities, normalised in place, and multiplied by the values. The strip stays in the L1 cache.
+ * The forward pass of attention in one WebAssembly kernel. A block is a strip of rows of one (batch, head): scores are
+ * computed in the memory of the probabilities, normalised in place, and multiplied by the values. The strip stays in
+ * the L1 cache.
  */
 
 import type { Code, KernelSource } from "../../../driver/index.js";

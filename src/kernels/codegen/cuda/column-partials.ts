@@ -68,7 +68,7 @@ export function fitsSharedMemory(
 }
 
 export interface ColumnPartialsLayout {
-  /** The maximum of rows per partial; each has its own warp. */
+  /** The maximum number of rows per partial; each row has its own warp. */
   readonly rowsPerPartial: number;
   readonly threads: number;
   /** Columns that the vectors of a warp cover. */

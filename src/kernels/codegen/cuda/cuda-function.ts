@@ -34,7 +34,7 @@ export interface CudaKernel<Name extends string> {
   readonly sharedBytes?: number;
   /** Blocks of a cluster; the grid is a multiple of it. */
   readonly cluster?: number;
-  /** The minimum of resident blocks per SM. setmaxnreg needs it, because it fixes the initial register count. */
+  /** The minimum number of resident blocks per SM. setmaxnreg needs it, because it fixes the initial register count. */
   readonly blocksPerSm?: number;
   /** Memory parameters that are passed as tensor maps; `declarations` defines the type `TensorMap`. */
   readonly maps?: NamedTensorMaps<NoInfer<Name>>;

@@ -100,8 +100,9 @@ function elementConfig(
 const maxWarpRow = 1024;
 const maxSmallBlockRow = 8192;
 /**
- * Bytes of a row's inputs that a thread may keep in registers: 96 registers in blocks of 128 threads, 32 in blocks of 256, and 16 of the
- * 64 registers that a thread of a 1024-thread block has. Measured on an H200 (`bench/gpu/compiled.ts`): more of them spill.
+ * Bytes of a row's inputs that a thread may keep in registers: 96 registers in blocks of 128 threads, 32 in blocks of
+ * 256. In blocks of 1024 threads, 16 of a thread's 64 registers. Measured on an H200 (`bench/gpu/compiled.ts`): more of
+ * them spill.
  */
 function maxCachedBytes(lanes: number): number {
   if (lanes <= 32) return 384;

@@ -175,7 +175,7 @@ class Printer {
       } else if (colsumIndices.includes(stage.output))
         this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
       else {
-        // Other threads may not have read yet the elements that this store overwrites.
+        // Other threads may not yet have read the elements that this store overwrites.
         if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
         this.#printStore(stage.output, stage.value);
         if (this.#readsOtherThreads(stages.slice(index + 1))) this.#syncRow();

@@ -1,6 +1,7 @@
 /**
- * Prints column kernels as WebAssembly modules. A block is a strip of neighbouring columns with one accumulator per column and value; its
- * rows are processed from top to bottom, so loads are whole vectors and additions follow the order of the rows.
+ * Prints column kernels as WebAssembly modules. A block is a strip of neighbouring columns with one accumulator per
+ * column and value. Its rows are processed from top to bottom, so loads are whole vectors and additions follow the
+ * order of the rows.
  */
 
 import {

@@ -139,8 +139,9 @@ function onlyConverts({ stages }: RowKernel): boolean {
 const alignedElements = 8;
 
 /**
- * True for a batch of GEMMs with rows of unaligned length and less than one 128 × 128 tile per SM. An example are separate layers for groups
- * of 193 features. cuBLASLt has only slow kernels for these, even if the row strides are aligned. With more tiles it is as fast.
+ * True for a batch of GEMMs with rows of unaligned length and less than one 128 × 128 tile per SM. Separate layers for
+ * groups of 193 features are an example. cuBLASLt has only slow kernels for these, even if the row strides are aligned.
+ * With more tiles it is as fast.
  */
 function isUnalignedBatch(problem: GemmDesc, sms: number): boolean {
   const { m, n, k, batch = 1, a, b } = problem;

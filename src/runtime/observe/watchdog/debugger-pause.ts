@@ -10,7 +10,9 @@ import type { Session } from "node:inspector";
 /** Time limit for the answer; a paused thread has nothing else to do. */
 const timeoutMs = 300;
 
-/** For a worker thread. Without an inspector nothing can pause the process. */
+/**
+ * True if a debugger has paused the main thread. Call it from a worker thread. It is false if Node.js has no inspector.
+ */
 export async function isPausedByDebugger(): Promise<boolean> {
   if (!isListening()) return false;
   let session: Session | undefined;

@@ -102,7 +102,7 @@ export class OutsideProcess {
   }
 
   beat(reading: Reading): void {
-    // Heartbeats to a process that does not read would pile up in this one's memory.
+    // Heartbeats to a process that does not read would pile up in this process's memory.
     if (this.#child && !this.#child.stdin.writableNeedDrain)
       send(this.#child.stdin, { type: "beat", reading });
   }

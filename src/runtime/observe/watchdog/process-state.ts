@@ -1,6 +1,6 @@
 /**
  * The system's view of a process: threads with states and wait channels, memory, and the machine's memory pressure.
- * Read from /proc; what a system does not provide is left out.
+ * Read from /proc. Values that a system does not provide are missing.
  */
 
 import { readdirSync, readFileSync } from "node:fs";

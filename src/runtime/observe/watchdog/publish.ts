@@ -16,7 +16,10 @@ const timeoutMs = 500;
 /** The file calls of a report; a test may replace them. */
 export type ReportFiles = Pick<typeof files, "mkdir" | "writeFile" | "rename" | "rm">;
 
-/** Returns whether everything was written. If not, a write may be pending, and `process.exit` would wait for it. */
+/**
+ * Publishes a report. Returns true if everything was written. If not, a write may be pending, and `process.exit` would
+ * wait for it.
+ */
 export async function publish(
   report: StallReport,
   folder: string,

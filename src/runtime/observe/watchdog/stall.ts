@@ -153,7 +153,7 @@ export class StallDetector {
     return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !hasTurned;
   }
 
-  /** Restarts the count: someone has paused the engine on purpose. */
+  /** Restarts the count, after a pause that is not a stall. */
   restart(): void {
     this.#still = { watchedMs: 0, waitedMs: 0 };
     this.#isReported = false;

@@ -44,7 +44,9 @@ export interface ComboLaunch {
 interface ComboOptions {
   readonly entry: string;
   readonly threads: number;
-  /** The minimum of resident blocks per SM (second argument of __launch_bounds__). Default: the compiler decides. */
+  /**
+   * The minimum number of resident blocks per SM (second argument of __launch_bounds__). Default: the compiler decides.
+   */
   readonly blocksPerSm?: number;
 }
 
