@@ -162,14 +162,24 @@ test("GEMMs stay single if they differ in shape, have no common stride, depend o
 test("two batches share their inputs: those that were moved for the first have the stride for the second", () => {
   const gradients = [0, 1, 2].map(() => bufferOf(64 * 32));
   const inputGradients = gradients.map((gradient, index) =>
-    multiply(whole(gradient), weightAt(index), { m: 64, n: 16, k: 32 }, {
-      b: { slice: weightAt(index), rowStride: 32, isTransposed: true },
-    }),
+    multiply(
+      whole(gradient),
+      weightAt(index),
+      { m: 64, n: 16, k: 32 },
+      {
+        b: { slice: weightAt(index), rowStride: 32, isTransposed: true },
+      },
+    ),
   );
   const weightGradients = gradients.map((gradient) =>
-    multiply(whole(gradient), whole(input), { m: 32, n: 16, k: 64 }, {
-      a: { slice: whole(gradient), rowStride: 32, isTransposed: true },
-    }),
+    multiply(
+      whole(gradient),
+      whole(input),
+      { m: 32, n: 16, k: 64 },
+      {
+        a: { slice: whole(gradient), rowStride: 32, isTransposed: true },
+      },
+    ),
   );
   const calls = batch([writing(...gradients), ...inputGradients, ...weightGradients]);
   assert.deepEqual(batchesOf(calls), [3, 3]);
