@@ -6,3 +6,8 @@
 if (!import.meta.resolve("holdfast").endsWith("/dist/src/index.js")) {
   throw new Error("Start benchmarks with: node --conditions=holdfast-source dist/bench/…");
 }
+
+// Processes that a benchmark starts need the condition too.
+const { NODE_OPTIONS = "" } = process.env;
+const condition = "--conditions=holdfast-source";
+if (!NODE_OPTIONS.includes(condition)) process.env["NODE_OPTIONS"] = `${NODE_OPTIONS} ${condition}`;
