@@ -8,10 +8,14 @@ import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
 import { batchGemms } from "./batch-gemms.js";
 
+/** What the emulated cuBLASLt asks for. */
+let workspaceBytes = 0;
+
 /** All that the pass asks of a runtime. */
 const hopper = {
   device: { kind: "cuda", computeCapability: "9.0", parallelism: 132 },
   settings: { precision: "tf32" },
+  kernel: () => ({ workspaceBytes }),
 } as unknown as Runtime;
 
 let buffers = 0;
@@ -183,6 +187,42 @@ test("two batches share their inputs: those that were moved for the first have t
   );
   const calls = batch([writing(...gradients), ...inputGradients, ...weightGradients]);
   assert.deepEqual(batchesOf(calls), [3, 3]);
+});
+
+test("members that write to descending addresses are put in order, if their inputs move", () => {
+  const [gradients, weightGradients] = [[0, 1, 2].map(() => bufferOf(64 * 32)), bufferOf(3 * 544)];
+  const calls = batch([
+    writing(...gradients),
+    ...[2, 1, 0].map((index) =>
+      multiply(
+        whole(gradients[index]!),
+        whole(input),
+        { m: 32, n: 16, k: 64 },
+        {
+          a: { slice: whole(gradients[index]!), rowStride: 32, isTransposed: true },
+          c: { slice: sliceOf(weightGradients, index * 544, 512), rowStride: 16 },
+        },
+      ),
+    ),
+  ]);
+  assert.deepEqual(batchesOf(calls), [3]);
+  assert.equal(problemsOf(calls)[0]?.c.batchStride, 544);
+});
+
+test("a batch has the scratch memory that it needs as a whole", () => {
+  const members = [0, 1].map((index) =>
+    multiply(whole(input), weightAt(index), sizes, { scratch: whole(bufferOf(100)) }),
+  );
+  workspaceBytes = 4096;
+  assert.deepEqual(
+    problemsOf(batch(members)).map((problem) => problem.scratch?.size),
+    [4096],
+  );
+  workspaceBytes = 0;
+  assert.deepEqual(
+    problemsOf(batch(members)).map((problem) => problem.scratch),
+    [undefined],
+  );
 });
 
 test("a buffer is part of one batch only", () => {

@@ -8,6 +8,7 @@ import { dtypes } from "../../ir/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
+import { withScratch } from "../autotune/gemm-scratch.js";
 import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
 import {
   accessesOf,
@@ -45,11 +46,12 @@ type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
 export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean): void {
   if (!isTuned || !capabilitiesOf(runtime).combinesKernels) return;
   // Buffers that were moved for one batch have the stride that another batch needs, such as that of the weight gradients.
-  while (batchOnce(program, busyGemmElements(runtime.device)));
+  while (batchOnce(runtime, program));
 }
 
 /** Returns true if there are new batches. */
-function batchOnce(program: Program, busyElements: number): boolean {
+function batchOnce(runtime: Runtime, program: Program): boolean {
+  const busyElements = busyGemmElements(runtime.device);
   let hasMerged = false;
   /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
@@ -86,7 +88,8 @@ function batchOnce(program: Program, busyElements: number): boolean {
     },
     merge({ items }) {
       hasMerged = true;
-      return { work: merge(program, inOrder(items), moved) };
+      const problem = merge(program, inOrder(items), moved);
+      return { work: { kind: "gemm", problem: withScratch(runtime, program, problem) } };
     },
   });
   relocateCalls(program, moved);
@@ -101,8 +104,8 @@ function writersOf(program: Program, buffer: Buffer): readonly Call[] {
     .filter((call) => accessesOf(call).some(({ slice, writes }) => writes && slice.buffer === buffer));
 }
 
-function canBatch({ batch = 1, beta = 0, activation, scratch }: Problem): boolean {
-  return batch === 1 && beta === 0 && !activation && !scratch;
+function canBatch({ batch = 1, beta = 0, activation }: Problem): boolean {
+  return batch === 1 && beta === 0 && !activation;
 }
 
 function keyOf({ a, b, c, bias, scratch: _, ...rest }: Problem): string {
@@ -114,10 +117,13 @@ function sliceOf({ problem }: GemmItem, name: OperandName): BufferSlice | undefi
   return name === "bias" ? problem.bias : problem[name].slice;
 }
 
-/** By the address of B, or of A if B is the same for all: so strides are positive. */
+/** By the offset of B, then of A and C, so that strides are positive. */
 function inOrder(members: readonly GemmItem[]): readonly GemmItem[] {
   const offset = (item: GemmItem, name: OperandName): number => sliceOf(item, name)?.offset ?? 0;
-  return [...members].sort((x, y) => offset(x, "b") - offset(y, "b") || offset(x, "a") - offset(y, "a"));
+  return [...members].sort(
+    (x, y) =>
+      offset(x, "b") - offset(y, "b") || offset(x, "a") - offset(y, "a") || offset(x, "c") - offset(y, "c"),
+  );
 }
 
 /** How each operand is batched; undefined if one of them cannot be. */
@@ -167,7 +173,7 @@ function merge(
   program: Program,
   members: readonly GemmItem[],
   moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
-): GemmCall {
+): Problem {
   const [first] = members as [GemmItem];
   const batch = batchOf(members) ?? {};
   const batchSlice = (name: OperandName): BufferSlice | undefined => {
@@ -190,19 +196,11 @@ function merge(
     slice: batchSlice(name) ?? operand.slice,
     batchStride: batchStride(name),
   });
-  const { problem } = first;
+  const { scratch: _, a, b, c, ...rest } = first.problem;
   const bias = batchSlice("bias");
   return {
-    kind: "gemm",
-    problem: {
-      ...problem,
-      ...{
-        batch: members.length,
-        a: matrix("a", problem.a),
-        b: matrix("b", problem.b),
-        c: matrix("c", problem.c),
-      },
-      ...(bias && { bias, biasBatchStride: batchStride("bias") }),
-    },
+    ...rest,
+    ...{ batch: members.length, a: matrix("a", a), b: matrix("b", b), c: matrix("c", c) },
+    ...(bias && { bias, biasBatchStride: batchStride("bias") }),
   };
 }
