@@ -31,17 +31,20 @@ import { gemmCalls, gemmScratchBytes } from "./gemm.js";
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`a GEMM of ${dtype} is correct for every shape, layout, alpha and beta, and writes nothing but C`, () => {
-    const algorithms = new Set<string>();
+    const cases = gemmCases(dtype, blocking(elementOf(dtype)));
     withRuntime({}, ({ runtime }) => {
       fc.assert(
-        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (gemm) => {
-          algorithms.add(planGemm(shapeOf(gemm)).algorithm);
-          checkGemm(runtime, gemm);
-        }),
+        fc.property(cases, (gemm) => checkGemm(runtime, gemm)),
         { numRuns: effort({ quick: 50, thorough: 120 }) },
       );
+      for (const algorithm of ["columns", "dots", "packed"]) {
+        const [gemm] = fc.sample(
+          cases.filter((drawn) => planGemm(shapeOf(drawn)).algorithm === algorithm),
+          1,
+        );
+        checkGemm(runtime, gemm!);
+      }
     });
-    assert.deepEqual([...algorithms].sort(), ["columns", "dots", "packed"]);
   });
 }
 
