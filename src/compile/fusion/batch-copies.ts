@@ -5,8 +5,8 @@
 
 import { dtypes, factsOf, iterateElements } from "../../ir/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
-import { alignment, type Runtime } from "../../runtime/index.js";
-import { alignUp, literalKey } from "../../units/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { literalKey } from "../../units/index.js";
 import { maxBatchedCopyBytes } from "../cost-model.js";
 import {
   type Buffer,
@@ -17,7 +17,8 @@ import {
   type Program,
   type RowCall,
 } from "../program/program.js";
-import { relocateCalls } from "../program/relocation.js";
+import { type Location, relocateCalls } from "../program/relocation.js";
+import { type BatchStride, batchSlice, findBatchStride } from "./batch-slices.js";
 import { groupCalls } from "./group-calls.js";
 
 /** A copy, with a key that copies of the same shape share. */
@@ -25,12 +26,6 @@ interface CopyItem {
   readonly call: Call;
   readonly work: RowCall;
   readonly key: string;
-}
-
-/** An operand of a group: the first member's slice, and the stride to the next member's. */
-interface StridedOperand {
-  readonly slice: BufferSlice;
-  readonly strideBytes: number;
 }
 
 export function batchCopies(runtime: Runtime, program: Program): void {
@@ -43,7 +38,7 @@ export function batchCopies(runtime: Runtime, program: Program): void {
   };
   /** The group whose common buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
-  const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
+  const moved = new Map<Buffer, Location>();
   groupCalls<CopyItem>(program, {
     itemOf(call) {
       const { work } = call;
@@ -56,7 +51,7 @@ export function batchCopies(runtime: Runtime, program: Program): void {
     canJoin({ node, items }, item) {
       const all = [...items, item];
       const areFree = stepBuffersOf(all).every((buffer) => (claims.get(buffer) ?? node) === node);
-      return areFree && operandsOf(all.sort(byPersistentOffset)) !== undefined;
+      return areFree && stridesOf(all.sort(byPersistentOffset)) !== undefined;
     },
     onJoin({ node, items }) {
       for (const buffer of stepBuffersOf(items)) claims.set(buffer, node);
@@ -99,24 +94,18 @@ function byPersistentOffset(a: CopyItem, b: CopyItem): number {
   return offset(a) - offset(b);
 }
 
-/** The operands of a group in order; undefined if an operand's slices do not have one stride. */
-function operandsOf(members: readonly CopyItem[]): readonly StridedOperand[] | undefined {
-  const operands = members[0]?.work.operands.map((slice, index): StridedOperand | undefined => {
-    const slices = members.flatMap(({ work }) => work.operands[index] ?? []);
-    if (!slice.buffer.storage) {
-      // Each has a buffer of its own, which becomes a slice of a common one.
-      const areOwn = new Set(slices.map(({ buffer }) => buffer)).size === slices.length;
-      return areOwn ? { slice, strideBytes: alignUp(slice.size, alignment) } : undefined;
-    }
-    const strideBytes = (slices[1]?.offset ?? 0) - slice.offset;
-    const areEqual = slices.every(({ offset }, member) => offset === slice.offset + member * strideBytes);
-    const bytes = elementBytes(members[0]?.work, index);
-    return areEqual && strideBytes >= slice.size && strideBytes % bytes === 0
-      ? { slice, strideBytes }
-      : undefined;
+/** The strides of a group's operands; undefined if the slices of an operand have none. */
+function stridesOf(members: readonly CopyItem[]): readonly BatchStride[] | undefined {
+  const strides = members[0]?.work.operands.map(({ size }, index) => {
+    const stride = findBatchStride(slicesOf(members, index), elementBytes(members[0]?.work, index));
+    return stride && stride.strideBytes >= size ? stride : undefined;
   });
-  const strided = operands?.flatMap((operand) => operand ?? []);
-  return strided?.length === operands?.length ? strided : undefined;
+  const found = strides?.flatMap((stride) => stride ?? []);
+  return found?.length === strides?.length ? found : undefined;
+}
+
+function slicesOf(members: readonly CopyItem[], operand: number): readonly BufferSlice[] {
+  return members.flatMap(({ work }) => work.operands[operand] ?? []);
 }
 
 function elementBytes(work: RowCall | undefined, operand: number): number {
@@ -127,27 +116,16 @@ function elementBytes(work: RowCall | undefined, operand: number): number {
 }
 
 /** The members' work in one call; the step buffers of each operand become slices of a new one. */
-function mergeCopies(
-  program: Program,
-  unsorted: readonly CopyItem[],
-  moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
-): Call {
+function mergeCopies(program: Program, unsorted: readonly CopyItem[], moved: Map<Buffer, Location>): Call {
   const members = [...unsorted].sort(byPersistentOffset);
-  const strided = operandsOf(members) ?? [];
+  const strides = stridesOf(members) ?? [];
   const [{ work }] = members as [CopyItem];
-  const operands = strided.map(({ slice, strideBytes }, index): BufferSlice => {
-    const size = (members.length - 1) * strideBytes + slice.size;
-    if (slice.buffer.storage) return { ...slice, size };
-    const buffer = program.makeBuffer(size, slice.buffer.label);
-    for (const [member, { work: copy }] of members.entries()) {
-      const memberBuffer = copy.operands[index]?.buffer;
-      if (memberBuffer) moved.set(memberBuffer, { buffer, offset: member * strideBytes });
-    }
-    return { buffer, offset: 0, size };
-  });
+  const operands = strides.map((stride, index) =>
+    batchSlice(program, slicesOf(members, index), stride, moved),
+  );
   const { outer, row } = work.iteration;
-  const strides = strided.map(({ strideBytes }, index) => strideBytes / elementBytes(work, index));
-  const axes = [{ size: members.length, strides }, ...outer, row];
+  const batchStrides = strides.map(({ strideBytes }, index) => strideBytes / elementBytes(work, index));
+  const axes = [{ size: members.length, strides: batchStrides }, ...outer, row];
   return {
     op: `${members[0]?.call.op ?? "copy"} of ${members.length}`,
     phase: latestPhase(members.map(({ call }) => call)),
@@ -156,7 +134,7 @@ function mergeCopies(
       operands,
       iteration: iterateElements(
         axes.map(({ size }) => size),
-        strided.map((_, index) => axes.map((axis) => axis.strides[index] ?? 0)),
+        strides.map((_, index) => axes.map((axis) => axis.strides[index] ?? 0)),
       ),
     },
   };

@@ -6,8 +6,8 @@
 
 import { dtypes } from "../../ir/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
-import { alignment, type Runtime } from "../../runtime/index.js";
-import { alignUp, literalKey } from "../../units/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { literalKey } from "../../units/index.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
 import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
 import {
@@ -19,7 +19,8 @@ import {
   type Node,
   type Program,
 } from "../program/program.js";
-import { relocateCalls } from "../program/relocation.js";
+import { type Location, relocateCalls } from "../program/relocation.js";
+import { type BatchStride, batchSlice, findBatchStride } from "./batch-slices.js";
 import { groupCalls } from "./group-calls.js";
 
 type Problem = GemmCall["problem"];
@@ -30,17 +31,10 @@ interface GemmItem {
   readonly key: string;
 }
 
-/** An operand of a batch. */
-interface BatchedOperand {
-  readonly strideBytes: number;
-  /** True if the members' step buffers become slices of one buffer. */
-  readonly isMoved: boolean;
-}
-
 const operandNames = ["a", "b", "c", "bias"] as const;
 const inputNames = ["a", "b", "bias"] as const;
 type OperandName = (typeof operandNames)[number];
-type Batch = Readonly<Partial<Record<OperandName, BatchedOperand>>>;
+type Batch = Readonly<Partial<Record<OperandName, BatchStride>>>;
 
 /** `isTuned`: GEMMs may round differently from eager code. */
 export function batchGemms(runtime: Runtime, program: Program, isTuned: boolean): void {
@@ -56,13 +50,10 @@ function batchOnce(runtime: Runtime, program: Program): boolean {
   /** The batch whose buffer a step buffer becomes part of: it cannot be part of two. */
   const claims = new Map<Buffer, Node>();
   const haveOneWriter = (members: readonly GemmItem[], name: OperandName): boolean => {
-    const writers = members.flatMap((member) => {
-      const slice = sliceOf(member, name);
-      return slice ? writersOf(program, slice.buffer) : [];
-    });
+    const writers = slicesOf(members, name).flatMap(({ buffer }) => writersOf(program, buffer));
     return writers.length === members.length && new Set(writers).size === 1;
   };
-  const moved = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
+  const moved = new Map<Buffer, Location>();
   groupCalls<GemmItem>(program, {
     defersConsumers: true,
     itemOf({ work }) {
@@ -113,6 +104,10 @@ function keyOf({ a, b, c, bias, scratch: _, ...rest }: Problem): string {
   return literalKey([rest, layouts, bias?.size ?? 0]);
 }
 
+function slicesOf(members: readonly GemmItem[], name: OperandName): readonly BufferSlice[] {
+  return members.flatMap((member) => sliceOf(member, name) ?? []);
+}
+
 function sliceOf({ problem }: GemmItem, name: OperandName): BufferSlice | undefined {
   return name === "bias" ? problem.bias : problem[name].slice;
 }
@@ -128,11 +123,11 @@ function inOrder(members: readonly GemmItem[]): readonly GemmItem[] {
 
 /** How each operand is batched; undefined if one of them cannot be. */
 function batchOf(members: readonly GemmItem[]): Batch | undefined {
-  const batch: Partial<Record<OperandName, BatchedOperand>> = {};
+  const batch: Partial<Record<OperandName, BatchStride>> = {};
   for (const name of operandNames) {
-    const slices = members.flatMap((member) => sliceOf(member, name) ?? []);
+    const slices = slicesOf(members, name);
     if (slices.length === 0) continue;
-    const operand = batchSlices(slices, elementBytes(name, members));
+    const operand = findBatchStride(slices, elementBytes(name, members));
     if (!operand || (name === "c" && operand.strideBytes < (slices[0]?.size ?? 0))) return undefined;
     batch[name] = operand;
   }
@@ -145,59 +140,29 @@ function elementBytes(name: OperandName, [first]: readonly GemmItem[]): number {
   return dtypes[{ a: dtype, b: dtype, c: resultDtype, bias: biasDtype }[name]].bytes;
 }
 
-function batchSlices(slices: readonly BufferSlice[], bytes: number): BatchedOperand | undefined {
-  const [first, second] = slices;
-  if (!first || !second) return undefined;
-  if (slices.every(({ buffer }) => buffer === first.buffer)) {
-    const strideBytes = second.offset - first.offset;
-    const isStrided = slices.every(({ offset }, index) => offset === first.offset + index * strideBytes);
-    return isStrided && strideBytes >= 0 && strideBytes % bytes === 0
-      ? { strideBytes, isMoved: false }
-      : undefined;
-  }
-  const areOwn = new Set(slices.map(({ buffer }) => buffer)).size === slices.length;
-  const areWhole = slices.every(
-    ({ buffer, offset, size }) => !buffer.storage && offset === 0 && size === buffer.bytes,
-  );
-  return areOwn && areWhole ? { strideBytes: alignUp(first.size, alignment), isMoved: true } : undefined;
-}
-
 function movedBuffers(members: readonly GemmItem[], batch: Batch): readonly Buffer[] {
   return operandNames
     .filter((name) => batch[name]?.isMoved)
-    .flatMap((name) => members.flatMap((member) => sliceOf(member, name)?.buffer ?? []));
+    .flatMap((name) => slicesOf(members, name).map(({ buffer }) => buffer));
 }
 
 /** The members as one batched GEMM; buffers that move are noted. */
-function merge(
-  program: Program,
-  members: readonly GemmItem[],
-  moved: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
-): Problem {
+function merge(program: Program, members: readonly GemmItem[], moved: Map<Buffer, Location>): Problem {
   const [first] = members as [GemmItem];
   const batch = batchOf(members) ?? {};
-  const batchSlice = (name: OperandName): BufferSlice | undefined => {
-    const [slice, operand] = [sliceOf(first, name), batch[name]];
-    if (!slice || !operand) return slice;
-    const { strideBytes, isMoved } = operand;
-    const size = (members.length - 1) * strideBytes + slice.size;
-    if (!isMoved) return { ...slice, size };
-    const buffer = program.makeBuffer(size, slice.buffer.label);
-    for (const [index, member] of members.entries()) {
-      const memberSlice = sliceOf(member, name);
-      if (memberSlice) moved.set(memberSlice.buffer, { buffer, offset: index * strideBytes });
-    }
-    return { buffer, offset: 0, size };
+  const span = (name: OperandName): BufferSlice | undefined => {
+    const stride = batch[name];
+    return stride && batchSlice(program, slicesOf(members, name), stride, moved);
   };
   const batchStride = (name: OperandName): number =>
     (batch[name]?.strideBytes ?? 0) / elementBytes(name, members);
   const matrix = <T extends Problem["c"]>(name: "a" | "b" | "c", operand: T): T => ({
     ...operand,
-    slice: batchSlice(name) ?? operand.slice,
+    slice: span(name) ?? operand.slice,
     batchStride: batchStride(name),
   });
   const { scratch: _, a, b, c, ...rest } = first.problem;
-  const bias = batchSlice("bias");
+  const bias = span("bias");
   return {
     ...rest,
     ...{ batch: members.length, a: matrix("a", a), b: matrix("b", b), c: matrix("c", c) },

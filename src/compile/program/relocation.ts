@@ -2,8 +2,14 @@
 
 import { type Buffer, type BufferSlice, mapSlices, type Node, type Program } from "./program.js";
 
+/** Where a relocated buffer begins. */
+export interface Location {
+  readonly buffer: Buffer;
+  readonly offset: number;
+}
+
 /** The new location of each relocated buffer. That buffer may itself be relocated. */
-export type Relocations = ReadonlyMap<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
+export type Relocations = ReadonlyMap<Buffer, Location>;
 
 export function relocateSlice(slice: BufferSlice, relocations: Relocations): BufferSlice {
   let { buffer, offset } = slice;

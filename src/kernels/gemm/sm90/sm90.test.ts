@@ -983,7 +983,7 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
   const configOf = (element: MmaElement, tile: Sm90Tile, a: boolean, b: boolean): Sm90Config => ({
     ...{ element, tile, isKMajor: { a, b }, hasBias: a },
   });
-  const byRegisters = sm90Source(configOf("tf32", splitKTile, false, false), Array(8).fill("out"));
+  const rsMainloop = sm90Source(configOf("tf32", splitKTile, false, false), Array(8).fill("out"));
   const sources = [
     sm90Source(configOf("bf16", square, false, false), ["out", "partial-out", "out"]),
     sm90Source(configOf("f16", square, false, false), ["out"]),
@@ -1010,7 +1010,7 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
     ),
     sm90Source({ ...configOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
     sm90Source(configOf("tf32", mmaSyncTile, false, false), ["out", "partial-out"]),
-    byRegisters,
+    rsMainloop,
     sm90Source(configOf("tf32", small, true, false), ["partial-out"]),
     ...[
       singleWaveTile({ m: 3072, n: 256 }, 132)!,
@@ -1026,7 +1026,7 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
     // One of five, and the one with the most registers.
     const some = isThorough
       ? sources
-      : sources.filter((source, index) => index % 5 === 0 || source === byRegisters);
+      : sources.filter((source, index) => index % 5 === 0 || source === rsMainloop);
     for (const [index, cost] of compileWithNvcc(some, "sm_90a").entries()) {
       const { stackBytes, spillBytes, isSerialized, registers } = cost;
       const actual = { stackBytes, spillBytes, isSerialized };
@@ -1039,7 +1039,7 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
   test("red proof: accumulators that are initialised between wgmmas serialise them", () => {
     const faults = [
       [sources[0]!, "for (unsigned kStep = 0; kStep < 4; kStep++) {"],
-      [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      wgmmaRs"],
+      [rsMainloop, "for (unsigned i = 0; i < 4; i++) {\n      wgmmaRs"],
     ] as const;
     const injected = faults.map(([source, before]) => {
       const code = source.cuda!.code.replace(before, before.replace("{", "{\n      acc[0][0] += 1;"));
