@@ -3,10 +3,10 @@
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 
-/** Resolved by the package's name, because a bundled module is not in the folder of its source. */
-const root = dirname(createRequire(import.meta.url).resolve("holdfast/package.json"));
-
-/** @example packagePath("package.json") */
+/**
+ * The path of a file in the package: `packagePath("package.json")`. It is resolved by the package's name, because a bundled module is not
+ * in the folder of its source. It is resolved at the call, so that importing Holdfast looks for no files.
+ */
 export function packagePath(...names: readonly string[]): string {
-  return join(root, ...names);
+  return join(dirname(createRequire(import.meta.url).resolve("holdfast/package.json")), ...names);
 }

@@ -36,10 +36,8 @@ const types: Readonly<Record<string, string>> = {
   ".woff2": "font/woff2",
 };
 
-/** The folder of the built page. */
-export const pageFolder = packagePath("dist/src/inspect/page");
-
-export function readPage(folder: string = pageFolder): Page {
+/** Reads a built page; default: the package's. */
+export function readPage(folder: string = packagePath("dist/src/inspect/page")): Page {
   const files = withFileError(`${folder} can't be read`, folder, () =>
     existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [],
   );
