@@ -1,45 +1,153 @@
 // @ts-check
 /**
- * The last step of `npm run build`: bundles the compiled modules into dist/lib, which is what the package's users load. Node takes about
- * a millisecond to load a module, and Holdfast has some eight hundred.
+ * The last step of `npm run build`: makes JavaScript of the TypeScript sources. Node takes more than a millisecond to load a module, and
+ * Holdfast has some eight hundred, so they are bundled.
  *
- * Tests and benchmarks load the modules themselves, by the condition "holdfast-source" of package.json.
+ *   dist/lib/             what the package's users load
+ *   dist/modules/         one bundle of all modules, for programs that use internal modules next to the public API
+ *   dist/src/             a file for each module, which exports its names from dist/modules: tests and benchmarks import these, by
+ *                         their paths or by the condition "holdfast-source" of package.json
+ *   dist/test/ and so on  the other sources, compiled one by one
  */
 
-import { rmSync } from "node:fs";
-import { join } from "node:path";
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
+import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { packageRoot } from "./testing/files.mjs";
 
 const root = packageRoot(process.cwd());
 
-/** What users import or run, and the scripts of threads and processes. A script keeps its name: the code looks for it in its own folder. */
-const entries = [
-  "index",
-  "internals",
+/** The scripts of threads and processes. The code looks for a script next to itself, so a script keeps its name. */
+const scripts = [
   "cli/main",
   "crossasset/bars/parquet/decode-thread",
-  "driver/cpu/worker",
+  "driver/cpu/cpu-worker",
   "inspect/inspector-thread",
-  "runtime/observe/watchdog/outside",
-  "runtime/observe/watchdog/thread",
+  "runtime/observe/watchdog/watchdog-process",
+  "runtime/observe/watchdog/watchdog-thread",
   "train/stopping/stop-thread",
 ];
 
-const outdir = join(root, "dist/lib");
-rmSync(outdir, { recursive: true, force: true });
-await build({
-  entryPoints: entries.map((entry) => join(root, `dist/src/${entry}.js`)),
-  outdir,
+/** @type {import("esbuild").BuildOptions} */
+const common = {
+  format: "esm",
+  platform: "node",
+  target: "node20",
+  // Errors, printed models and records have class names in them.
+  keepNames: true,
+  logLevel: "warning",
+};
+
+/** @type {import("esbuild").BuildOptions} */
+const bundled = {
+  ...common,
   entryNames: "[name]",
   chunkNames: "[name]-[hash]",
   bundle: true,
   splitting: true,
-  format: "esm",
-  platform: "node",
-  target: "node20",
   packages: "external",
-  // Errors, printed models and records have class names in them.
-  keepNames: true,
-  logLevel: "warning",
-});
+};
+
+const modules = sourcesIn("src").filter((path) => !scripts.includes(path) && !isOfPage(path));
+const tests = sourcesIn("src", { areTests: true }).map((path) => `src/${path}`);
+const others = ["test", "bench", "examples", "scripts"].flatMap((folder) =>
+  [...sourcesIn(folder), ...sourcesIn(folder, { areTests: true })].map((path) => `${folder}/${path}`),
+);
+
+for (const folder of ["lib", "modules"]) rmSync(join(root, "dist", folder), { recursive: true, force: true });
+await Promise.all([bundleLibrary(), bundleModules().then(writeModuleFiles), compileOthers()]);
+
+function bundleLibrary() {
+  const entries = ["index", "internals", ...scripts];
+  return build({
+    ...bundled,
+    entryPoints: entries.map((entry) => join(root, `src/${entry}.ts`)),
+    outdir: join(root, "dist/lib"),
+  });
+}
+
+/** The entry "all" exports each module as a namespace, named by its position in `modules`. */
+function bundleModules() {
+  const exportAll = modules.map((path, index) => `export * as m${index} from "./${path}.ts";\n`).join("");
+  return build({
+    ...bundled,
+    entryPoints: [
+      { in: "all", out: "all" },
+      ...scripts.map((script) => ({
+        in: join(root, `src/${script}.ts`),
+        out: script.split("/").at(-1) ?? "",
+      })),
+    ],
+    plugins: [
+      {
+        name: "all",
+        setup: ({ onLoad, onResolve }) => {
+          onResolve({ filter: /^all$/ }, () => ({ path: "all", namespace: "all" }));
+          onLoad({ filter: /^/, namespace: "all" }, () => ({
+            contents: exportAll,
+            resolveDir: join(root, "src"),
+          }));
+        },
+      },
+    ],
+    outdir: join(root, "dist/modules"),
+    sourcemap: "linked",
+    sourcesContent: false,
+  });
+}
+
+async function writeModuleFiles() {
+  const all = await import(pathToFileURL(join(root, "dist/modules/all.js")).href);
+  for (const [index, path] of modules.entries()) {
+    const names = Object.keys(all[`m${index}`]);
+    writeModule(path, (folder) =>
+      names.length === 0
+        ? "export {};\n"
+        : `import { m${index} } from "${folder}/all.js";\nexport const { ${names.join(", ")} } = m${index};\n`,
+    );
+  }
+  for (const script of scripts)
+    writeModule(script, (folder) => `import "${folder}/${script.split("/").at(-1)}.js";\n`);
+}
+
+/**
+ * @param {string} path
+ * @param {(modulesFolder: string) => string} code
+ */
+function writeModule(path, code) {
+  const file = join(root, `dist/src/${path}.js`);
+  const folder = relative(dirname(file), join(root, "dist/modules")).split(sep).join("/");
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, code(folder));
+}
+
+function compileOthers() {
+  return build({
+    ...common,
+    entryPoints: [...tests, ...others].map((path) => join(root, `${path}.ts`)),
+    outdir: join(root, "dist"),
+    outbase: root,
+    sourcemap: "linked",
+    sourcesContent: false,
+  });
+}
+
+/** The page runs in a browser: its modules are compiled by the TypeScript compiler, as src/inspect/page/tsconfig.json says. @param {string} path */
+function isOfPage(path) {
+  return path.startsWith("inspect/page/");
+}
+
+/**
+ * @param {string} folder
+ * @param {{ areTests?: boolean }} [options]
+ * @returns {string[]} paths below the folder, without ".ts"
+ */
+function sourcesIn(folder, { areTests = false } = {}) {
+  return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter(
+      (path) => path.endsWith(".ts") && !path.endsWith(".d.ts") && path.endsWith(".test.ts") === areTests,
+    )
+    .map((path) => path.slice(0, -".ts".length).split(sep).join("/"))
+    .sort();
+}

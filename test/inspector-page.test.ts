@@ -18,7 +18,8 @@ import ts from "typescript";
 import type { PlanRecord } from "../src/records/index.js";
 import { readInspection } from "../src/train/index.js";
 import { needsBrowser, type Page } from "./support/browser.js";
-import { holdfastProgram } from "./support/crossasset-runs.js";
+import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
+import { effort, isThorough } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
 import { openPage, saved, serve, waitUntil } from "./support/inspector-page.js";
 import { repositoryRoot } from "./support/repository.js";
@@ -294,20 +295,20 @@ test(
       "--device",
       "cpu",
       "--generate",
-      "32000",
+      "12000",
       "--batch",
       "32",
       "--epochs",
-      "6",
+      "4",
     ];
-    const child = spawn(process.execPath, [holdfastProgram, ...job, "--quiet", "--out", out], {
+    const { url } = await serve(t, folders.trained);
+    const page = await openPage(t, `${url}#/`);
+    page.setDefaultTimeout(60_000);
+    const child = spawn(process.execPath, [holdfastProgram, ...job, ...tinyModel, "--quiet", "--out", out], {
       stdio: "ignore",
     });
     const ended = once(child, "close");
     t.after(() => child.kill());
-    const { url } = await serve(t, folders.trained);
-    const page = await openPage(t, `${url}#/`);
-    page.setDefaultTimeout(60_000);
     await page.locator(".state.live").waitFor();
     await figure(page, "Loss by step").locator("canvas").waitFor();
     const [code] = (await ended) as [number];
@@ -451,48 +452,44 @@ test(
   },
 );
 
-const isDrawn = 'performance.getEntriesByName("inspector:loss-drawn").length > 0';
-
-/** A busy machine may be slow once; three times it is the page. */
+/** Times are limited in the long suite alone, where nothing else runs. A busy machine may be slow once; three times it is the page. */
 async function bestOf(limit: number, measure: () => Promise<number>): Promise<number> {
-  let best = Infinity;
-  for (let attempt = 0; attempt < 3 && best > limit; attempt++) best = Math.min(best, await measure());
+  let best = await measure();
+  for (let attempt = 1; isThorough && attempt < 3 && best > limit; attempt++)
+    best = Math.min(best, await measure());
+  if (isThorough) assert.ok(best < limit, `${best} ms`);
   return best;
 }
 
-test(
-  "a million steps open in less than 3 s, and zooming through them does not stutter",
-  needsBrowser,
-  async (t) => {
-    const folder = large.million;
-    writeSampleRun(folder, "million", { steps: 1_000_000 }).close();
-    const openMs = await bestOf(3000, async () => {
-      const { url } = await serve(t, folder);
-      const page = await openPage(t, url);
-      await waitUntil(page, isDrawn);
-      return Number(await page.evaluate('performance.getEntriesByName("inspector:loss-drawn")[0].startTime'));
-    });
-    const { url } = await serve(t, folder);
+test("a long run opens fast, and zooming through it does not stutter", needsBrowser, async (t) => {
+  const steps = effort({ quick: 50_000, thorough: 1_000_000 });
+  const folder = large.million;
+  writeSampleRun(folder, "million", { steps }).close();
+  const { url } = await serve(t, folder);
+  const open = async (): Promise<Page> => {
     const page = await openPage(t, url);
-    await waitUntil(page, isDrawn);
-    const zoomMs = await bestOf(1500, () => zoomFrames(page, ".u-over", 60));
-    t.diagnostic(
-      `1,000,000 steps: drawn after ${openMs.toFixed(0)} ms; 60 frames of zooming in ${zoomMs.toFixed(0)} ms`,
-    );
-    assert.ok(openMs < 3000, `${openMs} ms`);
-    assert.ok(zoomMs < 1500, `${zoomMs} ms`);
-  },
-);
+    await waitUntil(page, 'performance.getEntriesByName("inspector:loss-drawn").length > 0');
+    return page;
+  };
+  const page = await open();
+  const drawnAt = (opened: Page) =>
+    opened.evaluate('performance.getEntriesByName("inspector:loss-drawn")[0].startTime').then(Number);
+  const openMs = await bestOf(3000, async () => drawnAt(await open()));
+  const zoomMs = await bestOf(1500, () => zoomFrames(page, ".u-over", 60));
+  t.diagnostic(
+    `${steps} steps: drawn after ${openMs.toFixed(0)} ms; 60 frames of zooming in ${zoomMs.toFixed(0)} ms`,
+  );
+});
 
-test("twenty thousand tensors are drawn, and zoomed without stutter", needsBrowser, async (t) => {
+test("a plan of many tensors is drawn, and zoomed without stutter", needsBrowser, async (t) => {
+  const count = effort({ quick: 2000, thorough: 20_000 });
   const folder = large.wide;
-  writeSampleRun(folder, "wide", { steps: 10, plans: [dmmaPlan(20_000)] }).close();
+  writeSampleRun(folder, "wide", { steps: 10, plans: [planOfTensors(count)] }).close();
   const { url } = await serve(t, folder);
   const page = await openPage(t, `${url}#/wide/memory`);
-  await page.locator('.plan-picture[data-boxes="20000"]').scrollIntoViewIfNeeded();
+  await page.locator(`.plan-picture[data-boxes="${count}"]`).scrollIntoViewIfNeeded();
   const zoomMs = await bestOf(3000, () => zoomFrames(page, ".plan-picture", 60));
-  t.diagnostic(`20,000 tensors: 60 frames of zooming in ${zoomMs.toFixed(0)} ms`);
-  assert.ok(zoomMs < 3000, `${zoomMs} ms`);
+  t.diagnostic(`${count} tensors: 60 frames of zooming in ${zoomMs.toFixed(0)} ms`);
 });
 
 /** Turns the wheel in every frame, in and out again; how long it took in all, in milliseconds. */
@@ -525,7 +522,7 @@ async function pointerOver(page: Page, { memory, calls }: PlanRecord) {
 }
 
 /** As many tensors, in rows of a hundred, each alive for a few calls. */
-function dmmaPlan(count: number): PlanRecord {
+function planOfTensors(count: number): PlanRecord {
   const tensors = Array.from({ length: count }, (_, index) => ({
     label: `op ${index}`,
     type: "f32 [64]",

@@ -1,17 +1,22 @@
 /** Compiles the examples, all in one program with this repository's types, and checks them. */
 
+import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
+import { promisify } from "node:util";
+import { transformSync } from "esbuild";
 import ts from "typescript";
 import type { Example } from "./examples.js";
 import { repositoryRoot } from "./repository.js";
 
 /** The examples as compiled files, in the given order. */
 export interface CompiledExamples {
-  /** For the types; created at the first access, so that the examples can run in the meantime. */
+  /** The declarations, not checked; created at the first access, so that the examples can run in the meantime. */
   readonly program: ts.Program;
   /** The TypeScript file of each example; the compiled one is next to it, see `compiledFile`. */
   readonly files: readonly string[];
+  /** The type errors of the examples and of the declarations that they use, by file; one text each. */
+  readonly typeProblems: Promise<ReadonlyMap<string, readonly string[]>>;
   /** Removes the files. */
   remove(): void;
 }
@@ -22,22 +27,20 @@ export interface CompiledExamples {
  */
 export function compileExamples(examples: readonly Example[]): CompiledExamples {
   const folder = mkdtempSync(join(repositoryRoot, "dist", "documentation-"));
-  const options = compilerOptions(folder);
   const files = examples.map(({ code }, index) => {
     const file = join(folder, `example-${index + 1}.mts`);
     writeFileSync(file, code);
-    // Not by the program's emit, which would first check every declaration of the program, node's too.
-    const { outputText } = ts.transpileModule(code, { fileName: file, compilerOptions: options });
-    writeFileSync(compiledFile(file), outputText);
+    writeFileSync(compiledFile(file), transformSync(code, { loader: "ts" }).code);
     return file;
   });
   let program: ts.Program | undefined;
   return {
     get program() {
-      program ??= ts.createProgram(files, options);
+      program ??= ts.createProgram(files, parsedOptions(folder));
       return program;
     },
     files,
+    typeProblems: check(folder),
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
@@ -47,28 +50,54 @@ export function compiledFile(file: string): string {
   return file.replace(/\.mts$/, ".mjs");
 }
 
-/** The repository's options, without those that only its build needs. */
-function compilerOptions(folder: string): ts.CompilerOptions {
-  const { config } = ts.readConfigFile(join(repositoryRoot, "tsconfig.json"), ts.sys.readFile);
+/** Options of the examples, instead of those that only the repository's build needs. */
+function exampleOptions(folder: string) {
   return {
-    ...ts.parseJsonConfigFileContent(config, ts.sys, repositoryRoot).options,
     // With the build's folders the compiler would resolve "holdfast" to src/ instead of the published files.
     rootDir: folder,
     outDir: folder,
-    sourceMap: false,
+    declaration: false,
+    emitDeclarationOnly: false,
+    incremental: false,
+    noEmit: true,
     // An example may create a value only to show how it is created.
     noUnusedLocals: false,
   };
 }
 
-/** The type errors in one file of the program, one text each. */
-export function typeProblems(program: ts.Program, file: string): string[] {
-  const source = program.getSourceFile(file);
-  if (source === undefined) return [`${file} is not part of the program.`];
-  return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)].map(
-    ({ messageText, start }) => {
-      const { line } = source.getLineAndCharacterOfPosition(start ?? 0);
-      return `line ${line + 1}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
+function parsedOptions(folder: string): ts.CompilerOptions {
+  const { config } = ts.readConfigFile(join(repositoryRoot, "tsconfig.json"), ts.sys.readFile);
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, repositoryRoot);
+  delete options.tsBuildInfoFile;
+  return { ...options, ...exampleOptions(folder) };
+}
+
+const diagnostic = /^(?<file>\S.*?)\((?<line>\d+),\d+\): error TS\d+: (?<text>.*)$/;
+
+/** Runs the build's compiler, which checks all files in a second or two. */
+async function check(folder: string): Promise<ReadonlyMap<string, readonly string[]>> {
+  const config = {
+    extends: relative(folder, join(repositoryRoot, "tsconfig.json")),
+    compilerOptions: { ...exampleOptions(folder), tsBuildInfoFile: null },
+    include: ["*.mts"],
+  };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify(config));
+  const compiler = join(repositoryRoot, "node_modules/typescript-native/bin/tsc");
+  const args = [compiler, "-p", folder, "--pretty", "false"];
+  const options = { cwd: repositoryRoot, maxBuffer: 2 ** 26 };
+  const { stdout } = await promisify(execFile)(process.execPath, args, options).catch(
+    (error: { readonly stdout?: string }) => {
+      // The compiler ends with another code than 0 if it has found an error.
+      if (!error.stdout) throw error;
+      return { stdout: error.stdout };
     },
   );
+  const problems = new Map<string, string[]>();
+  for (const line of stdout.split("\n").filter((text) => /^\S/.test(text))) {
+    const { file, line: number, text } = diagnostic.exec(line)?.groups ?? {};
+    if (file === undefined) throw new Error(`The compiler reports: ${line}`);
+    const path = join(repositoryRoot, file);
+    problems.set(path, [...(problems.get(path) ?? []), `line ${number}: ${text}`]);
+  }
+  return problems;
 }

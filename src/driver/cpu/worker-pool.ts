@@ -148,7 +148,7 @@ export class WorkerPool {
       ...{ buffer: this.#job.buffer, memory: this.#memory, heartbeat: heartbeatMemory() },
     };
     for (let thread = 1; thread < this.#threads; thread++) {
-      const worker = startThread(new URL("./worker.js", import.meta.url), workerData);
+      const worker = startThread(new URL("./cpu-worker.js", import.meta.url), workerData);
       if (worker instanceof Error) {
         warnFewerThreads(thread, this.#threads, worker);
         this.#threads = thread;

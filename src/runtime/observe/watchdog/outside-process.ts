@@ -124,7 +124,7 @@ export class OutsideProcess {
 function startOutside(settings: WatchdogSettings): Child {
   // NODE_OPTIONS is for the user's program: its hooks would slow this process down, and its inspector port is taken.
   const { NODE_OPTIONS: _, ...env } = process.env;
-  const script = fileURLToPath(new URL("./outside.js", import.meta.url));
+  const script = fileURLToPath(new URL("./watchdog-process.js", import.meta.url));
   // Few threads, because a container may allow few. Two for libuv, so that a stuck file does not block stderr.
   return spawn(process.execPath, ["--v8-pool-size=1", script, JSON.stringify(settings)], {
     stdio: ["pipe", "pipe", "inherit"],

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, it } from "node:test";
@@ -19,7 +19,7 @@ import { startWatchdog } from "./watchdog.js";
 
 const limitMs = 400;
 const fixture = fileURLToPath(new URL("../../../../test/fixtures/watched-run.js", import.meta.url));
-const outsideScript = fileURLToPath(new URL("./outside.js", import.meta.url));
+const watchdogScript = fileURLToPath(new URL("./watchdog-process.js", import.meta.url));
 const needsProc = existsSync("/proc/self/cmdline") ? false : "needs /proc";
 
 describe("the watchdog", () => {
@@ -148,7 +148,7 @@ describe("the watchdog", () => {
 
   it("treats a pipe closed without a goodbye as the death of the thread", async () => {
     const settings = { pid: process.pid, stallAfterMs: limitMs, reportDir, onStall: "report" };
-    const outside = spawn(process.execPath, [outsideScript, JSON.stringify(settings)], {
+    const outside = spawn(process.execPath, [watchdogScript, JSON.stringify(settings)], {
       stdio: ["pipe", "ignore", "pipe"],
     });
     outside.stdin.end();
@@ -216,7 +216,7 @@ describe("the watchdog", () => {
       .filter((entry) => {
         try {
           const command = readFileSync(`/proc/${entry}/cmdline`, "utf8");
-          return command.includes(outsideScript) && command.includes(reportDir);
+          return command.includes(basename(watchdogScript)) && command.includes(reportDir);
         } catch {
           return false;
         }

@@ -12,7 +12,7 @@ import type { OnStall } from "./messages.js";
 import { unwanted } from "./outside-process.js";
 import { currentThreadId } from "./processor-wait.js";
 import type { SharedMemory } from "./reading.js";
-import type { ThreadData } from "./thread.js";
+import type { ThreadData } from "./watchdog-thread.js";
 
 export interface WatchdogOptions extends SharedMemory {
   /** A phase or driver call without progress for this long is a stall. */
@@ -53,7 +53,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     reportDir,
     onStall,
   };
-  const worker = startThread(new URL("./thread.js", import.meta.url), workerData);
+  const worker = startThread(new URL("./watchdog-thread.js", import.meta.url), workerData);
   if (worker instanceof Error) {
     warn(
       `The watchdog's thread could not start (${worker.message}). The run continues, but stalls are not reported. ${threadAdvice}.`,

@@ -24,7 +24,7 @@ function startWorker() {
   const memory = new WebAssembly.Memory({ initial: 4, maximum: 4, shared: true });
   const job = createSharedJob();
   const workerData: WorkerStart = { buffer: job.buffer, memory, heartbeat: heartbeatMemory() };
-  const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData });
+  const worker = new Worker(new URL("./cpu-worker.js", import.meta.url), { workerData });
   const { module } = compileKernel(basicKernels.fill, memory);
   const message: WorkerMessage = { kind: "load", kernelId: 1, name: "fill", module };
   worker.postMessage(message);
