@@ -52,11 +52,7 @@ process.on("exit", () => {
 export function runTestProcess(args, { root, isLong, timeoutMs, onOutput }) {
   return new Promise((resolve, reject) => {
     const log = join(logs, `${++logCount}.jsonl`);
-    const flags = [
-      "--enable-source-maps",
-      `--test-reporter=${reporter}`,
-      `--test-reporter-destination=${log}`,
-    ];
+    const flags = [`--test-reporter=${reporter}`, `--test-reporter-destination=${log}`];
     const child = spawn(process.execPath, [...flags, ...args], {
       cwd: root,
       // A rejected plan fails its test; a user's step would be slower, and a test might not see that.
