@@ -7,12 +7,28 @@ import { type BrowserContext, closeBrowser, openContext, type Page } from "./bro
 
 after(closeBrowser);
 
-/** Closed before the servers, because a lost stream is an error in a page. */
-const contexts = new Set<BrowserContext>();
+interface OpenedPage {
+  /** Its options, as a text. */
+  readonly key: string;
+  readonly page: Page;
+  readonly context: BrowserContext;
+  /** What the page has thrown or logged since its test began. */
+  readonly errors: string[];
+}
 
-async function closePages(): Promise<void> {
-  for (const context of contexts) await context.close();
-  contexts.clear();
+/** Pages that the next test uses again, by their options: to open a browser's process takes longer than most tests. */
+const idle = new Map<string, OpenedPage>();
+
+/** The pages of the current test. They are left before its servers end, because a lost stream is an error in a page. */
+const busy = new Set<OpenedPage>();
+
+async function leavePages(): Promise<void> {
+  for (const opened of busy) {
+    await opened.page.goto("about:blank");
+    if (idle.has(opened.key)) await opened.context.close();
+    else idle.set(opened.key, opened);
+  }
+  busy.clear();
 }
 
 export interface PageOptions {
@@ -23,16 +39,35 @@ export interface PageOptions {
   readonly mayFail?: boolean;
 }
 
-/** Opens a page and closes it after the test. Errors that the page throws or logs fail the test. */
+/** Opens a page for a test. Errors that the page throws or logs fail the test. */
 export async function openPage(t: TestContext, url: string, options: PageOptions = {}): Promise<Page> {
   const { width = 1280, height = 900, isDark = false, mayFail = false } = options;
+  const all = { width, height, isDark, mayFail };
+  const opened = idle.get(keyOf(all)) ?? (await openNewPage(all));
+  idle.delete(opened.key);
+  busy.add(opened);
+  const { page, errors } = opened;
+  errors.length = 0;
+  page.setDefaultTimeout(10_000);
+  t.after(async () => {
+    await leavePages();
+    assert.deepEqual(errors, []);
+  });
+  await page.goto(url);
+  return page;
+}
+
+function keyOf({ width, height, isDark, mayFail }: Required<PageOptions>): string {
+  return [width, height, isDark, mayFail].join();
+}
+
+async function openNewPage(options: Required<PageOptions>): Promise<OpenedPage> {
+  const { width, height, isDark, mayFail } = options;
   const context = await openContext({
     viewport: { width, height },
     colorScheme: isDark ? "dark" : "light",
   });
-  contexts.add(context);
   const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
   const errors: string[] = [];
   page.on("pageerror", (error) => errors.push(String(error.stack)));
   page.on("console", (message) => {
@@ -40,12 +75,7 @@ export async function openPage(t: TestContext, url: string, options: PageOptions
     if (message.type() === "error" && !(mayFail && isRequest))
       errors.push(`${message.text()} (${message.location().url})`);
   });
-  t.after(async () => {
-    await closePages();
-    assert.deepEqual(errors, []);
-  });
-  await page.goto(url);
-  return page;
+  return { key: keyOf(options), page, context, errors };
 }
 
 /** Waits until an expression in the page is true, checking in every frame. */
@@ -76,7 +106,7 @@ export async function serve(t: TestContext, root: string, port = 0): Promise<Ser
     isOpen = false;
   };
   t.after(async () => {
-    await closePages();
+    await leavePages();
     await close();
   });
   return { url: inspector.url.replace(/#.*$/, ""), close };
