@@ -71,7 +71,10 @@ class CharacterModel extends nn.Module {
   }
 }
 
-export async function main(print: (line: string) => void = console.log): Promise<Result> {
+export async function main(
+  print: (line: string) => void = console.log,
+  { steps = 250 } = {},
+): Promise<Result> {
   const cpu = await device("cpu", { memory: "512MiB" });
   manualSeed(5);
   const [train, heldOut] = [write(cpu, 400), write(cpu, 60)];
@@ -93,7 +96,6 @@ export async function main(print: (line: string) => void = console.log): Promise
   const lossOf = (x: Tensor, y: Tensor): Tensor =>
     nn.functional.crossEntropy(model.forward(x).reshape([-1, alphabet.length]), y.reshape([-1]));
 
-  const steps = 250;
   const offsets = drawNumbers(cpu, steps * batch, train.length - context - 1);
   for (let step = 1; step <= steps; step++) {
     const starts = offsets.slice((step - 1) * batch, step * batch);
