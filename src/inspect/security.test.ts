@@ -6,6 +6,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import { makeFolder } from "../../test/support/folders.js";
 import {
   exchange,
@@ -100,7 +101,7 @@ test("a random address is never answered with a file, only with JSON", async () 
       assert.ok(!text.includes(secret), path);
       if (path !== "/" && path !== "/?") assert.match(headers["content-type"] ?? "", /json|csv|octet/, path);
     }),
-    { numRuns: 300 },
+    { numRuns: effort({ quick: 60, thorough: 300 }) },
   );
 });
 
@@ -236,7 +237,7 @@ test("any other text is rejected as a token", () => {
   );
 });
 
-for (const count of [200, 600]) {
+for (const count of effort({ quick: [200], thorough: [200, 600] })) {
   test(`${count} clients that never end their requests do not block a valid request`, async () => {
     const { port: crowded, ask: askCrowded } = await openTestInspector({ root });
     const slow = await Promise.all(Array.from({ length: count }, () => openSlowClient(crowded)));

@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { listenTo, openTestInspector } from "../../test/support/inspector-client.js";
 import { samplePlan } from "../../test/support/sample-plan.js";
@@ -276,7 +277,7 @@ test("a folder with a truncated, empty or replaced file is answered, with a mess
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: effort({ quick: 12, thorough: 60 }) },
   );
 });
 

@@ -5,6 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { type SampleRunOptions, writeSampleRun } from "../../test/support/sample-run.js";
 import { StepTable } from "./step-table.js";
@@ -44,7 +45,7 @@ test("with any number of points, the min. and max. loss of a range are included,
         if (inside.length > 0) assert.equal(step.at(-1), Math.min(to, losses.length));
       },
     ),
-    { numRuns: 150 },
+    { numRuns: effort({ quick: 30, thorough: 150 }) },
   );
 });
 

@@ -5,6 +5,7 @@ import { appendFileSync, mkdirSync, readdirSync, truncateSync, writeFileSync } f
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { sampleIncidents, writeSampleRun } from "../../test/support/sample-run.js";
 import { sparkline, stackedBar } from "./text-marks.js";
@@ -90,7 +91,7 @@ test("a run with any contents of its files is described within the columns, with
         assert.doesNotMatch(printed, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
       },
     ),
-    { numRuns: 80 },
+    { numRuns: effort({ quick: 16, thorough: 80 }) },
   );
 });
 

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { openDevice } from "../../../test/support/devices.js";
+import { effort } from "../../../test/support/effort.js";
 import { makeFolder } from "../../../test/support/folders.js";
 import { readPickle } from "../../../test/support/read-pickle.js";
 import { repositoryRoot } from "../../../test/support/repository.js";
@@ -121,7 +122,7 @@ test("allocations and frees balance, no allocation overlaps a live one, and the 
       assert.equal(freed, plan.memory.tensors.filter(({ bytes }) => bytes > 0).length);
       assert.equal(most, plan.memory.lowerBound);
     }),
-    { numRuns: 300 },
+    { numRuns: effort({ quick: 60, thorough: 300 }) },
   );
 });
 
@@ -156,7 +157,10 @@ function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly
 }
 
 test("a strict reader of PyTorch's format accepts snapshots of all kinds of plans, and computes their peaks", (context) => {
-  const plans = [samplePlan(), ...fc.sample(randomPlan, { numRuns: 60, seed: 7 })];
+  const plans = [
+    samplePlan(),
+    ...fc.sample(randomPlan, { numRuns: effort({ quick: 12, thorough: 60 }), seed: 7 }),
+  ];
   const results = check(context, plans.map(memorySnapshot));
   for (const [index, checked] of (results ?? []).entries()) {
     const { peak, lowerBound, tensors, persistent } = plans[index]!.memory;

@@ -6,6 +6,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { makeFolder } from "../../../test/support/folders.js";
 import { readPickle } from "../../../test/support/read-pickle.js";
 import { PickleTuple, type PickleValue, pickle } from "./pickle.js";
@@ -41,7 +42,7 @@ test("every value is read back unchanged, with the opcodes that the viewer suppo
       drawnValue.filter((value) => !/\\ud[89a-f]/i.test(JSON.stringify(value)) && isSafe(value)),
       (value) => assert.deepEqual(readPickle(pickle(value)), expected(value)),
     ),
-    { numRuns: 500 },
+    { numRuns: effort({ quick: 100, thorough: 500 }) },
   );
 });
 

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { makeFolder } from "../../../test/support/folders.js";
 import { StepLog } from "../../train/index.js";
 import { bucketSteps } from "./step-buckets.js";
@@ -63,7 +64,7 @@ test("every row of the range is in one bucket, with its extremes, and the number
         assert.equal(next, rows.length + 1);
       },
     ),
-    { numRuns: 200 },
+    { numRuns: effort({ quick: 40, thorough: 200 }) },
   );
 });
 
