@@ -43,6 +43,8 @@ export function openEmulatorGpu({
   after(() => {
     device.close();
     driver.close();
+    // The next file in this process starts with the emulator's defaults.
+    openEmulator().reset();
   });
   return device;
 }
