@@ -16,6 +16,8 @@ export interface EmulatorGpuOptions {
   readonly capture?: "on" | "off" | "auto";
   /** True if PDL launches see the worst case of a real GPU. Default: true; slow with much memory. */
   readonly seesSnapshots?: boolean;
+  /** The library's algorithms for a GEMM, each of which autotuning runs a hundred times. Default: one. */
+  readonly gemmAlgorithms?: number;
 }
 
 export function openEmulatorGpu({
@@ -23,9 +25,11 @@ export function openEmulatorGpu({
   multiprocessors,
   capture = "on",
   seesSnapshots = true,
+  gemmAlgorithms = 1,
 }: EmulatorGpuOptions = {}): Device {
   fixDraws();
   openEmulator().set("early", seesSnapshots ? 1 : 0);
+  openEmulator().set("gemmAlgorithms", gemmAlgorithms);
   if (multiprocessors !== undefined) openEmulator().set("multiprocessors", multiprocessors);
   const driver = openEmulatorDriver({});
   const device = new Device("cuda", {
