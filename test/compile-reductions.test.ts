@@ -42,7 +42,7 @@ function train(
 }
 
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
-  const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
+  const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "on" });
 
   const compile = (passes: PassSettings = {}, width?: number) => {
     const recorded: { step?: object; text?: string } = {};
