@@ -8,6 +8,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelSource } from "holdfast/internals";
+import { resultFor } from "./nvcc-results.js";
 
 /** The minimal architecture of the code; every later architecture accepts its PTX. */
 const minArchitecture = "80";
@@ -24,7 +25,9 @@ export async function compileBatch(
   const only = new Set(kernels.flatMap(({ cuda }) => cuda?.requiredCapability ?? []));
   try {
     const common = kernels.filter(({ cuda }) => !cuda?.requiredCapability);
-    const halves = [0, 1].map((half) => common.filter((_, index) => index % 2 === half));
+    const halves = [0, 1]
+      .map((half) => common.filter((_, index) => index % 2 === half))
+      .filter((some) => some.length > 0);
     // Both have to end before their folder is removed, even if one fails.
     const outcomes = await Promise.allSettled(
       halves.map((some, half) =>
@@ -52,11 +55,16 @@ async function compileFile(
   architectures: readonly string[],
 ): Promise<void> {
   const [source, ptx] = [join(folder, `${name}.cu`), join(folder, `${name}.ptx`)];
-  writeFileSync(source, kernels.map(sourceOf).join("\n"));
+  const code = kernels.map(sourceOf).join("\n");
   const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
-  await run("nvcc", [...strict, "-ptx", `-arch=compute_${minArchitecture}`, source, "-o", ptx]);
+  const flags = [...strict, "-ptx", `-arch=compute_${minArchitecture}`];
+  const result = resultFor(...flags, ...architectures, code);
+  if (result.text !== undefined) return;
+  writeFileSync(source, code);
+  await run("nvcc", [...flags, source, "-o", ptx]);
   for (const architecture of architectures)
     await run("ptxas", ["-Werror", `-arch=${architecture}`, ptx, "-o", join(folder, `${name}.cubin`)]);
+  result.keep("");
 }
 
 /** Names are local to a kernel's namespace, except for the entry's. Errors are reported by the kernel's line. */

@@ -8,6 +8,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelSource } from "holdfast/internals";
+import { nvccVersion, resultFor } from "./nvcc-results.js";
 
 /** The assembler's report of a kernel. */
 export interface KernelCost {
@@ -22,8 +23,7 @@ export interface KernelCost {
 
 /** Why a test that compiles is skipped here, or false. */
 export function noCompiler(): string | false {
-  const { error } = spawnSync("nvcc", ["--version"]);
-  return error ? "nvcc is not installed" : false;
+  return nvccVersion() === "" ? "nvcc is not installed" : false;
 }
 
 /**
@@ -31,39 +31,45 @@ export function noCompiler(): string | false {
  * architecture such as "sm_80"; returns the report of each, in order.
  */
 export function compileWithNvcc(kernels: readonly KernelSource[], architecture: string): KernelCost[] {
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
-  try {
-    const sources = kernels.map(({ cuda }, index) => {
-      if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
-      // Kernels share local names such as `threads`; only the entries are global to the file.
-      const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
-      return `namespace code${index} {\n${code}\n}\n`;
-    });
-    const path = join(folder, "kernels.cu");
-    writeFileSync(path, sources.join("\n"));
-    const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
-    const flags = [...strict, "-Xptxas", "-v", "-cubin", `-arch=${architecture}`];
-    const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", join(folder, "kernels.cubin")], {
-      encoding: "utf8",
-    });
-    if (status !== 0) throw new Error(`nvcc for ${architecture} says:\n${stderr}`);
-    return kernels.map((_, index) => costOf(entryOf(index), stderr));
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const sources = kernels.map(({ cuda }, index) => {
+    if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
+    // Kernels share local names such as `threads`; only the entries are global to the file.
+    const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
+    return `namespace code${index} {\n${code}\n}\n`;
+  });
+  const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
+  const flags = [...strict, "-Xptxas", "-v", "-cubin", `-arch=${architecture}`];
+  const { report } = compile(sources.join("\n"), flags);
+  return kernels.map((_, index) => costOf(entryOf(index), report));
 }
 
 /** The PTX of a kernel, for reading. */
 export function ptxWithNvcc({ name, cuda }: KernelSource, architecture: string): string {
   if (!cuda) throw new Error(`kernel "${name}" has no CUDA code`);
+  return compile(cuda.code, ["-std=c++17", "--fmad=false", "-ptx", `-arch=${architecture}`]).ptx;
+}
+
+interface Compiled {
+  /** All that the compiler printed. */
+  readonly report: string;
+  /** Empty unless PTX was requested. */
+  readonly ptx: string;
+}
+
+/** Throws the compiler's report if it does not accept the source. */
+function compile(source: string, flags: readonly string[]): Compiled {
+  const result = resultFor(...flags, source);
+  if (result.text !== undefined) return JSON.parse(result.text) as Compiled;
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
   try {
-    const [path, ptx] = [join(folder, "kernel.cu"), join(folder, "kernel.ptx")];
-    writeFileSync(path, cuda.code);
-    const flags = ["-std=c++17", "--fmad=false", "-ptx", `-arch=${architecture}`];
-    const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", ptx], { encoding: "utf8" });
-    if (status !== 0) throw new Error(`nvcc for ${architecture} says:\n${stderr}`);
-    return readFileSync(ptx, "utf8");
+    const [path, output] = [join(folder, "kernels.cu"), join(folder, "output")];
+    writeFileSync(path, source);
+    const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", output], { encoding: "utf8" });
+    if (status !== 0) throw new Error(`nvcc ${flags.join(" ")} says:\n${stderr}`);
+    const ptx = flags.includes("-ptx") ? readFileSync(output, "utf8") : "";
+    const compiled: Compiled = { report: stderr, ptx };
+    result.keep(JSON.stringify(compiled));
+    return compiled;
   } finally {
     rmSync(folder, { recursive: true });
   }
