@@ -10,6 +10,7 @@ import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor } fr
 import type { PassSettings } from "../src/compile/index.js";
 import type { Call } from "../src/compile/program/program.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { effort } from "./support/effort.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBits } from "./support/random-programs/compare.js";
@@ -93,7 +94,7 @@ describe("a compiled step in bf16", { skip }, () => {
         const planned = runProgram(direct!, program, { isCompiled: true });
         sameBits(runProgram(replaying!, program, { isCompiled: true }), planned, "replayed and planned");
       }),
-      { numRuns: 8, seed: 20_250_301 },
+      { numRuns: effort({ quick: 3, thorough: 8 }), seed: 20_250_301 },
     );
   });
 
@@ -147,7 +148,7 @@ describe("a compiled step in bf16", { skip }, () => {
         for (const [index, weights] of planned!.left.entries())
           sameBytes(replayed!.left[index]!, weights, `weights ${index}`);
       }),
-      { numRuns: 4, seed: 7 },
+      { numRuns: effort({ quick: 2, thorough: 4 }), seed: 7 },
     );
     assert.ok(narrow > 0, "no GEMM stores bf16");
   });

@@ -8,6 +8,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Device, HoldfastError, manualSeed, type nn } from "holdfast";
+import { effort } from "./support/effort.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { type Precision, planAllSchedules, withNullGpu } from "./support/null-gpu.js";
@@ -19,12 +20,15 @@ const precisions: readonly Precision[] = ["f32", "tf32", "bf16"];
 const everyWidth = Array.from({ length: (320 - 8) / 2 + 1 }, (_, index) => 8 + 2 * index);
 
 /** Widths whose layers are not a multiple of the memory alignment, and one whose are. */
-const sampledWidths: Readonly<Record<WorkloadName, readonly number[]>> = {
-  crossAsset: [10, 36, 100, 128, 252],
-  characters: [8, 60, 300],
-  gpt: [12, 98],
-  convnet: [10, 20, 130],
-};
+const sampledWidths = effort<Readonly<Record<WorkloadName, readonly number[]>>>({
+  quick: { crossAsset: [36, 128], characters: [60], gpt: [98], convnet: [10] },
+  thorough: {
+    crossAsset: [10, 36, 100, 128, 252],
+    characters: [8, 60, 300],
+    gpt: [12, 98],
+    convnet: [10, 20, 130],
+  },
+});
 
 interface Case {
   readonly workload: WorkloadName;

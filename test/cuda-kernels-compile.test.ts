@@ -12,12 +12,12 @@ import { noCompiler } from "./support/nvcc.js";
 import { compileBatch } from "./support/nvcc-batch.js";
 
 /** One kernel out of this many is compiled. */
-const sampleStep = 43;
+const sampleStep = 20;
 
 describe("under nvcc", { skip: noCompiler() }, () => {
   test("a sample of the generated kernels compiles without a warning", async (t) => {
-    const kernels = printKernels();
-    assert.ok(kernels.length > 800, `${kernels.length} kernels were generated`);
+    const kernels = printKernels({ caseStep: 4 });
+    assert.ok(kernels.length > 250, `${kernels.length} kernels were generated`);
     const sample = kernels.filter(({ cuda }, index) => index % sampleStep === 0 && !cuda?.requiredCapability);
     assert.ok(sample.length > 15, `${sample.length} kernels are compiled`);
     t.diagnostic(`${sample.length} of ${kernels.length} kernels, for sm_90`);

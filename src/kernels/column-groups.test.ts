@@ -215,7 +215,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   test("random kernels have the same bits in a group as in separate launches", () => {
     fc.assert(
       fc.property(fc.array(problems, { minLength: 1, maxLength: 8 }), (group) => compare(runtime, group)),
-      { numRuns: effort({ quick: 3, thorough: 6 }) },
+      { numRuns: effort({ quick: 2, thorough: 6 }) },
     );
   });
 
@@ -234,14 +234,23 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   test("numbers of rows around those of partials, and of columns around vector widths, have the same bits", () => {
     const [sums, halves] = [sumOf("f32"), sumOf("bf16")];
     compare(runtime, [
-      ...[1023, 1024, 1025, 3072, 3073, 5000].map((rows) => plain(sums, rows, 8)),
-      ...[1, 3, 250, 256, 257, 1024].map((columns) => plain(sums, 1040, columns)),
+      ...effort({
+        quick: [1023, 1024, 1025, 3073],
+        thorough: [1023, 1024, 1025, 3072, 3073, 5000],
+      }).map((rows) => plain(sums, rows, 8)),
+      ...effort({ quick: [1, 250, 256, 257], thorough: [1, 3, 250, 256, 257, 1024] }).map((columns) =>
+        plain(sums, 1040, columns),
+      ),
     ]);
     compare(runtime, [
-      ...[1024, 3073, 5000].map((rows) => plain(normGradients, rows, 20)),
-      ...[1, 8, 250, 256, 257].map((columns) => plain(halves, 1040, columns)),
-      ...[3, 256].map((columns) => plain(head, 1100, columns)),
-      plain(sumOf("f16"), 3073, 256),
+      ...effort({ quick: [1024, 3073], thorough: [1024, 3073, 5000] }).map((rows) =>
+        plain(normGradients, rows, 20),
+      ),
+      ...effort({ quick: [8, 257], thorough: [1, 8, 250, 256, 257] }).map((columns) =>
+        plain(halves, 1040, columns),
+      ),
+      ...effort({ quick: [3], thorough: [3, 256] }).map((columns) => plain(head, 1100, columns)),
+      plain(sumOf("f16"), 3073, effort({ quick: 8, thorough: 256 })),
     ]);
   });
 
@@ -253,14 +262,16 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
     compare(
       runtime,
-      [0, 1, 2, 4].flatMap((gap) =>
-        [0, 1, 2].map((offset) => of(gap < 2 ? sumOf("bf16") : head, gap, offset)),
+      [0, 1, 2, 4].flatMap((gap, index) =>
+        [0, 1, 2]
+          .filter((offset) => effort({ quick: (index + offset) % 2 === 1, thorough: true }))
+          .map((offset) => of(gap < 2 ? sumOf("bf16") : head, gap, offset)),
       ),
     );
     compare(
       runtime,
       [strided, difference, scaled, sumOf("u8", "max")].flatMap((kernel) => [
-        of(kernel, 0, 0),
+        ...effort({ quick: [], thorough: [of(kernel, 0, 0)] }),
         of(kernel, 1, 1),
       ]),
     );

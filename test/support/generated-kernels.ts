@@ -6,6 +6,7 @@ import { basicKernels, type KernelSource } from "holdfast/internals";
 import { randomKernels } from "../../src/kernels/random/index.js";
 import type { FloatDtype } from "../tolerances.js";
 import { opCases } from "./op-cases/index.js";
+import type { OpCase } from "./op-cases/op-case.js";
 import { runCase } from "./op-runs.js";
 import { placeParameters, setGradient } from "./parameter-module.js";
 import { openPrintingDriver } from "./source-recording-driver.js";
@@ -19,11 +20,16 @@ const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {
   f16: [80],
 };
 
+export interface PrintOptions {
+  /** Of this many cases of ops, one is printed in a dtype, and another one in the next dtype. Default: all. */
+  readonly caseStep?: number;
+}
+
 /**
  * The source of all kernels, each text once: in f32 every generated variant, in the other dtypes one of each
  * name. Nothing is computed.
  */
-export function printKernels(): readonly KernelSource[] {
+export function printKernels({ caseStep = 1 }: PrintOptions = {}): readonly KernelSource[] {
   const { driver, sources } = openPrintingDriver();
   const device = new Device("cuda", {
     driver,
@@ -43,9 +49,10 @@ export function printKernels(): readonly KernelSource[] {
       for (const source of [...Object.values(basicKernels), ...Object.values(randomKernels)])
         device.runtime.kernel(source);
     });
-    const ofDtypes = (Object.keys(drawsIn) as FloatDtype[]).flatMap((float) => {
+    const ofDtypes = (Object.keys(drawsIn) as FloatDtype[]).flatMap((float, which) => {
+      const cases = opCases.filter((_, index) => index % caseStep === which % caseStep);
       const printed = printedBy(() => {
-        printOps(device, float);
+        printOps(device, float, cases);
         printTraining(device, float);
       });
       return float === "f32"
@@ -59,8 +66,8 @@ export function printKernels(): readonly KernelSource[] {
   }
 }
 
-function printOps(device: Device, float: FloatDtype): void {
-  for (const { op, draw, gradients } of opCases) {
+function printOps(device: Device, float: FloatDtype, cases: readonly OpCase[]): void {
+  for (const { op, draw, gradients } of cases) {
     const requiresGrad = gradients === "none" ? [] : gradients;
     for (const size of drawsIn[float]) {
       const [call] = fc.sample(fc.noBias(draw(size)), { seed: 20_240_611 + size, numRuns: 1 });
