@@ -18,17 +18,17 @@ test("no input of the corpus does harm", async (t) => {
 
 test("the fuzzers detect raw errors, lost rejections, crashes, hangs and too much memory", async () => {
   const targetsUrl = new URL("./support/fuzz/harmful-targets.js", import.meta.url);
-  const tried = async (target: string, inputMs?: number): Promise<string | undefined> => {
+  const tried = async (targets: readonly string[], inputMs?: number): Promise<string> => {
     const limits = inputMs === undefined ? {} : { inputMs };
-    return (await fuzz([target], { seed: 0, durationMs: 0, targetsUrl, ...limits })).failure;
+    return (await fuzz(targets, { seed: 0, durationMs: 0, targetsUrl, ...limits })).failure ?? "";
   };
-  assert.equal(await tried("nothing"), undefined);
-  const expected = {
-    "raw error": /not a HoldfastError: TypeError: injected/,
-    "lost rejection": /unhandled rejection: Error: injected/,
-  };
-  for (const [name, message] of Object.entries(expected)) assert.match((await tried(name)) ?? "", message);
-  assert.match((await tried("too much memory")) ?? "", /the process took \d+ MiB/);
-  assert.match((await tried("crash")) ?? "", /ended with SIGABRT/);
-  assert.match((await tried("hang", 3000)) ?? "", /took longer than 3000 ms[^\n]*\nThe input is .*, 3 bytes/);
+  // What the harmless target would fail with would have its name.
+  assert.match(
+    await tried(["nothing", "raw error"]),
+    /^raw error, .*not a HoldfastError: TypeError: injected/,
+  );
+  assert.match(await tried(["lost rejection"]), /unhandled rejection: Error: injected/);
+  assert.match(await tried(["too much memory"]), /the process took \d+ MiB/);
+  assert.match(await tried(["crash"]), /ended with SIGABRT/);
+  assert.match(await tried(["hang"], 3000), /took longer than 3000 ms[^\n]*\nThe input is .*, 3 bytes/);
 });

@@ -5,7 +5,6 @@
 
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import fc from "fast-check";
 import { Device } from "holdfast";
 import { strict } from "holdfast/internals";
 import {
@@ -17,6 +16,8 @@ import {
   opTable,
 } from "../src/ops/index.js";
 import { loweringCacheOf } from "../src/ops/lowering-cache.js";
+import { effort } from "./support/effort.js";
+import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall, CaseOperand } from "./support/op-cases/op-case.js";
 import { describeCall, runCase } from "./support/op-runs.js";
@@ -25,7 +26,7 @@ import { openTestDriver, testDeviceKind, testEnvironment } from "./support/test-
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_261_115;
-const runsOfACase = 4;
+const callsOfACase = effort({ quick: 1, thorough: 4 });
 const elements = 60;
 const floats = ["f32", "bf16", "f64", "f16"] as const satisfies readonly FloatDtype[];
 
@@ -57,15 +58,17 @@ interface Work {
   readonly float: FloatDtype;
 }
 
+/** The ops, and the cases of an op, begin with different dtypes. */
 function workOf(op: Op): readonly Work[] {
+  const shift = Object.values(opTable).indexOf(op);
   return opCases
     .filter((opCase) => opCase.op === op)
-    .flatMap(({ draw, gradients }) =>
-      fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
+    .flatMap((opCase, first) =>
+      drawCalls(opCase, { elements, seed, count: callsOfACase }).map((call, index) => ({
         op,
         call,
-        requiresGrad: gradients === "none" ? [] : gradients,
-        float: floats[index % floats.length]!,
+        requiresGrad: opCase.gradients === "none" ? [] : opCase.gradients,
+        float: floats[(shift + first + index) % floats.length]!,
       })),
     );
 }

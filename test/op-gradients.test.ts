@@ -18,7 +18,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 const elements = 24;
 const seed = 20_240_611;
-const runsOfAnOp = effort({ quick: 18, thorough: 36 });
+const runsOfAnOp = effort({ quick: 5, thorough: 36 });
 
 const cpu = openDevice({ threads: 1 });
 
@@ -46,14 +46,16 @@ for (const [name, op] of Object.entries(opTable)) {
   for (const opCase of differentiable) {
     test(`${nameOf(opCase)}: the gradient is what central differences give`, () => {
       const requiresGrad = opCase.gradients as readonly number[];
-      const numRuns = Math.ceil(runsOfAnOp / differentiable.length);
+      const numRuns = Math.max(2, Math.ceil(runsOfAnOp / differentiable.length));
+      let checked = 0;
       fc.assert(
         fc.property(opCase.draw(elements), (call) => {
-          checkGradients(cpu, opCase.op, call, requiresGrad);
+          checked += checkGradients(cpu, opCase.op, call, requiresGrad);
           if (requiresGrad.length > 1) checkAlone(opCase, call);
         }),
         { seed, numRuns },
       );
+      assert.ok(checked > 0, "no call has an element");
     });
   }
 
@@ -77,7 +79,7 @@ for (const [name, op] of Object.entries(opTable)) {
             }
           });
         }),
-        { seed, numRuns: 5 },
+        { seed, numRuns: effort({ quick: 2, thorough: 5 }) },
       );
     });
   }

@@ -5,12 +5,14 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import fc from "fast-check";
 import { Device, type DeviceOptions, HoldfastError } from "holdfast";
 import { basicKernels, bytes, type Driver, strict } from "holdfast/internals";
 import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
+import { GiB } from "../src/units/index.js";
 import { effort } from "./support/effort.js";
+import { fakeHost } from "./support/fake-host.js";
 import { guarded } from "./support/guarded-driver.js";
+import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall } from "./support/op-cases/op-case.js";
 import { describeCall, runCase } from "./support/op-runs.js";
@@ -19,7 +21,7 @@ import { openTestDriver, type TestDriver, testDeviceKind, testEnvironment } from
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_240_611;
-const runsOfACase = effort({ quick: 3, thorough: 5 });
+const callsOfACase = effort({ quick: 1, thorough: 5 });
 const elements = 150;
 /** Each call in one of these dtypes: they differ in how elements are loaded, stored and grouped into vectors. */
 const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly FloatDtype[];
@@ -27,11 +29,14 @@ const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly 
 const dirt = 0x3f;
 const dirtyArenaBytes = 2 ** 20;
 
-const driver = openTestDriver();
+// Every device reads the host's memory: here, from one short file.
+const host = fakeHost(4 * GiB, 4 * GiB);
+const driver = openTestDriver({ hostRoot: host.root });
 const dirty = open(driver, strict, { arena: bytes(dirtyArenaBytes) });
 after(() => {
   dirty.close();
   driver.close();
+  host.remove();
 });
 
 interface Work {
@@ -117,14 +122,16 @@ function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferV
   }));
 }
 
+/** The ops, and the cases of an op, begin with different dtypes. */
 function workOf(op: Op): readonly Work[] {
+  const shift = Object.values(opTable).indexOf(op);
   const cases = opCases.filter((opCase) => opCase.op === op);
-  return cases.flatMap(({ draw, gradients }) =>
-    fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
+  return cases.flatMap((opCase, first) =>
+    drawCalls(opCase, { elements, seed, count: callsOfACase }).map((call, index) => ({
       op,
       call,
-      requiresGrad: gradients === "none" ? [] : gradients,
-      float: floats[index % floats.length]!,
+      requiresGrad: opCase.gradients === "none" ? [] : opCase.gradients,
+      float: floats[(shift + first + index) % floats.length]!,
     })),
   );
 }
@@ -153,6 +160,7 @@ function open(device: TestDriver, wrap: (device: TestDriver) => Driver, options:
     staging: "1MiB",
     stallAfter: "off",
     environment: testEnvironment,
+    hostRoot: host.root,
     print: () => {},
     ...options,
   });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../test/support/effort.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
 
 interface Format {
@@ -44,14 +45,26 @@ function midpointBelow(format: Format, upper: number): number {
   return below + (below - worthOf(format, upper - 2)) / 2;
 }
 
+/** By format: the midpoint below each positive pattern. */
+const midpoints = new Map(
+  formats.map((format) => [
+    format,
+    Float64Array.from({ length: infinityOf(format) + 1 }, (_, upper) =>
+      upper === 0 ? 0 : midpointBelow(format, upper),
+    ),
+  ]),
+);
+
 /** The nearest pattern, ties to even, by bisection: positive patterns are ordered by value. */
 function nearest(format: Format, value: number): number {
   const sign = value < 0 || Object.is(value, -0) ? signBit : 0;
   const magnitude = Math.abs(value);
-  let [low, high] = [0, infinityOf(format)];
+  const below = midpoints.get(format)!;
+  let low = 0;
+  let high = infinityOf(format);
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    const midpoint = midpointBelow(format, middle);
+    const midpoint = below[middle]!;
     const isAbove = magnitude > midpoint || (magnitude === midpoint && middle % 2 === 0);
     if (isAbove) low = middle;
     else high = middle - 1;
@@ -59,11 +72,14 @@ function nearest(format: Format, value: number): number {
   return sign | low;
 }
 
+const one = new Float32Array(1);
+const bitsOfOne = new Uint32Array(one.buffer);
+
 /** The f32 whose bits differ by one step. */
 function neighbour(value: number, step: 1 | -1): number {
-  const bits = new Uint32Array(new Float32Array([value]).buffer);
-  bits[0]! += step;
-  return new Float32Array(bits.buffer)[0]!;
+  one[0] = value;
+  bitsOfOne[0]! += step;
+  return one[0];
 }
 
 function checkNarrowing(format: Format, values: Float32Array): void {
@@ -130,7 +146,7 @@ for (const format of formats) {
             values.filter((value) => !Number.isNaN(value)),
           );
         }),
-        { numRuns: 1000 },
+        { numRuns: effort({ quick: 200, thorough: 1000 }) },
       );
     });
 
@@ -139,7 +155,7 @@ for (const format of formats) {
       const values = fc.array(magnitude, { minLength: 1, maxLength: 64 });
       fc.assert(
         fc.property(values, (some) => checkNarrowing(format, new Float32Array(some))),
-        { numRuns: 1000 },
+        { numRuns: effort({ quick: 200, thorough: 1000 }) },
       );
     });
 

@@ -5,6 +5,7 @@ import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
+import { effort } from "../../test/support/effort.js";
 import { ParameterModule, placeParameters, setGradient } from "../../test/support/parameter-module.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
@@ -193,7 +194,7 @@ test("adjacent parameters in one span train to the same bits as separate ones, f
       );
       for (const optimizer of optimizers) optimizer.release();
     }),
-    { numRuns: 25 },
+    { numRuns: effort({ quick: 8, thorough: 25 }) },
   );
 });
 

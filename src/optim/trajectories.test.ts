@@ -73,8 +73,8 @@ for (const [placement, place] of Object.entries(placements)) {
             const expected = oracleCase.trajectory[dtype][step]![index]!;
             for (const [element, value] of Array.from(parameter.dataSync()).entries()) {
               const bound = tolerances[dtype] * Math.max(1, Math.abs(expected[element]!));
-              assert.ok(
-                Math.abs(value - expected[element]!) <= bound,
+              if (Math.abs(value - expected[element]!) <= bound) continue;
+              assert.fail(
                 `step ${step + 1}, parameter ${index}, element ${element}: ${value}, PyTorch has ${expected[element]}`,
               );
             }

@@ -117,10 +117,8 @@ export function near(
         for (let column = 0; column < width; column++) {
           const error = Math.abs(actual(b, h, row, column) - expected.at(b, h, row, column));
           // Written so that NaN fails.
-          assert.ok(
-            error <= tolerance[dtype] * size,
-            `${name}[${b}, ${h}, ${row}, ${column}] is off by ${error}, of ${size}`,
-          );
+          if (!(error <= tolerance[dtype] * size))
+            assert.fail(`${name}[${b}, ${h}, ${row}, ${column}] is off by ${error}, of ${size}`);
         }
       }
     }

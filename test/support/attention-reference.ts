@@ -17,19 +17,22 @@ export type Lookup = (batch: number, head: number, row: number, column: number) 
 /** Contiguous values of [batch, heads, rows, width]. */
 export class Dense {
   readonly values: Float64Array;
-  readonly #sizes: readonly [number, number, number];
+  readonly #heads: number;
+  readonly #rows: number;
+  readonly #width: number;
 
   constructor(batch: number, heads: number, rows: number, width: number) {
     this.values = new Float64Array(batch * heads * rows * width);
-    this.#sizes = [heads, rows, width];
+    this.#heads = heads;
+    this.#rows = rows;
+    this.#width = width;
   }
 
   indexOf(batch: number, head: number, row: number, column: number): number {
-    const [heads, rows, width] = this.#sizes;
-    return ((batch * heads + head) * rows + row) * width + column;
+    return ((batch * this.#heads + head) * this.#rows + row) * this.#width + column;
   }
 
-  at: Lookup = (...indices) => this.values[this.indexOf(...indices)]!;
+  at: Lookup = (batch, head, row, column) => this.values[this.indexOf(batch, head, row, column)]!;
 
   add(batch: number, head: number, row: number, column: number, by: number): void {
     this.values[this.indexOf(batch, head, row, column)]! += by;

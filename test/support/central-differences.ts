@@ -13,15 +13,16 @@ import { callOp, describeCall, runCase, type UploadedOperand } from "./op-runs.j
 
 /**
  * Fails, and says where, unless the gradient of Σ upstream·output is right at every element of every
- * requested operand.
+ * requested operand. Returns the number of these elements.
  */
 export function checkGradients(
   device: Device,
   op: Op,
   call: CaseCall,
   requiresGrad: readonly number[],
-): void {
-  device.step(() => {
+): number {
+  return device.step(() => {
+    let checked = 0;
     const run = runCase(device, op, call, { float: "f64", wanted: requiresGrad });
     const text = describeCall(op, call);
     for (const index of requiresGrad) {
@@ -37,6 +38,7 @@ export function checkGradients(
       for (const [order, index] of requiresGrad.entries()) {
         const operand = run.uploaded[index]!;
         for (const at of new Set(operand.indices)) {
+          checked += 1;
           const expected = difference(at, operand);
           const actual = operand.indices.reduce(
             (sum, other, element) => (other === at ? sum + gradients[order]![element]! : sum),
@@ -50,6 +52,7 @@ export function checkGradients(
         }
       }
     });
+    return checked;
 
     /** d(Σ upstream·output)/dx at one element of an operand's memory. */
     function difference(place: number, operand: UploadedOperand): number {

@@ -103,10 +103,8 @@ export class MemoryModel {
     assert.equal(storage.span.address % unit, 0, "alignment");
     assert.ok(start >= 0 && start + extent <= capacity, "inside the capacity");
     for (const other of this.blocks) {
-      assert.ok(
-        start + extent <= other.start || other.start + other.extent <= start,
-        `${storage.label} at ${start} overlaps ${other.storage.label} at ${other.start}`,
-      );
+      if (start + extent <= other.start || other.start + other.extent <= start) continue;
+      assert.fail(`${storage.label} at ${start} overlaps ${other.storage.label} at ${other.start}`);
     }
     const end = start + extent;
     if (end > this.committed) {
@@ -209,7 +207,8 @@ export class MemoryModel {
     this.runtime.synchronize();
     for (const { storage, pattern } of this.blocks) {
       const actual = this.#device.deviceBytes(storage.span);
-      assert.ok(Buffer.compare(actual, patternOf(pattern, actual.length)) === 0, `bytes of ${storage.label}`);
+      if (Buffer.compare(actual, patternOf(pattern, actual.length)) !== 0)
+        assert.fail(`bytes of ${storage.label}`);
     }
   }
 }

@@ -178,11 +178,14 @@ function layoutOf(shape: Shape, layout: LayoutName): MemoryLayout {
 }
 
 function indicesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
-  return shape.reduce<number[]>(
-    (all, size, axis) =>
-      all.flatMap((start) => Array.from({ length: size }, (_, index) => start + index * strides[axis]!)),
-    [offset],
-  );
+  let indices = [offset];
+  for (const [axis, size] of shape.entries()) {
+    const stride = strides[axis]!;
+    const next: number[] = [];
+    for (const start of indices) for (let index = 0; index < size; index++) next.push(start + index * stride);
+    indices = next;
+  }
+  return indices;
 }
 
 /** Describes a call in a line, for messages. */

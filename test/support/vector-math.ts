@@ -74,10 +74,8 @@ const firstOverflow = 2 ** 128;
 export function ulpError(float: number, exact: number): number {
   if (Number.isNaN(float) || Number.isNaN(exact))
     return Object.is(float, exact) ? 0 : Number.POSITIVE_INFINITY;
-  const [a, b] = [float, exact].map((x) => Math.max(-firstOverflow, Math.min(firstOverflow, x))) as [
-    number,
-    number,
-  ];
+  const a = Math.max(-firstOverflow, Math.min(firstOverflow, float));
+  const b = Math.max(-firstOverflow, Math.min(firstOverflow, exact));
   const exponent = Math.max(-126, Math.floor(Math.log2(Math.abs(b))));
   return Math.abs(a - b) / 2 ** (Math.min(exponent, 127) - 23);
 }

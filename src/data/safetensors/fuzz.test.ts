@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { fileWith } from "../../../test/support/safetensors-file.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type SafetensorsFile, type StoredTensor, tensorBytes } from "./format.js";
@@ -133,17 +134,18 @@ function check(read: (bytes: Uint8Array) => SafetensorsFile, file: Uint8Array): 
 }
 
 test("an altered file is read within its bounds or rejected as a bad file", (t) => {
+  const files = effort({ quick: 6000, thorough: 20_000 });
   const outcomes = new Map<string, number>();
   fc.assert(
     fc.property(altered, (file) => {
       const outcome = check(readSafetensors, file);
       outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
     }),
-    { numRuns: 20_000 },
+    { numRuns: files },
   );
   // A run with few kinds of rejection, or without a file that was read, would prove little.
   const kinds = [...outcomes.keys()].join("\n");
-  t.diagnostic(`${outcomes.size} kinds of outcome; ${outcomes.get("read")} of 20000 files were read`);
+  t.diagnostic(`${outcomes.size} kinds of outcome; ${outcomes.get("read")} of ${files} files were read`);
   assert.ok(outcomes.size > 25, kinds);
   for (const rare of [/reaches to/, /nothing covers/, /more bytes than can be counted/, /^read$/m]) {
     assert.match(kinds, rare);
@@ -155,7 +157,7 @@ test("random bytes and random headers are rejected", () => {
   const headers = fc.json({ maxDepth: 4 }).map((json) => fileWith(json, 8));
   fc.assert(
     fc.property(fc.oneof(bytes, headers), (file) => void check(readSafetensors, file)),
-    { numRuns: 5000 },
+    { numRuns: effort({ quick: 1500, thorough: 5000 }) },
   );
 });
 

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { dtypeNames, dtypes } from "../../ir/index.js";
@@ -42,7 +43,7 @@ test("reading a written file restores its tensors", () => {
         sameBytes(found.bytes, bytes, name);
       }
     }),
-    { numRuns: 1000 },
+    { numRuns: effort({ quick: 200, thorough: 1000 }) },
   );
 });
 

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
@@ -130,6 +131,7 @@ describe("randomBits", () => {
         fc.property(counts, wide, wide, (count, seed, counter) =>
           bench.assertDraws(count, { seed, counter }),
         ),
+        { numRuns: effort({ quick: 25, thorough: 100 }) },
       );
     });
   }

@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../../test/support/call-log.js";
 import { openDevice } from "../../../test/support/devices.js";
+import { effort } from "../../../test/support/effort.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
@@ -89,6 +90,7 @@ describe("crossEntropy", () => {
           else near([mean], [sum / count], "the mean");
         });
       }),
+      { numRuns: effort({ quick: 30, thorough: 100 }) },
     );
   });
 

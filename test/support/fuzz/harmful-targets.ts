@@ -22,6 +22,7 @@ export const fuzzTargets: Readonly<Record<string, FuzzTarget>> = Object.fromEntr
     process.abort();
   }),
   harm("hang", () => {
-    for (;;);
+    // A blocked thread, like one in an endless loop, but it takes no processor.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   }),
 ]);
