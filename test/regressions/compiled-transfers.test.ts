@@ -4,7 +4,6 @@
  */
 
 import assert from "node:assert/strict";
-import { after } from "node:test";
 import { DataLoader, type Device, nn, optim, type Tensor, TensorDataset } from "holdfast";
 import { openDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
@@ -50,10 +49,6 @@ const step = device.compile((x: Tensor, y: Tensor) => {
   return { losses };
 });
 const loader = new DataLoader(data, { batchSize, shuffle: true, seed: 1, device, resident: true });
-after(() => {
-  step.close();
-  loader.close();
-});
 
 /** The bytes of a second epoch: the first has built the plans, one for full batches and one for the last. */
 function countEpoch(feed: Feed): Transfers {

@@ -54,7 +54,7 @@ for (const { device, skip, open } of kernelDevices) {
     // A compiler for GPUs takes its time for each kernel.
     const numRuns =
       runtime.device.kind === "cpu"
-        ? effort({ quick: 100, thorough: 250 })
+        ? effort({ quick: 30, thorough: 250 })
         : effort({ quick: 5, thorough: 8 });
 
     test("fused programs leave the very bits of the unfused ones, whatever they are made of", () => {
