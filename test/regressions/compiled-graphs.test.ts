@@ -176,7 +176,7 @@ regressionRow<() => void>({
 function releaseUnderStep(): void {
   withDevice(memory, (device) => {
     const { persistent } = device.runtime;
-    const { step } = prepareTraining(device);
+    const { step } = prepareTraining(device, "flat");
     const batch = keepBatch(device, 0);
     device.step(() => void step(...batch));
     const before = persistent.regions;

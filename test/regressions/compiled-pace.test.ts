@@ -52,7 +52,7 @@ function train(capture: DeviceOptions["capture"], pace: Pace) {
     { capture: capture ?? "auto", poison: true },
     (device) =>
       withMethods(performance, { now: clock.now }, () => {
-        const { step, read } = prepareTraining(device);
+        const { step, read } = prepareTraining(device, "flat");
         const batch = keepBatch(device, 1);
         const compiled = device.compile(step, nativeGemms);
         for (let call = 0; call < calls; call++) compiled(...batch);

@@ -36,7 +36,7 @@ interface Prepared extends Training {
 /** After one eager step, so that resources that are created once exist: gradients, kernels. */
 function prepare(device: Device): Prepared {
   const batch = keepBatch(device, 1);
-  const training = prepareTraining(device);
+  const training = prepareTraining(device, "flat");
   device.step(() => void training.step(...batch));
   return { ...training, batch };
 }

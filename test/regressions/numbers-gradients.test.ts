@@ -57,7 +57,7 @@ function row<A extends Attributes>(
     check(op) {
       for (const { draw, gradients } of cases) {
         if (gradients === "none") continue;
-        for (const call of fc.sample(draw(24), { seed: 6, numRuns: effort({ quick: 8, thorough: 25 }) }))
+        for (const call of fc.sample(draw(24), { seed: 6, numRuns: effort({ quick: 5, thorough: 25 }) }))
           checkGradients(cpu, op, call, gradients);
       }
     },
