@@ -1,6 +1,6 @@
 /**
  * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step
- * is captured as it is, and compiled, and twenty replays are compared with twenty eager steps, with a
+ * is captured as it is, and compiled, and its replays are compared with eager steps, with a
  * schedule and with dropout.
  */
 
@@ -11,10 +11,11 @@ import { captureStep } from "../../src/tensor/index.js";
 import { MiB } from "../../src/units/index.js";
 import { nativeGemms } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
+import { effort } from "../support/effort.js";
 import { regressionRow } from "../support/regressions.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
 
-const steps = 20;
+const steps = effort({ quick: 6, thorough: 20 });
 
 interface Training {
   readonly step: () => void;
@@ -96,7 +97,7 @@ const repeats = {
   eager: (device, step) => ({ run: () => device.step(step), close: () => undefined }),
 } satisfies Readonly<Record<string, Repeat>>;
 
-/** Twenty steps of a kind; `onStep` gets the state after each. */
+/** Trains with steps of a kind; `onStep` gets the state after each. */
 function train(
   mode: keyof typeof repeats,
   freeze: Freeze,
@@ -119,7 +120,7 @@ function train(
 
 const eagerStates: State[] = [];
 
-/** The state after each of twenty eager steps. */
+/** The state after each eager step. */
 function trainEagerly(): readonly State[] {
   if (eagerStates.length === 0)
     train(
@@ -133,7 +134,7 @@ function trainEagerly(): readonly State[] {
 for (const mode of ["replayed", "compiled"] as const) {
   regressionRow<Freeze>({
     row: "C11",
-    rule: `twenty steps, ${mode}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
+    rule: `${steps} steps, ${mode}, equal eager ones bit for bit, with a schedule and with dropout`,
     sound: () => {},
     faults: {
       [`${mode}, the learning rate is the capture's`]: freezing(/\blr$/),

@@ -87,8 +87,8 @@ test("the lower bound is the largest sum of live bytes over all positions", () =
 
 const many = {
   layers: effort({ quick: 100, thorough: 600 }),
-  ops: effort({ quick: 2500, thorough: 6000 }),
-  blocks: effort({ quick: 250, thorough: 900 }),
+  ops: effort({ quick: 1500, thorough: 6000 }),
+  blocks: effort({ quick: 150, thorough: 900 }),
 };
 
 const steps = {
