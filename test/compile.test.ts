@@ -9,6 +9,7 @@ import { type Device, manualSeed, nn, noGrad, optim, randn, type Tensor, tensor,
 import type { Storage } from "holdfast/internals";
 import { bufferSizes } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
+import { effort } from "./support/effort.js";
 import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 
@@ -50,12 +51,14 @@ function batchOf(rows: number, seed: number): [x: Tensor, y: Tensor] {
   return [randn([rows, 6], { device }), tensor(labels, { device })];
 }
 
-test("20 compiled steps with a schedule and dropout equal 20 eager ones bit for bit, the smaller last batch too", () => {
+const steps = effort({ quick: 8, thorough: 20 });
+
+test(`${steps} compiled steps with a schedule and dropout equal eager ones bit for bit, the smaller last batch too`, () => {
   const rows = [8, 8, 8, 5];
   const batches = rows.map((count, index) => batchOf(count, index));
   const run = (training: Training, step: Training["step"]): number[] => {
-    const schedule = new optim.CosineSchedule(training.optimizer, { tMax: 20 });
-    return Array.from({ length: 20 }, (_, index) => {
+    const schedule = new optim.CosineSchedule(training.optimizer, { tMax: steps });
+    return Array.from({ length: steps }, (_, index) => {
       const [x, y] = batches[index % batches.length]!;
       const loss = step(x, y).loss.item();
       schedule.step();

@@ -85,11 +85,12 @@ test("a NaN is the maximum of every window that contains it, and gets the gradie
 
 test("the gradient of an element in many windows is accumulated in f32 for every dtype", () => {
   for (const dtype of ["f32", "bf16", "f16"] as const) {
-    const x = zeros([1, 600], { dtype, requiresGrad: true });
-    conv1d(x, ones([1, 1, 512], { dtype }), null, { padding: 256 })
+    const x = zeros([1, 330], { dtype, requiresGrad: true });
+    conv1d(x, ones([1, 1, 320], { dtype }), null, { padding: 160 })
       .sum()
       .backward();
-    assert.equal(x.grad!.slice(0, 300).item(), 512, dtype);
+    // A sum in bf16 would stop at 256.
+    assert.equal(x.grad!.slice(0, 165).item(), 320, dtype);
   }
 });
 

@@ -91,6 +91,19 @@ function train(device: Device, candidate: Candidate): Run {
   return { gradients, losses };
 }
 
+interface Expected {
+  readonly eager: Run;
+  readonly onCpu: Run;
+}
+
+let expected: Expected | undefined;
+
+/** The runs of eager code, on the device and on the CPU. */
+function trainEagerly(): Expected {
+  expected ??= { eager: train(openStrictDevice(), eagerly), onCpu: trainOnCpu() };
+  return expected;
+}
+
 function trainOnCpu(): Run {
   const driver = openTestCpu();
   const cpu = new Device("cpu", { driver, stallAfter: "off", environment: testEnvironment, print: () => {} });
@@ -103,10 +116,10 @@ function trainOnCpu(): Run {
 /** Compares a mode's results on a device with eager code there, and on the CPU. */
 function checkOn(device: Device, candidate: Candidate): void {
   const { gradients, losses } = train(device, candidate);
-  const eager = train(openStrictDevice(), eagerly);
+  const { eager, onCpu } = trainEagerly();
   sameNamedBytes(gradients, eager.gradients, "the gradients");
   assert.deepEqual(losses, eager.losses);
-  for (const [name, expected] of Object.entries(trainOnCpu().gradients)) {
+  for (const [name, expected] of Object.entries(onCpu.gradients)) {
     const [actual, cpu] = [gradients[name]!, expected].map((bytes) => new Float32Array(bytes.buffer));
     for (const [index, value] of cpu!.entries()) {
       const error = Math.abs(actual![index]! - value);

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Runtime, Storage } from "holdfast/internals";
+import { effort } from "../support/effort.js";
 import { collectGarbage } from "../support/gc.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
@@ -69,11 +70,13 @@ regressionRow<OpenPool>({
 /** A collection in the middle of a step: `dead` was created in the step before, and is unreferenced. */
 type Collection = (pool: Pool, dead: readonly Storage[]) => void;
 
-/** Trains for some hundred steps on a pool's memory and returns the final state. */
+const steps = effort({ quick: 45, thorough: 300 });
+
+/** Trains on a pool's memory and returns the final state. */
 function train(runtime: Runtime, pool: Pool, onCollection: Collection): Record<string, Uint8Array> {
   const model = placeTinyModel(runtime);
   let dead: Storage[] = [];
-  for (let step = 0; step < 300; step++) {
+  for (let step = 0; step < steps; step++) {
     const storages: Storage[] = [];
     const allocateNext = (): Storage => {
       const storage = pool.allocate(model.p.span.size);
@@ -99,7 +102,7 @@ interface CollectedRun {
 
 regressionRow<CollectedRun>({
   row: "C4",
-  rule: "300 steps under forced collections end with the same bits as 300 steps without",
+  rule: `${steps} steps under forced collections end with the same bits as without`,
   sound: { open: arenaPool, onCollection: collectGarbage },
   faults: {
     "a finalizer frees dead blocks by their addresses": {

@@ -13,6 +13,7 @@ import {
 } from "holdfast/internals";
 import { Arena, PersistentMemory, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
+import { effort } from "../support/effort.js";
 import { fillFreeMemory } from "../support/fill-free-memory.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
@@ -33,7 +34,7 @@ import {
 } from "../support/tiny-training.js";
 
 const memory = { memory: "64MiB", arena: "2MiB", capture: "on" } as const;
-const replays = 600;
+const replays = effort({ quick: 40, thorough: 600 });
 
 /** A storage whose span its caller still changes, whatever the types say. */
 interface Movable extends Storage {
@@ -45,7 +46,7 @@ function movable(runtime: Runtime, storage: Storage): Movable {
 }
 
 /**
- * p = ½p + x by two launches, 600 times; as a graph whose caller then changes all of its arguments, or
+ * p = ½p + x by two launches, many times; as a graph whose caller then changes all of its arguments, or
  * directly.
  */
 function repeat(mode: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
@@ -91,7 +92,7 @@ function repeat(mode: "replayed" | "direct", wrap: (device: TestDriver) => Drive
 
 regressionRow<(device: TestDriver) => Driver>({
   row: "C8",
-  rule: "600 replays under collections, after the caller changed all arguments, equal 600 direct runs",
+  rule: `${replays} replays under collections, after the caller changed all arguments, equal direct runs`,
   sound: strict,
   faults: { "a graph keeps its caller's argument arrays by reference": keepingReferences },
   check(wrap) {

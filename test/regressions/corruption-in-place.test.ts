@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast/internals";
 import { add, copyValues, f32Bytes, placeValues, scale, setAll } from "../support/basic-ops.js";
+import { effort } from "../support/effort.js";
 import { regressionRow } from "../support/regressions.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { sameBytes } from "../support/same-bytes.js";
@@ -28,12 +29,14 @@ const accumulateIntoArena: Accumulate = (runtime, model, x) => {
   model.g = moved;
 };
 
-/** Trains for 100 steps of four samples, in `microBatches` accumulations a step. */
+const steps = effort({ quick: 12, thorough: 100 });
+
+/** Trains for some steps of four samples, in `microBatches` accumulations a step. */
 function train(accumulateInto: Accumulate, microBatches: 1 | 2 | 4): Record<string, Uint8Array> {
   return withRuntime(memory, ({ runtime }) => {
     const model = placeTinyModel(runtime);
     const original = { ...model };
-    for (let step = 0; step < 100; step++) {
+    for (let step = 0; step < steps; step++) {
       runtime.step(() => {
         for (let micro = 0; micro < microBatches; micro++) {
           const batch = allocateTensor(runtime, "batch"); // [N], the sum of its samples
@@ -58,7 +61,7 @@ function train(accumulateInto: Accumulate, microBatches: 1 | 2 | 4): Record<stri
 
 regressionRow<Accumulate>({
   row: "C2",
-  rule: "over 100 steps p, g, m and v stay at their addresses, and two or four micro-batches equal one batch",
+  rule: `over ${steps} steps p, g, m and v stay at their addresses, and two or four micro-batches equal one batch`,
   sound: accumulate,
   faults: { "accumulating moves the gradient into the arena": accumulateIntoArena },
   check(accumulateInto) {

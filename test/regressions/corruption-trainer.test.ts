@@ -33,6 +33,49 @@ const sound: Trainer = {
   },
 };
 
+const device = openStrictDevice();
+const model = makeModel(device);
+
+const wave = (size: number, pace: number) =>
+  Float64Array.from({ length: size }, (_, i) => Math.sin(i * pace + 1));
+
+function lossOf(): Tensor {
+  const x = device.fromHost(wave(batch * features, 1.7), [batch, features], "f64"); // [B, F]
+  const y = device.fromHost([0, 2, 1, 1, 0], [batch], "i32"); // [B]
+  return nn.functional.crossEntropy(model.forward(x), y);
+}
+
+const lossNow = (): number => device.step(() => noGrad(() => lossOf().item()));
+
+interface Slopes {
+  readonly parameter: nn.Parameter;
+  /** The first weights, from which every trainer starts. */
+  readonly values: Float64Array;
+  readonly slope: Float64Array;
+}
+
+function differentiate(parameter: nn.Parameter): Slopes {
+  const values = Float64Array.from(parameter.dataSync());
+  const lossWith = (index: number, change: number): number => {
+    device.write(
+      parameter,
+      values.map((value, at) => (at === index ? value + change : value)),
+    );
+    return lossNow();
+  };
+  const slope = values.map((_, index) => (lossWith(index, 1e-5) - lossWith(index, -1e-5)) / 2e-5);
+  device.write(parameter, values);
+  return { parameter, values, slope };
+}
+
+let differentiated: readonly Slopes[] | undefined;
+
+/** The slopes of the loss, by central differences. */
+function slopes(): readonly Slopes[] {
+  differentiated ??= model.parameters().map(differentiate);
+  return differentiated;
+}
+
 regressionRow<Trainer>({
   row: "C14",
   rule: "a whole training step changes a weight by the rate times the slope of the loss, by central differences",
@@ -55,34 +98,13 @@ regressionRow<Trainer>({
     },
   },
   check: ({ train }) => {
-    const device = openStrictDevice();
-    const model = makeModel(device);
+    for (const { parameter, values } of slopes()) device.write(parameter, values);
     const optimizer = new optim.SGD(model.parameters(), { lr });
-    const wave = (size: number, pace: number) =>
-      Float64Array.from({ length: size }, (_, i) => Math.sin(i * pace + 1));
-    const lossOf = (): Tensor => {
-      const x = device.fromHost(wave(batch * features, 1.7), [batch, features], "f64"); // [B, F]
-      const y = device.fromHost([0, 2, 1, 1, 0], [batch], "i32"); // [B]
-      return nn.functional.crossEntropy(model.forward(x), y);
-    };
-    const lossNow = (): number => device.step(() => noGrad(() => lossOf().item()));
-    const slopes = model.parameters().map((parameter) => {
-      const values = Float64Array.from(parameter.dataSync());
-      const lossWith = (index: number, change: number): number => {
-        device.write(
-          parameter,
-          values.map((value, at) => (at === index ? value + change : value)),
-        );
-        return lossNow();
-      };
-      const slope = values.map((_, index) => (lossWith(index, 1e-5) - lossWith(index, -1e-5)) / 2e-5);
-      device.write(parameter, values);
-      return { parameter, values, slope };
-    });
+    optimizer.zeroGrad();
     device.step(() => {
       train(lossOf(), model, optimizer);
     });
-    for (const { parameter, values, slope } of slopes) {
+    for (const { parameter, values, slope } of slopes()) {
       for (const [index, value] of parameter.dataSync().entries()) {
         const change = ((values[index] ?? 0) - value) / lr;
         const error = Math.abs(change - (slope[index] ?? Number.NaN));

@@ -24,6 +24,7 @@ import {
 } from "../../src/ops/index.js";
 import { checkGradients } from "../support/central-differences.js";
 import { openDevice } from "../support/devices.js";
+import { effort } from "../support/effort.js";
 import { opCases } from "../support/op-cases/index.js";
 import { nameOf } from "../support/op-cases/op-case.js";
 import { regressionRow } from "../support/regressions.js";
@@ -56,7 +57,7 @@ function row<A extends Attributes>(
     check(op) {
       for (const { draw, gradients } of cases) {
         if (gradients === "none") continue;
-        for (const call of fc.sample(draw(24), { seed: 6, numRuns: 25 }))
+        for (const call of fc.sample(draw(24), { seed: 6, numRuns: effort({ quick: 5, thorough: 25 }) }))
           checkGradients(cpu, op, call, gradients);
       }
     },

@@ -25,16 +25,24 @@ export type Batch = readonly [x: Tensor, y: Tensor];
 
 const [rows, features, width, classes] = [8, 6, 16, 3] as const;
 
-/** A model with dropout and normalisation, and AdamW. */
-export function prepareTraining(device: Device): Training {
+const models = {
+  /** With dropout and normalisation. */
+  deep: () =>
+    new nn.Sequential(
+      new nn.Linear(features, width),
+      new nn.LayerNorm(width),
+      new nn.GELU(),
+      new nn.Dropout(0.3),
+      new nn.Linear(width, classes),
+    ),
+  /** The fewest layers whose step changes weights, gradients, moments, counts and the random state. */
+  flat: () => new nn.Sequential(new nn.Dropout(0.3), new nn.Linear(features, classes)),
+};
+
+/** A model and AdamW. */
+export function prepareTraining(device: Device, kind: keyof typeof models = "deep"): Training {
   manualSeed(5);
-  const model = new nn.Sequential(
-    new nn.Linear(features, width),
-    new nn.LayerNorm(width),
-    new nn.GELU(),
-    new nn.Dropout(0.3),
-    new nn.Linear(width, classes),
-  ).to(device);
+  const model = models[kind]().to(device);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
   const backward: StepBody = (x, y) => {
     optimizer.zeroGrad();

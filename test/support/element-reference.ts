@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import type { Attributes, Op, Shape } from "../../src/ops/index.js";
 import type { Device } from "../../src/tensor/index.js";
+import { effort } from "./effort.js";
 import type { CaseCall, OpCase } from "./op-cases/op-case.js";
 import { describeCall, runCase } from "./op-runs.js";
 
@@ -44,7 +45,7 @@ export function checkElements<A extends Attributes>(
           }
         });
       }),
-      { seed: 20_240_611, numRuns: 150 },
+      { seed: 20_240_611, numRuns: effort({ quick: 40, thorough: 150 }) },
     );
   }
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import {
   bytesOf,
@@ -242,7 +243,7 @@ test("in any program kernels of one launch don't meet what others of them write,
         for (const node of members.nodes) assert.equal(members.producersOf(node).size, 0);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: effort({ quick: 60, thorough: 300 }) },
   );
   assert.ok(joined > 0, "some became one");
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import {
   findClash,
   lifetime,
@@ -20,7 +21,7 @@ const planIsSound = (planner: (lifetimes: readonly Lifetime[]) => Plan) =>
   });
 
 test("buffers that are live at the same time never share bytes, and each is aligned to 256 bytes inside the plan", () => {
-  fc.assert(planIsSound(planMemory), { numRuns: 1000 });
+  fc.assert(planIsSound(planMemory), { numRuns: effort({ quick: 200, thorough: 1000 }) });
 });
 
 test("a planner that ends live ranges one position too early is found", () => {
@@ -40,7 +41,7 @@ test("a plan needs at least the lower bound, ends where its highest buffer ends,
       assert.equal(bytes, Math.max(0, ...ends));
       assert.deepEqual([...planMemory(lifetimes).offsets.values()], [...offsets.values()]);
     }),
-    { numRuns: 500 },
+    { numRuns: effort({ quick: 100, thorough: 500 }) },
   );
 });
 
@@ -84,18 +85,27 @@ test("the lower bound is the largest sum of live bytes over all positions", () =
   );
 });
 
+const many = {
+  layers: effort({ quick: 100, thorough: 600 }),
+  ops: effort({ quick: 1500, thorough: 6000 }),
+  blocks: effort({ quick: 150, thorough: 900 }),
+};
+
 const steps = {
   "a transformer of 2 layers": transformerSchedule(2, false),
   "a transformer of 12 layers": transformerSchedule(12, false),
   "a transformer of 12 layers that writes its scores": transformerSchedule(12, true),
-  "a transformer of 600 layers": transformerSchedule(600, true),
-  "a step of 6000 random ops": randomSchedule(6000, 4),
+  [`a transformer of ${many.layers} layers`]: transformerSchedule(many.layers, true),
+  [`a step of ${many.ops} random ops`]: randomSchedule(many.ops, 4),
   "a residual network of 8 blocks": convnetSchedule(8),
   "a residual network of 16 blocks": convnetSchedule(16),
-  "a residual network of 900 blocks": convnetSchedule(900),
+  [`a residual network of ${many.blocks} blocks`]: convnetSchedule(many.blocks),
   ...Object.fromEntries(
     [20, 50, 100, 300, 1000].flatMap((ops) =>
-      [1, 2, 3].map((seed) => [`step ${seed} of ${ops} random ops`, randomSchedule(ops, seed)]),
+      effort({ quick: [1], thorough: [1, 2, 3] }).map((seed) => [
+        `step ${seed} of ${ops} random ops`,
+        randomSchedule(ops, seed),
+      ]),
     ),
   ),
 };
@@ -115,11 +125,15 @@ test("the steps of the search grow at most as n·log n", () => {
     savedForBackward: (count: number) => lifetimesOf(transformerSchedule(Math.ceil(count / 32), true)),
     allConcurrent: (count: number) => randomLifetimes(count, count, 2),
   };
+  const sizes = effort({ quick: [2500, 6000], thorough: [2500, 20_000] });
   for (const [name, draw] of Object.entries(families)) {
-    const [few, many] = [2500, 20_000].map((count) => {
+    const [few, many] = sizes.map((count) => {
       const lifetimes = draw(count);
       return searchPlan(lifetimes).steps / (lifetimes.length * Math.log2(lifetimes.length));
     });
-    assert.ok(many! < 1.25 * few!, `${name}: ${few} n·log n for 2,500 buffers, ${many} for 20,000`);
+    assert.ok(
+      many! < 1.25 * few!,
+      `${name}: ${few} n·log n for ${sizes[0]} buffers, ${many} for ${sizes[1]}`,
+    );
   }
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { term } from "../../ir/index.js";
 import { CriticalPath } from "./critical-path.js";
@@ -71,6 +72,6 @@ test("lengths that follow fusions are those of a new critical path", () => {
             assert.equal(path.wouldExtend(one, other), anew.wouldExtend(one, other));
       },
     ),
-    { numRuns: 200 },
+    { numRuns: effort({ quick: 50, thorough: 200 }) },
   );
 });

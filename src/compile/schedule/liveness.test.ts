@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { StepScript } from "../../../test/support/random-steps.js";
 import type { Storage } from "../../runtime/index.js";
 import { address, bytes } from "../../units/index.js";
@@ -156,7 +157,7 @@ const disjointMeansOrdered = (find: (schedule: Schedule) => readonly Lifetime[])
   });
 
 test("if two live ranges are disjoint, all accesses of one buffer complete before the first access of the other", () => {
-  fc.assert(disjointMeansOrdered(lifetimesOf), { numRuns: 10_000 });
+  fc.assert(disjointMeansOrdered(lifetimesOf), { numRuns: effort({ quick: 1500, thorough: 10_000 }) });
 });
 
 test("a live range follows exactly from the forks and joins of its calls on the main stream", () => {
@@ -176,7 +177,7 @@ test("a live range follows exactly from the forks and joins of its calls on the 
         assert.equal(last, Math.max(...ranges.map(([, to]) => to)));
       }
     }),
-    { numRuns: 2000 },
+    { numRuns: effort({ quick: 300, thorough: 2000 }) },
   );
 });
 

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { agree, granuleBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
 import { reachability, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
 import { rejectionOf } from "../../../test/support/rejections.js";
@@ -131,6 +132,7 @@ const randomProgram: fc.Arbitrary<readonly Call[]> = randomCalls.map((drawn) => 
 
 test("for any program, the verifier accepts schedule and plan, and any order of the streams computes the same result", () => {
   let sides = 0;
+  const numRuns = effort({ quick: 200, thorough: 1000 });
   fc.assert(
     fc.property(randomProgram, randomOptions, fc.infiniteStream(fc.nat()), (program, options, choices) => {
       const schedule = scheduleCalls(program, options);
@@ -141,9 +143,9 @@ test("for any program, the verifier accepts schedule and plan, and any order of 
       assert.ok(agree(runPlanned(step, choose), runProgram(step)));
       sides += schedule.calls.filter(({ stream }) => stream !== 0).length;
     }),
-    { numRuns: 1000 },
+    { numRuns },
   );
-  assert.ok(sides > 500, `${sides} calls moved to side streams`);
+  assert.ok(sides > numRuns / 4, `${sides} calls moved to side streams`);
 });
 
 test("no wait is redundant: without it, the order of its two calls is not guaranteed", () => {
@@ -162,7 +164,7 @@ test("no wait is redundant: without it, the order of its two calls is not guaran
         }
       }
     }),
-    { numRuns: 300 },
+    { numRuns: effort({ quick: 60, thorough: 300 }) },
   );
 });
 
@@ -189,17 +191,19 @@ test("a side call overlaps with at most `lag` main calls before and after it, an
         );
       }
     }),
-    { numRuns: 500 },
+    { numRuns: effort({ quick: 100, thorough: 500 }) },
   );
 });
 
-test("a schedule of twenty thousand calls is accepted, and rejected if one wait is missing", () => {
-  const program = backwardPass(6666);
+const layers = effort({ quick: 1000, thorough: 6666 });
+
+test(`a schedule of ${3 * layers} calls is accepted, and rejected if one wait is missing`, () => {
+  const program = backwardPass(layers);
   const schedule = scheduleCalls(program, { streams: 3, lag: 8 });
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(program, schedule, plan);
   const position = schedule.calls.findIndex(
-    ({ stream, after }, index) => stream !== 0 && after.length > 0 && index > 10_000,
+    ({ stream, after }, index) => stream !== 0 && after.length > 0 && index > 1.5 * layers,
   );
   const calls = schedule.calls.map((entry, index) => (index === position ? { ...entry, after: [] } : entry));
   assert.equal(rejectionOf(() => verifyPlan(program, { calls }, plan))?.code, "PLAN_REJECTED");

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { agree, granuleBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
 import {
   haveConflict,
@@ -80,7 +81,7 @@ test("a schedule with a wait for every dependency is accepted, with separate or 
       verifyPlan(program, schedule, planDisjoint(schedule));
       verifyPlan(program, schedule, planFirstFit(schedule));
     }),
-    { numRuns: 300 },
+    { numRuns: effort({ quick: 100, thorough: 300 }) },
   );
 });
 
@@ -208,13 +209,14 @@ test("it agrees with the rules applied to every two calls, every two buffers and
       seen.add(rule);
       assert.equal(ruleBrokenBy(step), rule);
     }),
-    { numRuns: 1000 },
+    { numRuns: effort({ quick: 300, thorough: 1000 }) },
   );
   assert.deepEqual([...seen].sort(), ["lifetimes", "none", "order", "pdl", "streams", "written"]);
 });
 
 test("an accepted step computes the result of the program in any order of its streams", () => {
   const count = { passed: 0, rejected: 0, wrong: 0 };
+  const numRuns = effort({ quick: 300, thorough: 1000 });
   fc.assert(
     fc.property(randomStep, fc.array(fc.nat(), { minLength: 28, maxLength: 28 }), (step, choices) => {
       let used = 0;
@@ -225,15 +227,16 @@ test("an accepted step computes the result of the program in any order of its st
       if (!isRight) count.wrong++;
       assert.ok(isRight || !isPassed, "an accepted step computes another result");
     }),
-    { numRuns: 1000 },
+    { numRuns },
   );
   // The property is only meaningful if accepted, rejected and wrong steps occur.
-  assert.ok(Math.min(count.passed, count.rejected, count.wrong) > 50, JSON.stringify(count));
+  assert.ok(Math.min(count.passed, count.rejected, count.wrong) > numRuns / 20, JSON.stringify(count));
 });
 
-test("one missing wait among twenty thousand calls on eight streams is found", () => {
+const total = effort({ quick: 1600, thorough: 20_000 });
+
+test(`one missing wait among ${total} calls on eight streams is found`, () => {
   const sketch = new Sketch();
-  const total = 20_000;
   const streams = 8;
   const weights = sketch.persistent("weights", 0x10000, 256);
   let previous = sketch.step("first", 256);
@@ -253,7 +256,8 @@ test("one missing wait among twenty thousand calls on eight streams is found", (
   }));
   const plan = { bytes: 768, offsets };
   verifyPlan(sketch.program, { calls }, plan);
-  calls[13_000] = { ...calls[13_000]!, after: [] };
+  const late = Math.floor(0.65 * total);
+  calls[late] = { ...calls[late]!, after: [] };
   const error = rejectionOf(() => verifyPlan(sketch.program, { calls }, plan));
-  assert.deepEqual(error?.numbers, { rule: "order", firstPosition: 12_999, secondPosition: 13_000 });
+  assert.deepEqual(error?.numbers, { rule: "order", firstPosition: late - 1, secondPosition: late });
 });

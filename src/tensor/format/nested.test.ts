@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { chooseDtype, type NestedArray, type NestedList, readNested, toNested } from "./nested.js";
@@ -48,8 +49,14 @@ it("elements survive a round trip in every shape in which no axis follows an emp
   );
 });
 
-describe("a million elements survive a round trip, wide, tall and deep", () => {
-  for (const shape of [[1_000_000], [1_000_000, 1], [1, 1_000_000], [100, 100, 100], new Array(20).fill(2)]) {
+const { count, side, depth } = effort({
+  quick: { count: 150_000, side: 50, depth: 17 },
+  thorough: { count: 1_000_000, side: 100, depth: 20 },
+});
+
+// More elements than a function may have arguments.
+describe(`${count} elements survive a round trip, wide, tall and deep`, () => {
+  for (const shape of [[count], [count, 1], [1, count], [side, side, side], new Array(depth).fill(2)]) {
     it(`shape [${shape.join(", ")}]`, () => {
       const length = shape.reduce((a, b) => a * b, 1);
       const values = Float64Array.from({ length }, (_, at) => at + 0.5);

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { effort } from "../../../../test/support/effort.js";
 import { onCalls } from "../../../../test/support/rewritten.js";
 import {
   bufferOf,
@@ -503,7 +504,7 @@ test("what became one is told, with the memory that is needed no more", () => {
 });
 
 test("a program of many calls is fused part by part, and no value is lost", () => {
-  const layers = 1000;
+  const layers = effort({ quick: 150, thorough: 1000 });
   const product = { name: "product", parameters: ["in", "out"] } as unknown as Kernel;
   let x = whole("x");
   const calls: Call[] = [];

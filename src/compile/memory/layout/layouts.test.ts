@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../../test/support/effort.js";
 import { findClash, randomLifetimes, someLifetimes } from "../../../../test/support/random-lifetimes.js";
 import type { Lifetime } from "../../schedule/liveness.js";
 import { type Boxes, boxesOf, type Layout, largestFirst } from "./boxes.js";
@@ -20,6 +21,8 @@ function fit(sorted: Boxes, order: readonly number[], bytesBelow = Number.POSITI
   return layout;
 }
 
+const boxCount = effort({ quick: 600, thorough: 2500 });
+
 /** The growth of the steps for eight times the live ranges, relative to n·log n. */
 function growthOf(
   steps: (lifetimes: readonly Lifetime[]) => number,
@@ -36,7 +39,7 @@ test("a sweep from the peak separates buffers that are live at the same time", (
       const sorted = boxesOf(lifetimes);
       assert.equal(clashOf(sorted, sweepFromPeak(sorted)), undefined);
     }),
-    { numRuns: 1000 },
+    { numRuns: effort({ quick: 200, thorough: 1000 }) },
   );
 });
 
@@ -48,7 +51,7 @@ test("a fit in any order separates buffers that are live at the same time", () =
       const order = largestFirst(sorted.boxes, (box) => randomKeys.get(box)!);
       assert.equal(clashOf(sorted, fit(sorted, order)), undefined);
     }),
-    { numRuns: 1000 },
+    { numRuns: effort({ quick: 200, thorough: 1000 }) },
   );
 });
 
@@ -65,7 +68,7 @@ test("a fit stops once it is as large as the best layout", () => {
 test("the steps of a sweep grow as n·log n, even if half of all boxes are live at the same time", () => {
   const steps = (lifetimes: readonly Lifetime[]): number => sweepFromPeak(boxesOf(lifetimes)).steps;
   for (const typicalLength of [() => 8, (count: number) => count]) {
-    const growth = growthOf(steps, 2500, typicalLength);
+    const growth = growthOf(steps, boxCount, typicalLength);
     assert.ok(growth < 1.25, `${growth} times n·log n`);
   }
 });
@@ -76,7 +79,7 @@ test("the steps of a fit grow as n·log n if few boxes are live at the same time
     const order = largestFirst(sorted.boxes, ({ size }) => size);
     return fit(sorted, order).steps;
   };
-  const growth = growthOf(steps, 2500, () => 8);
+  const growth = growthOf(steps, boxCount, () => 8);
   assert.ok(growth < 1.25, `${growth} times n·log n`);
   // Shows that the count can fail: the planner must avoid this growth.
   const crowded = growthOf(steps, 250, (count) => count / 4);
