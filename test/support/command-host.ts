@@ -13,8 +13,8 @@ export interface CommandResult {
 }
 
 export interface CommandHost {
-  /** One at a time. */
-  run(args: readonly string[]): Promise<CommandResult>;
+  /** One at a time; in `cwd`, or in the folder that the host was started in. */
+  run(args: readonly string[], cwd?: string): Promise<CommandResult>;
   close(): void;
 }
 
@@ -26,8 +26,8 @@ export function startCommandHost(cwd: string, env: NodeJS.ProcessEnv): CommandHo
   // A pending command gets an error; without one, the end was intended.
   ended.catch(() => undefined);
   return {
-    async run(args) {
-      child.send({ args });
+    async run(args, folder = cwd) {
+      child.send({ args, cwd: folder });
       const [result] = await Promise.race([once(child, "message"), ended]);
       return result as CommandResult;
     },
