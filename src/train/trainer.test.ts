@@ -15,12 +15,17 @@ import { Trainer, type TrainerOptions } from "./trainer.js";
 
 const device = openStrictDevice();
 
+const dataOf = (rows: number) =>
+  new TensorDataset(
+    Array.from({ length: rows }, (_, row) => [Math.sin(row), Math.cos(3 * row)]),
+    Int32Array.from({ length: rows }, (_, row) => row % 3),
+  );
 const rows = 22;
-const data = new TensorDataset(
-  Array.from({ length: rows }, (_, row) => [Math.sin(row), Math.cos(3 * row)]),
-  Int32Array.from({ length: rows }, (_, row) => row % 3),
-);
+/** Six batches of 4, of which the last is smaller. */
+const data = dataOf(rows);
 type Sources = (typeof data)["columns"] extends never ? never : [number[][], Int32Array<ArrayBuffer>];
+/** Six whole batches: one plan instead of two. */
+const even = { data: dataOf(24) as TensorDataset<Sources> };
 
 /** A small classifier with dropout, and its trainer; the same for the same seed. */
 function make(on: Device, more: Partial<TrainerOptions<Sources>> = {}) {
@@ -62,7 +67,7 @@ describe("a training", () => {
     const epochs = Math.ceil((4 * bufferSizes.history + 1) / 6);
     for (const accumulate of [1, 4]) {
       const { trainer, optimizer, model } = make(device, {
-        ...{ epochs, shuffle: false, accumulate },
+        ...{ ...even, epochs, shuffle: false, accumulate },
         watcher: { sent: () => {}, lossRead: (loss) => reported.push(loss), planned: () => {} },
       });
       optimizer.lr = 0;
@@ -182,11 +187,12 @@ describe("a training", () => {
   });
 
   test("stopped at any step and resumed has the weights and losses of one that never stopped", async () => {
-    const whole = make(device);
+    const whole = make(device, even);
     const expected = await whole.trainer.run();
     for (const stopAt of effort({ quick: [6, 13], thorough: [1, 5, 6, 7, 13] })) {
       const halt = new AbortController();
       const first = make(device, {
+        ...even,
         signal: halt.signal,
         onStep: ({ progress }) => {
           if (progress.step === stopAt) halt.abort();
@@ -215,7 +221,7 @@ describe("a training", () => {
     t.mock.method(performance, "now", () => nowMs);
     const halt = new AbortController();
     const { trainer } = make(device, {
-      ...{ epochs: 10, signal: halt.signal },
+      ...{ ...even, epochs: 10, signal: halt.signal },
       onStep: ({ progress: { step } }) => {
         nowMs += 5;
         if (step === 1) setImmediate(() => halt.abort());
@@ -229,6 +235,7 @@ describe("a training", () => {
   test("evaluates the model after each epoch in evaluation mode, and continues training", async () => {
     const modes: boolean[] = [];
     const { trainer, model } = make(device, {
+      ...even,
       evaluate: (epoch) => {
         modes.push(model.isTraining);
         return { accuracy: epoch / 10 };
@@ -247,7 +254,7 @@ describe("a training", () => {
   test("ends early when a figure has not improved for the patience", async () => {
     const figures = [0.5, 0.6, 0.55, 0.58, 0.9];
     const { trainer } = make(device, {
-      epochs: 5,
+      ...{ ...even, epochs: 5 },
       evaluate: (epoch) => ({ accuracy: figures[epoch] ?? 0 }),
       earlyStopping: { figure: "accuracy", better: "larger", patience: 2 },
     });
@@ -267,7 +274,7 @@ describe("a training", () => {
         }
       }
       const rates: number[] = [];
-      const candidate = make(device);
+      const candidate = make(device, even);
       const trainer = new Trainer<Sources>({
         ...candidate.trainer.options,
         schedule: { of: new Halving(candidate.optimizer), after },
@@ -296,7 +303,7 @@ describe("a training", () => {
   test("has a loss after its first steps, before the history is full", async () => {
     const hasLoss: boolean[] = [];
     const { trainer } = make(device, {
-      epochs: 1,
+      ...{ ...even, epochs: 1 },
       onStep: ({ latestLoss }) => {
         hasLoss.push(latestLoss !== undefined);
         // The device has run the sent steps, so the next step may have a loss.
