@@ -5,19 +5,26 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { cpSync, readdirSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { test } from "node:test";
+import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
 
 const program = fileURLToPath(new URL("fixtures/resumed-training.js", import.meta.url));
 
-/** Runs the program until it has printed `steps` steps, and kills it at once; returns its lines. */
-async function run(folder: string, mode: string, killAfter = Infinity, without = ""): Promise<string[]> {
-  const child = spawn(process.execPath, [program, folder, mode, without], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+interface Training {
+  readonly folder: string;
+  readonly mode: string;
+  /** A part of its state that is not restored. */
+  readonly without?: string;
+}
+
+/** Runs trainings in one process until it has printed `killAfter` steps, and kills it at once; returns its lines. */
+async function run(trainings: readonly Training[], killAfter = Infinity): Promise<string[]> {
+  const args = trainings.flatMap(({ folder, mode, without = "" }) => [folder, mode, without]);
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<unknown>((done) => child.once("exit", (code, signal) => done(signal ?? code)));
   const lines: string[] = [];
   for await (const line of createInterface({ input: child.stdout })) {
@@ -29,34 +36,62 @@ async function run(folder: string, mode: string, killAfter = Infinity, without =
   return lines;
 }
 
-// Six batches make an epoch: kills in the middle of one, at its last batch, and across several.
-const kills = { eager: [2, 4, 9], compiled: [3, 8] } as const;
+const endsOf = (lines: readonly string[]): string[] => lines.filter((line) => line.startsWith("end"));
 
-for (const [mode, killAfters] of Object.entries(kills)) {
-  test(`a killed training ends with the same bits as an uninterrupted one, ${mode}`, async () => {
-    const [whole, broken] = [makeFolder(), makeFolder()];
-    const straight = (await run(whole, mode)).at(-1);
-    assert.match(straight ?? "", /^end 24 [0-9a-f]{64}$/);
-    let steps = 0;
-    for (const killAfter of killAfters) {
-      const lines = await run(broken, mode, killAfter);
-      const first = Number(lines[0]);
-      // It resumed from a checkpoint that is not older than the last printed step.
-      assert.ok(first > steps, `step ${first} after ${steps}`);
-      steps = Number(lines.at(-1)?.startsWith("end") ? lines.at(-2) : lines.at(-1));
-    }
-    assert.equal((await run(broken, mode)).at(-1), straight);
-    assert.deepEqual(readdirSync(broken), ["latest.safetensors"]);
-  });
+// Six batches make an epoch: kills in the middle of one, at its last batch, and across several.
+const kills: Readonly<Record<string, readonly number[]>> = {
+  eager: [2, 4, 9],
+  compiled: effort({ quick: [8], thorough: [3, 8] }),
+};
+const modes = Object.keys(kills);
+
+/** Kills a training after these numbers of steps, and calls `onKill` after each. */
+async function kill({ folder, mode }: Training, onKill: () => void): Promise<void> {
+  let steps = 0;
+  for (const killAfter of kills[mode] ?? []) {
+    const lines = await run([{ folder, mode }], killAfter);
+    const first = Number(lines[0]);
+    // It resumed from a checkpoint that is not older than the last printed step.
+    assert.ok(first > steps, `step ${first} after ${steps}`);
+    steps = Number(lines.at(-1)?.startsWith("end") ? lines.at(-2) : lines.at(-1));
+    onKill();
+  }
 }
 
-test("red proof: without the loader's position, or without the random state, it ends with other bits", async () => {
-  const straight = (await run(makeFolder(), "eager")).at(-1);
-  for (const without of ["loader", "random"]) {
-    const broken = makeFolder();
-    await run(broken, "eager", 3);
-    const end = (await run(broken, "eager", Infinity, without)).at(-1);
-    assert.match(end ?? "", /^end/);
-    assert.notEqual(end, straight, without);
+describe("a killed training", () => {
+  const broken = modes.map((mode) => ({ folder: makeFolder(), mode }));
+  const faulty = ["loader", "random"].map((without) => ({ folder: makeFolder(), mode: "eager", without }));
+  const straight = modes.map((mode) => ({ folder: makeFolder(), mode }));
+  let wholes: readonly string[] = [];
+  let ends: readonly string[] = [];
+
+  before(async () => {
+    wholes = endsOf(await run(straight));
+    const [eager, compiled] = broken;
+    let isFirst = true;
+    await kill(eager!, () => {
+      // After the first kill, in the middle of an epoch.
+      if (isFirst) for (const { folder } of faulty) cpSync(eager!.folder, folder, { recursive: true });
+      isFirst = false;
+    });
+    await kill(compiled!, () => undefined);
+    ends = endsOf(await run([...broken, ...faulty]));
+    assert.equal(ends.length, broken.length + faulty.length);
+  });
+
+  for (const [index, mode] of modes.entries()) {
+    test(`ends with the same bits as an uninterrupted one, ${mode}`, () => {
+      assert.match(wholes[index] ?? "", /^end 24 [0-9a-f]{64}$/);
+      assert.equal(ends[index], wholes[index]);
+      assert.deepEqual(readdirSync(broken[index]!.folder), ["latest.safetensors"]);
+    });
   }
+
+  test("red proof: without the loader's position, or without the random state, it ends with other bits", () => {
+    for (const [index, { without }] of faulty.entries()) {
+      const end = ends[broken.length + index];
+      assert.match(end ?? "", /^end/);
+      assert.notEqual(end, wholes[0], without);
+    }
+  });
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
+import { effort } from "../../test/support/effort.js";
 import { TensorDataset } from "../data/index.js";
 import * as nn from "../nn/index.js";
 import * as optim from "../optim/index.js";
@@ -14,12 +15,17 @@ import { Trainer, type TrainerOptions } from "./trainer.js";
 
 const device = openStrictDevice();
 
+const dataOf = (rows: number) =>
+  new TensorDataset(
+    Array.from({ length: rows }, (_, row) => [Math.sin(row), Math.cos(3 * row)]),
+    Int32Array.from({ length: rows }, (_, row) => row % 3),
+  );
 const rows = 22;
-const data = new TensorDataset(
-  Array.from({ length: rows }, (_, row) => [Math.sin(row), Math.cos(3 * row)]),
-  Int32Array.from({ length: rows }, (_, row) => row % 3),
-);
+/** Six batches of 4, of which the last is smaller. */
+const data = dataOf(rows);
 type Sources = (typeof data)["columns"] extends never ? never : [number[][], Int32Array<ArrayBuffer>];
+/** Six whole batches: one plan instead of two. */
+const even = { data: dataOf(24) as TensorDataset<Sources> };
 
 /** A small classifier with dropout, and its trainer; the same for the same seed. */
 function make(on: Device, more: Partial<TrainerOptions<Sources>> = {}) {
@@ -58,22 +64,23 @@ describe("a training", () => {
 
   test("reports every epoch's loss in a long training: with a rate of 0 they are all equal", async () => {
     const reported: number[] = [];
+    const epochs = Math.ceil((4 * bufferSizes.history + 1) / 6);
     for (const accumulate of [1, 4]) {
       const { trainer, optimizer, model } = make(device, {
-        ...{ epochs: 30, shuffle: false, accumulate },
+        ...{ ...even, epochs, shuffle: false, accumulate },
         watcher: { sent: () => {}, lossRead: (loss) => reported.push(loss), planned: () => {} },
       });
       optimizer.lr = 0;
       for (const [, module] of model.namedModules())
         if (module instanceof nn.Dropout) (module as { p: number }).p = 0;
       reported.length = 0;
-      const { epochs } = await trainer.run();
+      const { epochs: records } = await trainer.run();
       assert.ok(
-        trainer.compiled && trainer.batches * 30 > 4 * bufferSizes.history,
+        trainer.compiled && trainer.batches * epochs > 4 * bufferSizes.history,
         "more than the history holds",
       );
-      assert.deepEqual(new Set(epochs.map(({ loss }) => loss)).size, 1);
-      assert.equal(reported.length, 30 * trainer.stepsPerEpoch);
+      assert.deepEqual(new Set(records.map(({ loss }) => loss)).size, 1);
+      assert.equal(reported.length, epochs * trainer.stepsPerEpoch);
       trainer.close();
     }
   });
@@ -180,11 +187,12 @@ describe("a training", () => {
   });
 
   test("stopped at any step and resumed has the weights and losses of one that never stopped", async () => {
-    const whole = make(device);
+    const whole = make(device, even);
     const expected = await whole.trainer.run();
-    for (const stopAt of [1, 5, 6, 7, 13]) {
+    for (const stopAt of effort({ quick: [6, 13], thorough: [1, 5, 6, 7, 13] })) {
       const halt = new AbortController();
       const first = make(device, {
+        ...even,
         signal: halt.signal,
         onStep: ({ progress }) => {
           if (progress.step === stopAt) halt.abort();
@@ -213,7 +221,7 @@ describe("a training", () => {
     t.mock.method(performance, "now", () => nowMs);
     const halt = new AbortController();
     const { trainer } = make(device, {
-      ...{ epochs: 10, signal: halt.signal },
+      ...{ ...even, epochs: 10, signal: halt.signal },
       onStep: ({ progress: { step } }) => {
         nowMs += 5;
         if (step === 1) setImmediate(() => halt.abort());
@@ -227,6 +235,7 @@ describe("a training", () => {
   test("evaluates the model after each epoch in evaluation mode, and continues training", async () => {
     const modes: boolean[] = [];
     const { trainer, model } = make(device, {
+      ...even,
       evaluate: (epoch) => {
         modes.push(model.isTraining);
         return { accuracy: epoch / 10 };
@@ -245,7 +254,7 @@ describe("a training", () => {
   test("ends early when a figure has not improved for the patience", async () => {
     const figures = [0.5, 0.6, 0.55, 0.58, 0.9];
     const { trainer } = make(device, {
-      epochs: 5,
+      ...{ ...even, epochs: 5 },
       evaluate: (epoch) => ({ accuracy: figures[epoch] ?? 0 }),
       earlyStopping: { figure: "accuracy", better: "larger", patience: 2 },
     });
@@ -265,7 +274,7 @@ describe("a training", () => {
         }
       }
       const rates: number[] = [];
-      const candidate = make(device);
+      const candidate = make(device, even);
       const trainer = new Trainer<Sources>({
         ...candidate.trainer.options,
         schedule: { of: new Halving(candidate.optimizer), after },
@@ -294,7 +303,7 @@ describe("a training", () => {
   test("has a loss after its first steps, before the history is full", async () => {
     const hasLoss: boolean[] = [];
     const { trainer } = make(device, {
-      epochs: 1,
+      ...{ ...even, epochs: 1 },
       onStep: ({ latestLoss }) => {
         hasLoss.push(latestLoss !== undefined);
         // The device has run the sent steps, so the next step may have a loss.
@@ -395,7 +404,7 @@ describe("accumulated gradients", () => {
     const whole = make(device, { accumulate: 4 });
     const expected = await whole.trainer.run();
     assert.equal(expected.steps, 6);
-    for (const stopAt of [1, 2, 3]) {
+    for (const stopAt of effort({ quick: [2, 3], thorough: [1, 2, 3] })) {
       const halt = new AbortController();
       const first = make(device, {
         accumulate: 4,

@@ -4,14 +4,16 @@
  */
 
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
+import { startCommandHost } from "../support/command-host.js";
 import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { effort } from "../support/effort.js";
 import { testDevice, testEnvironment } from "../support/test-device.js";
@@ -19,79 +21,78 @@ import { testDevice, testEnvironment } from "../support/test-device.js";
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-const command = [holdfastProgram, "train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
+const command = ["train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
 
-function holdfast(...args: readonly string[]) {
-  const { PATH = "", TEST_HOLDFAST_SIZES = "" } = process.env;
-  const env = { PATH, TEST_HOLDFAST_SIZES, ...testEnvironment };
-  return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env });
-}
+const { PATH = "", TEST_HOLDFAST_SIZES = "" } = process.env;
+const env = { PATH, TEST_HOLDFAST_SIZES, ...testEnvironment };
+// The program takes a second to load: one process runs the commands that nothing ends.
+const host = startCommandHost(folder, env);
+after(() => host.close());
 
-/** A small job: a few seconds, a dozen steps, dropout. */
-const small = [
-  "--generate",
-  "20000",
-  "--batch",
-  "32",
-  "--epochs",
-  "2",
-  "--dropout",
-  "0.1",
-  "--quiet",
+const holdfast = (...args: readonly string[]) => host.run([...command, ...args]);
+
+/** A small job: ten steps in two folds of two epochs, one batch that is not full, dropout. */
+const job = [
+  ...["--generate", "9000", "--stride", "20", "--batch", "12", "--epochs", "2", "--dropout", "0.1"],
   ...tinyModel,
 ];
+const small = [...job, "--quiet"];
 
 const isTried = testDevice !== "emulator";
 /** More with TEST_KILLS=30. */
 const kills = Number(process.env["TEST_KILLS"] ?? effort({ quick: 2, thorough: 8 }));
 
 describe("a job that is ended", { skip: !isTried && "minutes of training on an emulator" }, () => {
-  const start = (run: string): ChildProcess =>
-    spawn(process.execPath, [...command, ...small, "--out", run], { cwd: folder, stdio: "ignore" });
+  /** Runs the program, and ends it some milliseconds after a line of its output; its exit code, or null after SIGKILL. */
+  async function end(run: string, signal: NodeJS.Signals, line: number, ms: number): Promise<number | null> {
+    const args = [holdfastProgram, ...command, ...job, "--json", "--out", run];
+    const child = spawn(process.execPath, args, { cwd: folder, env, stdio: ["ignore", "pipe", "inherit"] });
+    const ended = once(child, "exit") as Promise<[number | null]>;
+    let lines = 0;
+    for await (const _ of createInterface({ input: child.stdout })) {
+      if (++lines !== line) continue;
+      await Promise.race([setTimeout(ms), ended]);
+      child.kill(signal);
+    }
+    const [code] = await ended;
+    return code;
+  }
 
   test("resumes with the same command to the same bits as an uninterrupted run, whatever ended it and when", async (t) => {
-    const startedAt = performance.now();
-    assert.equal(holdfast(...small, "--out", "whole").status, 0);
-    const wholeMs = performance.now() - startedAt;
+    assert.equal((await holdfast(...small, "--out", "whole")).status, 0);
     const codes: (number | null)[] = [];
-    for (let count = 0; count < kills || !existsSync(join(folder, "cut", "results.json")); count++) {
+    for (let count = 0; count < kills; count++) {
       if (existsSync(join(folder, "cut", "results.json"))) rmSync(join(folder, "cut"), { recursive: true });
-      const child = start("cut");
-      const ended = once(child, "exit");
       const signal = (["SIGTERM", "SIGKILL", "SIGINT", "SIGKILL"] as const)[count % 4]!;
-      // At any moment of a whole run, on a machine of any speed; each goes further, so that the last ones come to the end.
-      await Promise.race([setTimeout(wholeMs * (0.3 + 0.2 * (count % 3) + 0.08 * count)), ended]);
-      child.kill(signal);
-      const [code] = (await ended) as [number | null];
-      codes.push(code);
+      // The first at the first step; each goes further, so that the last ones come to the end.
+      codes.push(await end("cut", signal, 7 + 3 * count, (17 * count) % 40));
     }
     t.diagnostic(`exit codes: ${codes.join(" ")}`);
     assert.ok(codes.every((code) => code === 0 || code === 3 || code === null));
+    assert.equal((await holdfast(...small, "--out", "cut")).status, 0);
     assert.equal(measuredIn(join(folder, "cut")), measuredIn(join(folder, "whole")));
     assert.equal(tensorsIn(join(folder, "cut")), tensorsIn(join(folder, "whole")));
     assert.deepEqual(recordsIn(join(folder, "cut")), recordsIn(join(folder, "whole")));
   });
 
-  test("says how it ended, and a run that has ended is not run again", () => {
+  test("says how it ended, and a run that has ended is not run again", async () => {
     const status = JSON.parse(readFileSync(join(folder, "whole", "status.json"), "utf8"));
-    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 16, 16]);
-    const loud = small.filter((option) => option !== "--quiet");
+    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 10, 10]);
     for (const more of [[], ["--resume"]]) {
-      const { status: code, stdout, stderr } = holdfast(...loud, "--out", "whole", ...more);
+      const { status: code, stdout, stderr } = await holdfast(...job, "--out", "whole", ...more);
       assert.deepEqual([code, stderr], [0, ""]);
       assert.equal(
         stdout,
         "The run in whole is already finished. Its results are in whole/results.json. To train again, use another --out.\n",
       );
     }
-    assert.equal(holdfast(...small, "--out", "whole").stdout, "");
-    assert.deepEqual(JSON.parse(holdfast(...loud, "--json", "--out", "whole").stdout), {
+    assert.equal((await holdfast(...small, "--out", "whole")).stdout, "");
+    assert.deepEqual(JSON.parse((await holdfast(...job, "--json", "--out", "whole")).stdout), {
       ...{ kind: "finished before", run: "whole" },
     });
-    const other = holdfast(...small, "--lr", "0.002", "--out", "whole");
+    const other = await holdfast(...small, "--lr", "0.002", "--out", "whole");
     assert.equal(other.status, 4, "another job's results are not these");
-    const { PATH = "" } = process.env;
-    const rounded = spawnSync(process.execPath, [...command, ...small, "--out", "whole"], {
+    const rounded = spawnSync(process.execPath, [holdfastProgram, ...command, ...small, "--out", "whole"], {
       ...{ encoding: "utf8", cwd: folder, env: { PATH, HOLDFAST_PRECISION: "bf16" } },
     });
     assert.equal(rounded.status, 4, "a variable is a setting too");
@@ -102,18 +103,12 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
   test("leaves a model that can be asked about other bars, up to the last of them", async () => {
     const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
     await crossasset.writeBars(join(folder, "other.csv"), bars);
-    const ask = (name: string, ...args: readonly string[]) =>
-      spawnSync(
-        process.execPath,
-        [holdfastProgram, name, "crossasset", "whole", "--bars", "other.csv", ...args],
-        {
-          ...{ encoding: "utf8", cwd: folder },
-        },
-      ).stdout;
-    const { samples, overall, perScale } = JSON.parse(ask("eval", "--json"));
+    const ask = async (name: string, ...args: readonly string[]) =>
+      (await host.run([name, "crossasset", "whole", "--bars", "other.csv", ...args])).stdout;
+    const { samples, overall, perScale } = JSON.parse(await ask("eval", "--json"));
     assert.deepEqual([samples, perScale.length], [18, 12]);
     assert.ok(overall.accuracy > 0 && overall.loss > 0);
-    const [head, ...lines] = ask("predict").trimEnd().split("\n");
+    const [head, ...lines] = (await ask("predict")).trimEnd().split("\n");
     assert.equal(head, "time,minutes,answer,long,short,flat");
     // Every 60th bar from the first with its history on, twelve scales each, labels or not.
     assert.equal(lines.length, 12 * 22);
@@ -124,26 +119,29 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
       return then !== undefined && answer === (then > now ? "long" : "short");
     });
     assert.ok(right.length > 0, "some answers are right about the direction");
-    assert.match(ask("predict", "--json").split("\n")[0] ?? "", /^\{"time":".*Z","minutes":1,"answer":"/);
+    assert.match(
+      (await ask("predict", "--json")).split("\n")[0] ?? "",
+      /^\{"time":".*Z","minutes":1,"answer":"/,
+    );
   });
 
-  test("that is not there is named before anything is printed, with the runs that are there", () => {
+  test("that is not there is named before anything is printed, with the runs that are there", async () => {
     for (const name of ["predict", "eval"]) {
-      const args = [holdfastProgram, name, "crossasset", "missing", "--bars", "other.csv"];
-      const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
+      const args = [name, "crossasset", "missing", "--bars", "other.csv"];
+      const { status, stdout, stderr } = await host.run(args);
       assert.deepEqual([status, stdout], [4, ""]);
       assert.match(
         stderr,
         /^holdfast: BAD_FILE: missing holds no run: the folder does not exist\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
       );
     }
-    const args = [holdfastProgram, "predict", "crossasset", "whole", "--bars", "missing.csv"];
-    const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
+    const args = ["predict", "crossasset", "whole", "--bars", "missing.csv"];
+    const { status, stdout, stderr } = await host.run(args);
     assert.deepEqual([status, stdout], [4, ""]);
     assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: it does not exist/);
   });
 
-  test("resumes from an earlier checkpoint if the latest is damaged and the option is set", () => {
+  test("resumes from an earlier checkpoint if the latest is damaged and the option is set", async () => {
     cpSync(join(folder, "whole"), join(folder, "damaged"), { recursive: true });
     const checkpoints = join(folder, "damaged", "checkpoints");
     const name = readdirSync(checkpoints).sort().at(-1)!;
@@ -153,20 +151,20 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     writeFileSync(last, bytes);
     const statusFile = join(folder, "damaged", "status.json");
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
-    const rejected = holdfast(...small, "--out", "damaged");
+    const rejected = await holdfast(...small, "--out", "damaged");
     assert.equal(rejected.status, 4);
     assert.match(rejected.stderr, /^holdfast: BAD_FILE: [^\n]*\n$/);
     assert.ok(rejected.stderr.includes(name), rejected.stderr);
-    const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
+    const older = await holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
     assert.ok(older.stderr.includes(`skipped checkpoint ${name}`), older.stderr);
     assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
   });
 
-  test("is rejected where it was started with other settings", () => {
+  test("is rejected where it was started with other settings", async () => {
     const statusFile = join(folder, "whole", "status.json");
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
-    const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");
+    const { status, stderr } = await holdfast(...small, "--lr", "0.002", "--out", "whole");
     assert.equal(status, 4);
     assert.match(stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is now 0\.002.*\n$/);
   });

@@ -12,9 +12,19 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
+export interface CommandOptions {
+  /** The folder to run it in, if not the one that the host was started in. */
+  readonly cwd?: string;
+  /** A signal that the process gets when the command has printed a text. */
+  readonly signal?: { readonly name: NodeJS.Signals; readonly at: string };
+  /** Called when the process gets the signal. */
+  readonly onSignal?: () => void;
+}
+
 export interface CommandHost {
-  /** One at a time. */
-  run(args: readonly string[]): Promise<CommandResult>;
+  readonly process: ChildProcess;
+  /** One after the other. */
+  run(args: readonly string[], options?: CommandOptions): Promise<CommandResult>;
   close(): void;
 }
 
@@ -25,11 +35,22 @@ export function startCommandHost(cwd: string, env: NodeJS.ProcessEnv): CommandHo
   });
   // A pending command gets an error; without one, the end was intended.
   ended.catch(() => undefined);
+  let last: Promise<unknown> = Promise.resolve();
+  async function run(args: readonly string[], options: CommandOptions): Promise<CommandResult> {
+    const { cwd: folder = cwd, signal, onSignal } = options;
+    child.send({ args, cwd: folder, signal });
+    for (;;) {
+      const [message] = await Promise.race([once(child, "message"), ended]);
+      if (message !== "signal") return message as CommandResult;
+      onSignal?.();
+    }
+  }
   return {
-    async run(args) {
-      child.send({ args });
-      const [result] = await Promise.race([once(child, "message"), ended]);
-      return result as CommandResult;
+    process: child,
+    run(args, options = {}) {
+      const result = last.then(() => run(args, options));
+      last = result.catch(() => undefined);
+      return result;
     },
     close: () => child.disconnect(),
   };
