@@ -65,17 +65,15 @@ function requireSameBytes({ source, target }: UploadItem, actual: Uint8Array): v
   sameBytes(actual, source, `the bytes of ${target.label}`);
 }
 
-const allValues = distinctValues(rowsThatFailed * features, weightCount); // [rows, 193]
-const allSources = Array.from({ length: rowsThatFailed }, (_, row) =>
-  allValues.subarray(row * features, (row + 1) * features),
-);
-
 /** Uploads the data set and the weights, and lets `look` check them. */
 function uploadAll(
   { rows, allocate, upload }: UploadMethod,
   look: (runtime: Runtime, items: readonly UploadItem[]) => void,
 ): void {
-  const sources = allSources.slice(0, rows);
+  const values = distinctValues(rows * features, weightCount); // [rows, 193]
+  const sources = Array.from({ length: rows }, (_, row) =>
+    values.subarray(row * features, (row + 1) * features),
+  );
   withRuntime(
     { memory: "512MiB", arena: "64MiB" },
     ({ runtime }) => {
