@@ -135,7 +135,8 @@ for (const isAlone of [false, true]) {
         empty: "",
         hanging: `
         process.on("SIGTERM", () => {});
-        test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); for (;;); });`,
+        test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); block(); });
+        const block = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
         killed: `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
         quitting: `
         test("seen", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); });
@@ -143,7 +144,7 @@ for (const isAlone of [false, true]) {
         test("unseen", () => {});`,
         sound: `test("still runs", () => {});`,
       },
-      { args: ["--timeout", "4"], isAlone },
+      { args: ["--timeout", "3"], isAlone },
     );
     assert.match(
       lastLine,
@@ -161,7 +162,7 @@ for (const isAlone of [false, true]) {
       printed,
       /FAIL empty\.test\.ts › \(the file\)\n {2}The file ended without having reported a test/,
     );
-    assert.match(printed, /did not end within 4 s and was killed\. It was running: turns\./);
+    assert.match(printed, /did not end within 3 s and was killed\. It was running: turns\./);
     assert.match(printed, /was killed by SIGKILL/);
     assert.match(printed, /FAIL quitting\.test\.ts › \(the file\)/);
     assert.match(printed, /ok {3}sound\.test\.ts {2}1 passed/);
@@ -199,10 +200,10 @@ test("a file that changes the process or leaves something running is run again a
       "c-leaving": `setInterval(() => {}, 1000); ${tellsProcess}`,
       "d-last": tellsProcess,
     },
-    { args: ["--timeout", "4"] },
+    { args: ["--timeout", "3"] },
   );
   assert.equal(lastLine, "4 passed, 1 failed, 0 skipped");
-  assert.match(printed, /FAIL c-leaving\.test\.ts › \(the file\)\n {2}The file did not end within 4 s/);
+  assert.match(printed, /FAIL c-leaving\.test\.ts › \(the file\)\n {2}The file did not end within 3 s/);
   const processes = ["a-changing", "b-reading", "c-leaving", "d-last"].map((file) =>
     processOf(printed, file),
   );

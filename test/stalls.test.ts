@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { after, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type DriverCall, driverCalls, faulty, openCpuDriver, strict } from "holdfast/internals";
 import { exitCodes } from "../src/errors/index.js";
@@ -17,7 +17,9 @@ import { type Stall, StallDetector, type StallReport } from "../src/runtime/obse
 import { watched } from "../src/runtime/observe/watched-driver.js";
 import { openComponents } from "../src/runtime/open.js";
 import { FakeClock } from "../src/units/index.js";
+import { effort } from "./support/effort.js";
 import { everyCall } from "./support/every-call.js";
+import { makeFolder } from "./support/folders.js";
 
 const limitMs = 30_000;
 
@@ -78,33 +80,41 @@ describe("on the fake clock", () => {
   });
 });
 
-describe("for real", { concurrency: 2 }, () => {
-  const realLimitMs = 500;
+describe("for real", () => {
+  const realLimitMs = 150;
   const fixture = fileURLToPath(new URL("./fixtures/stalled-call.js", import.meta.url));
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-stalls-"));
-  after(() => rmSync(folder, { recursive: true }));
 
-  for (const call of driverCalls) {
-    test(`${call} never returning is reported in time and ends the run with exit code 86`, async () => {
-      const reportDir = join(folder, call);
-      const child = spawn(process.execPath, [fixture, call, String(realLimitMs), reportDir]);
-      const [stderr, code] = await Promise.all([
-        text(child.stderr),
-        new Promise((resolve) => child.once("exit", resolve)),
-      ]);
-      assert.equal(code, exitCodes.stalled.code, stderr);
-      const [file = ""] = readdirSync(reportDir);
-      const { what }: StallReport = JSON.parse(readFileSync(join(reportDir, file), "utf8"));
-      assert.equal(what.call, call);
+  /** Runs a program whose calls never return, or return once they have been reported. */
+  async function stall(onStall: "end" | "report", calls: readonly DriverCall[]) {
+    const reportDir = makeFolder();
+    const child = spawn(process.execPath, [fixture, onStall, String(realLimitMs), reportDir, ...calls]);
+    const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
+    const reports = readdirSync(reportDir).map(
+      (file): StallReport => JSON.parse(readFileSync(join(reportDir, file), "utf8")),
+    );
+    for (const { what } of reports) {
       assert.equal(`${what.phase} ${what.number}`, "step 7");
       assert.ok(
         what.elapsedMs >= realLimitMs && what.elapsedMs <= realLimitMs + 1000,
-        `${what.elapsedMs} ms`,
+        `${what.call}: ${what.elapsedMs} ms`,
       );
-      assert.match(
-        stderr,
-        new RegExp(`^holdfast: stalled: step 7, driver call ${call} has not returned for `),
-      );
+      const line = `^holdfast: stalled: step 7, driver call ${what.call} has not returned for `;
+      assert.match(stderr, new RegExp(line, "m"));
+    }
+    return { code, stderr, reported: reports.map(({ what }) => what.call).sort() };
+  }
+
+  test("every call that does not return is reported in time", async () => {
+    const { code, stderr, reported } = await stall("report", driverCalls);
+    assert.equal(code, 0, stderr);
+    assert.deepEqual(reported, [...driverCalls].sort());
+  });
+
+  for (const call of effort({ quick: ["synchronize"] as const, thorough: driverCalls })) {
+    test(`${call} never returning is reported in time and ends the run with exit code 86`, async () => {
+      const { code, stderr, reported } = await stall("end", [call]);
+      assert.equal(code, exitCodes.stalled.code, stderr);
+      assert.deepEqual(reported, [call]);
     });
   }
 });

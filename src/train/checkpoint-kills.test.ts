@@ -34,7 +34,7 @@ function requireNothingLost(folder: string, returned: number): void {
 }
 
 /** In each of two folders. */
-const kills = effort({ quick: 3, thorough: 10 });
+const kills = effort({ quick: 2, thorough: 10 });
 
 /** Kills a process that saves checkpoints, after it has reported this many saves. */
 async function killAfter(folder: string, saves: number): Promise<number> {

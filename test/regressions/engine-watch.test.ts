@@ -96,10 +96,11 @@ regressionRow<string>({
   sound: "stopOnSignals",
   faults: { "a handler on the main thread": "handlers" },
   check: async (listener) => {
-    const { code, stdout } = await runFixture("busy-trainer.js", [listener, "1000", "5000"], (kill) =>
+    const { code, stdout, stderr } = await runFixture("busy-trainer.js", [listener, "1000", "2500"], (kill) =>
       kill("SIGTERM"),
     );
     // The step would have ended by itself, but the run did not wait for it.
     assert.deepEqual([code, stdout], [143, "busy\n"]);
+    assert.equal(stderr, "holdfast: stopped: still busy 500ms after SIGTERM.\n");
   },
 });

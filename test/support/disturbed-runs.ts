@@ -51,6 +51,8 @@ export class DisturbedRuns {
   readonly #folder: string;
   readonly #bars: string;
   readonly #commands: Readonly<Record<CommandName, Command>>;
+  /** The calls of each command that were counted. */
+  readonly #counts = new Map<CommandName, ReadonlyMap<FailingKind, number>>();
   #expected = "";
   #count = 0;
 
@@ -94,7 +96,10 @@ export class DisturbedRuns {
   /** Every fault of every call of a command. */
   async cases(command: CommandName): Promise<readonly Case[]> {
     const { kinds } = this.#commands[command];
-    const counts = await this.#in(command, (out) => countCalls(() => this.#commands[command].run(out)));
+    const counts =
+      this.#counts.get(command) ??
+      (await this.#in(command, (out) => countCalls(() => this.#commands[command].run(out))));
+    this.#counts.set(command, counts);
     return [...counts].flatMap(([kind, count]) => {
       if (kinds && !kinds.includes(kind)) return [];
       const numbers = Array.from({ length: count }, (_, index) => index + 1);

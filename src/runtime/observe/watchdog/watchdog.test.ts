@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -12,12 +13,14 @@ import { setTimeout as passed } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { exitCodes } from "../../../errors/index.js";
 import { systemClock } from "../../../units/index.js";
+import { Phases } from "../phases.js";
 import { Recorder } from "../recorder.js";
 import { SharedStatus } from "../shared-status.js";
 import type { StallReport } from "./report.js";
+import { StallDetector } from "./stall.js";
 import { startWatchdog } from "./watchdog.js";
 
-const limitMs = 400;
+const limitMs = 300;
 const fixture = fileURLToPath(new URL("../../../../test/fixtures/watched-run.js", import.meta.url));
 const watchdogScript = fileURLToPath(new URL("./watchdog-process.js", import.meta.url));
 const needsProc = existsSync("/proc/self/cmdline") ? false : "needs /proc";
@@ -29,11 +32,15 @@ describe("the watchdog", () => {
   });
   afterEach(() => rmSync(reportDir, { recursive: true }));
 
-  it("reports a busy loop in step 3 and ends the run with the exit code of a stall", async () => {
-    const run = start("busy in step 3");
+  it("reports a program that is busy between two phases without ending it, and ends one that is busy in step 3", async () => {
+    const run = start("ends it", ["busy between two phases", "busy in step 3"]);
     const { code, stderr } = await run.end;
-    const { what, process: state, ending } = onlyReport();
     assert.equal(code, exitCodes.stalled.code);
+    const [first, second] = reports(2);
+    assert.ok(first && second);
+    assert.deepEqual([first.what.kind, first.what.phase, first.ending], ["program", null, "none"]);
+    assert.match(stderr, /^holdfast: stalled: the program's own code has blocked the event loop for /);
+    const { what, process: state, ending } = second;
     assert.equal(what.phase, "step");
     assert.equal(what.number, 3);
     assert.equal(what.call, null);
@@ -41,109 +48,105 @@ describe("the watchdog", () => {
     assert.equal(ending, "exit");
     assert.match(
       stderr,
-      /^holdfast: stalled: step 3 \(last op matmul\) has made no progress for \d+ms \(limit 400ms\)\n/,
+      /^holdfast: stalled: step 3 \(last op matmul\) has made no progress for \d+ms \(limit 300ms\)\n/m,
     );
     if (!needsProc) assert.ok(state.threads.some(({ id, name }) => id === run.child.pid && name.length > 0));
     // Time in which the loop waited for a processor does not count.
     assert.ok(what.elapsedMs <= limitMs + 1000, `${what.elapsedMs} ms`);
   });
 
-  it("names the driver call that a run is blocked in, and ends the run in time", async () => {
-    const run = start("blocked in synchronize");
-    const { code, stderr, endedMs } = await run.end;
+  it("survives signals to the whole process group, names the driver call that a run is blocked in, and ends the run in time", async () => {
+    const run = start("ends it", ["waits until it is told to continue", "blocked in synchronize"]);
+    await run.begun;
+    for (const pid of needsProc ? [] : outsideProcesses(1))
+      for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.kill(pid, signal);
+    run.child.stdin.end();
+    const { code, stderr, stdout, endedMs } = await run.end;
     assert.equal(code, exitCodes.stalled.code);
-    const tookMs = endedMs - (await run.begun);
+    const [, begunMs] = stdout.split("\n").map(Number);
+    const tookMs = endedMs - (begunMs ?? Number.NaN);
     assert.ok(tookMs <= limitMs + 1000, `the run ended ${tookMs} ms after the stall began`);
-    assert.equal(onlyReport().what.call, "synchronize");
+    const [report] = reports(1);
+    assert.equal(report?.what.call, "synchronize");
+    assert.deepEqual(report?.notes, []);
     assert.match(stderr, /step 3, driver call synchronize \(last op matmul\) has not returned/);
   });
 
-  it("names the write of a file that a run is blocked in", async () => {
-    const { code, stderr } = await start("blocked in a write of a file").end;
-    rmSync(join(reportDir, readdirSync(reportDir).find((name) => name.endsWith(".part"))!));
+  it("reports a lost outside process, names the write of a file that a run is blocked in, and still ends the run", async () => {
+    const run = start("ends it", ["waits until it is told to continue", "blocked in a write of a file"]);
+    await run.begun;
+    for (const pid of needsProc ? [] : outsideProcesses(1)) process.kill(pid, "SIGKILL");
+    run.child.stdin.end();
+    const { code, stderr } = await run.end;
     assert.equal(code, exitCodes.stalled.code);
-    assert.equal(onlyReport().what.phase, "disk-write");
+    const [report] = reports(1);
+    assert.equal(report?.what.phase, "disk-write");
     assert.match(stderr, /^holdfast: stalled: disk-write has made no progress for .*look at +the disk: /s);
-  });
-
-  it("reports a program that is busy between two phases, and never ends it", async () => {
-    const { code, stderr } = await start("busy between two phases").end;
-    assert.equal(code, 0);
-    const { what, ending } = onlyReport();
-    assert.deepEqual([what.kind, what.phase, ending], ["program", null, "none"]);
-    assert.match(stderr, /^holdfast: stalled: the program's own code has blocked the event loop for /);
+    if (!needsProc) assert.match(report?.notes.join() ?? "", /outside process ended early \(SIGKILL\)/);
   });
 
   it("detects a stall that begins before its thread has started", async () => {
-    const { code } = await start("busy before the watchdog is up").end;
+    const { code } = await start("ends it, and still starts", ["blocked in step 3"]).end;
     assert.equal(code, exitCodes.stalled.code);
-    assert.equal(onlyReport().what.number, 3);
+    assert.equal(reports(1)[0]?.what.number, 3);
   });
 
-  it("reports once and lets the run continue if onStall is report", async () => {
-    const { code, stderr } = await start("stalls and goes on").end;
+  it("reports each stall once and lets the run continue if onStall is report, and leaves no process after its close", async () => {
+    const stalls = ["stalls in step 3 and goes on", "stalls in step 4 and goes on"];
+    const { code, stderr } = await start("lets it continue, and is closed", stalls).end;
     assert.equal(code, 0);
-    assert.equal(onlyReport().ending, "none");
-    assert.match(
-      stderr,
-      /the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end/,
+    assert.deepEqual(
+      reports(2).map(({ what, ending }) => [what.number, ending]),
+      [
+        [3, "none"],
+        [4, "none"],
+      ],
     );
-  });
-
-  it("reports a second stall of a run that continues", async () => {
-    const { code, stderr } = await start("stalls twice and goes on").end;
-    assert.equal(code, 0);
     assert.deepEqual(
       [...stderr.matchAll(/stalled: (step \d)/g)].map(([, step]) => step),
       ["step 3", "step 4"],
     );
+    assert.match(
+      stderr,
+      /the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end/,
+    );
+    if (!needsProc) await withinASecond(() => outsideProcesses().length === 0);
   });
 
-  for (const behaviour of [
-    "works on, with beats",
-    "works on, with beats, beside busy threads",
-    "is held by a debugger",
-  ]) {
-    it(`does not report a run that ${behaviour}`, async () => {
-      const { code, stderr } = await start(behaviour).end;
-      assert.deepEqual([code, readdirSync(reportDir)], [0, []], stderr);
-    });
-  }
-
-  it("does not report a process that is stopped for longer than the limit and then continues", {
-    skip: needsProc,
-  }, async () => {
-    const run = start("waits to be stopped");
+  it("does not report a run that works, is stopped or is held by a debugger, and leaves no process after a run without a close", async () => {
+    const run = start(
+      "ends it",
+      [
+        "makes steps until it is told to continue",
+        "works on, with beats",
+        "works on, with beats, beside busy threads",
+        "is held by a debugger",
+      ],
+      // With a port: a process that does not listen is not asked whether a debugger has paused it.
+      ["--inspect=127.0.0.1:0", "--inspect-publish-uid=http"],
+    );
     await run.begun;
-    run.child.kill("SIGSTOP");
-    // Real time: what is tried is a process that has none.
-    await passed(4 * limitMs);
-    run.child.kill("SIGCONT");
-    await passed(2 * limitMs);
-    run.child.stdin.write("end\n");
-    const { code, stderr } = await run.end;
-    assert.deepEqual([code, readdirSync(reportDir)], [0, []], stderr);
+    if (!needsProc) {
+      run.child.kill("SIGSTOP");
+      // Real time: what is tried is a process that has none.
+      await passed(4 * limitMs);
+      run.child.kill("SIGCONT");
+      await passed(2 * limitMs);
+    }
+    run.child.stdin.end();
+    const { code, stderr, stdout } = await run.end;
+    assert.deepEqual([code, stderr, readdirSync(reportDir)], [0, "", []]);
+    assert.equal(stdout.split("\n").length - 1, 4, "all four were done");
+    if (!needsProc) await withinASecond(() => outsideProcesses().length === 0);
   });
 
   it("reports and kills from outside a process whose watchdog thread is silent", async () => {
-    const { signal, stderr } = await start("is not watched by a thread").end;
+    const { signal, stderr } = await start("has no thread", ["blocked in step 3"]).end;
     assert.equal(signal, "SIGKILL");
-    const { what, noticedBy } = onlyReport();
-    assert.equal(what.kind, "silence");
-    assert.equal(noticedBy, "outside process");
+    const [report] = reports(1);
+    assert.equal(report?.what.kind, "silence");
+    assert.equal(report?.noticedBy, "outside process");
     assert.match(stderr, /has sent no heartbeat for/);
-  });
-
-  it("reports a lost outside process, and still ends the run", {
-    skip: needsProc,
-  }, async () => {
-    const run = start("stalls when told to");
-    await run.begun;
-    for (const pid of outsideProcesses()) process.kill(pid, "SIGKILL");
-    run.child.stdin.write("now\n");
-    const { code } = await run.end;
-    assert.equal(code, exitCodes.stalled.code);
-    assert.match(onlyReport().notes.join(), /outside process ended early \(SIGKILL\)/);
   });
 
   it("treats a pipe closed without a goodbye as the death of the thread", async () => {
@@ -154,35 +157,24 @@ describe("the watchdog", () => {
     outside.stdin.end();
     for await (const chunk of outside.stderr) if (String(chunk).includes("has sent no heartbeat")) break;
     outside.kill("SIGKILL");
-    assert.equal(onlyReport().what.phase, null);
-  });
-
-  for (const behaviour of ["ends in good order", "ends without closing"]) {
-    it(`leaves no report and no process after a run that ${behaviour}`, { skip: needsProc }, async () => {
-      const { code, stderr } = await start(behaviour).end;
-      assert.equal(code, 0);
-      assert.equal(stderr, "");
-      assert.deepEqual(readdirSync(reportDir), []);
-      await withinASecond(() => outsideProcesses().length === 0);
-    });
-  }
-
-  it("survives signals to the whole process group", { skip: needsProc }, async () => {
-    const run = start("stalls when told to");
-    await run.begun;
-    for (const pid of outsideProcesses()) {
-      for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.kill(pid, signal);
-    }
-    run.child.stdin.write("now\n");
-    const { code } = await run.end;
-    assert.equal(code, exitCodes.stalled.code);
-    assert.deepEqual(onlyReport().notes, []);
+    assert.equal(reports(1)[0]?.what.phase, null);
   });
 
   it("H13, red proof: a watchdog in the thread that hangs reports nothing", async () => {
-    const { code } = await start("busy under a watchdog of its own thread").end;
-    assert.equal(code, 0);
-    assert.deepEqual(readdirSync(reportDir), []);
+    const sharedStatus = new SharedStatus();
+    const phases = new Phases({ sharedStatus, recorder: new Recorder(), log: () => {} });
+    const detector = new StallDetector(sharedStatus, limitMs, systemClock);
+    const stalls: unknown[] = [];
+    let checks = 0;
+    const timer = setInterval(() => {
+      checks++;
+      stalls.push(...[detector.examine()].filter((stall) => stall !== undefined));
+    }, 20);
+    const never = new Int32Array(new SharedArrayBuffer(4));
+    phases.run("step", () => Atomics.wait(never, 0, 0, 4 * limitMs), { number: 3 });
+    while (checks < 2) await passed(20);
+    clearInterval(timer);
+    assert.deepEqual(stalls, []);
   });
 
   it("rejects an invalid limit", () => {
@@ -196,22 +188,24 @@ describe("the watchdog", () => {
     }
   });
 
-  function start(behaviour: string) {
-    // With a port: a process that does not listen is not asked whether a debugger has paused it.
-    const flags = behaviour.includes("debugger") ? ["--inspect=127.0.0.1:0"] : [];
-    const child = spawn(process.execPath, [...flags, fixture, behaviour, String(limitMs), reportDir]);
-    return { child, begun: firstNumber(child), end: endOf(child) };
+  function start(watchdog: string, behaviours: readonly string[], flags: readonly string[] = []) {
+    const args = [...flags, fixture, String(limitMs), reportDir, watchdog, ...behaviours];
+    const child = spawn(process.execPath, args);
+    return { child, begun: once(child.stdout, "data"), end: endOf(child) };
   }
 
-  function onlyReport(): StallReport {
-    const names = readdirSync(reportDir);
-    assert.equal(names.length, 1, `one report is expected, there are: ${names.join(", ") || "none"}`);
-    return JSON.parse(readFileSync(join(reportDir, names[0]!), "utf8"));
+  /** The run's reports, in their order. */
+  function reports(count: number): StallReport[] {
+    const names = readdirSync(reportDir).filter((name) => name.endsWith(".json"));
+    assert.equal(names.length, count, `the reports are: ${names.join(", ") || "none"}`);
+    return names
+      .map((name): StallReport => JSON.parse(readFileSync(join(reportDir, name), "utf8")))
+      .sort((a, b) => (a.time < b.time ? -1 : 1));
   }
 
   /** The outside processes of this test's run, by the report folder on their command line. */
-  function outsideProcesses(): number[] {
-    return readdirSync("/proc")
+  function outsideProcesses(count?: number): number[] {
+    const pids = readdirSync("/proc")
       .filter((entry) => /^\d+$/.test(entry))
       .filter((entry) => {
         try {
@@ -222,25 +216,19 @@ describe("the watchdog", () => {
         }
       })
       .map(Number);
+    if (count !== undefined) assert.equal(pids.length, count);
+    return pids;
   }
 });
 
 type Child = ChildProcessByStdio<Writable, Readable, Readable>;
 
-/** When the run began its behaviour, on the clock that all processes share; NaN if it never did. */
-function firstNumber(child: Child): Promise<number> {
-  return new Promise((resolve) => {
-    child.stdout.once("data", (chunk) => resolve(Number.parseFloat(chunk)));
-    child.stdout.once("end", () => resolve(Number.NaN));
-  });
-}
-
 async function endOf(child: Child) {
-  const stderr = text(child.stderr);
+  const [stdout, stderr] = [text(child.stdout), text(child.stderr)];
   const exit = await new Promise<{ code: number | null; signal: string | null; endedMs: number }>((resolve) =>
     child.on("exit", (code, signal) => resolve({ code, signal, endedMs: systemClock.nowMs() })),
   );
-  return { ...exit, stderr: await stderr };
+  return { ...exit, stdout: await stdout, stderr: await stderr };
 }
 
 async function withinASecond(holds: () => boolean): Promise<void> {
