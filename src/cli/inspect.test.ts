@@ -1,10 +1,11 @@
 /** `holdfast inspect`: the printed address, the printed text, and its exit codes. */
 
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { test } from "node:test";
+import { after, test } from "node:test";
+import { startCommandHost } from "../../test/support/command-host.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
 import { packagePath } from "../files/index.js";
@@ -12,12 +13,10 @@ import { packagePath } from "../files/index.js";
 const main = packagePath("dist/lib/main.js");
 const { PATH = "" } = process.env;
 
-function holdfast(args: readonly string[], cwd = makeFolder()) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
-    ...{ encoding: "utf8", cwd, env: { PATH } },
-  });
-  return { status, stdout, stderr };
-}
+// The program takes a second to load: one process runs the commands that no signal ends.
+const host = startCommandHost(process.cwd(), { PATH });
+after(() => host.close());
+const holdfast = (args: readonly string[], cwd = makeFolder()) => host.run(args, { cwd });
 
 test("the address is one line; the server answers until a signal, and then exits with 0", async () => {
   const root = makeFolder();
@@ -34,23 +33,23 @@ test("the address is one line; the server answers until a signal, and then exits
   assert.deepEqual(await once(child, "exit"), [0, null]);
 });
 
-test("--text prints a run once if stdout is not a terminal, even with --watch", () => {
+test("--text prints a run once if stdout is not a terminal, even with --watch", async () => {
   const { path } = writeSampleRun(makeFolder(), "one", { steps: 5, state: "running" });
   for (const args of [["--text"], ["--text", "--watch"]]) {
-    const { status, stdout, stderr } = holdfast(["inspect", path, ...args]);
+    const { status, stdout, stderr } = await holdfast(["inspect", path, ...args]);
     assert.deepEqual([status, stderr], [0, ""]);
     assert.match(stdout, /^run +one: running, step 5 of 5\n/);
     assert.ok(stdout.split("\n").every((line) => line.length <= 80));
   }
 });
 
-test("the default folder is runs", () => {
+test("the default folder is runs", async () => {
   const folder = makeFolder();
   writeSampleRun(`${folder}/runs`, "one", { steps: 5 });
-  assert.match(holdfast(["inspect", "--text"], folder).stdout, /^run +one: finished/);
+  assert.match((await holdfast(["inspect", "--text"], folder)).stdout, /^run +one: finished/);
 });
 
-test("an unreadable folder is one line and exit code 4; a wrong option is exit code 2", () => {
+test("an unreadable folder is one line and exit code 4; a wrong option is exit code 2", async () => {
   for (const [args, message] of [
     [["inspect"], /^holdfast: BAD_ARGUMENT: The folder runs does not exist\. [^\n]+\n$/],
     [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is not a folder\. [^\n]+\n$/],
@@ -59,9 +58,9 @@ test("an unreadable folder is one line and exit code 4; a wrong option is exit c
       /^holdfast: BAD_ARGUMENT: The token is invalid \(5 characters\)\. A token has 8 to 200 [^\n]+\n$/,
     ],
   ] as const) {
-    const { status, stderr } = holdfast(args);
+    const { status, stderr } = await holdfast(args);
     assert.equal(status, 4, args.join(" "));
     assert.match(stderr, message);
   }
-  assert.equal(holdfast(["inspect", ".", "--port", "65536"]).status, 2);
+  assert.equal((await holdfast(["inspect", ".", "--port", "65536"])).status, 2);
 });

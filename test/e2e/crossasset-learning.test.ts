@@ -8,11 +8,16 @@ import { effort } from "../support/effort.js";
 import { testDevice } from "../support/test-device.js";
 
 /** What is enough to learn from, and what a person would give it. */
-const { bars, ...sizes } = effort<
-  Pick<crossasset.JobSettings, "folds" | "width"> & { readonly bars: number }
+const {
+  bars,
+  epochs: epochCount,
+  ...sizes
+} = effort<
+  Pick<crossasset.JobSettings, "folds" | "epochs"> &
+    Partial<crossasset.JobSettings> & { readonly bars: number }
 >({
-  quick: { bars: 60_000, folds: 1, width: 128 },
-  thorough: { bars: 90_000, folds: 2 },
+  quick: { bars: 30_000, stride: 30, folds: 1, epochs: 4, width: 64, layers: 1, lr: 0.002 },
+  thorough: { bars: 90_000, folds: 2, epochs: 3 },
 });
 const { folds } = sizes;
 
@@ -26,7 +31,7 @@ describe("a job", { skip: testDevice === "emulator" && "minutes of training on a
     });
 
   test("is clearly above the commonest class on every fold", async () => {
-    const results = await learn({ epochs: 3 });
+    const results = await learn({ epochs: epochCount });
     assert.equal(results?.folds.length, folds);
     for (const { fold, test: figures, perScale, epochs } of results?.folds ?? []) {
       const { accuracy, majority } = figures;

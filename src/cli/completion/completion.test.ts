@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
+import { startCommandHost } from "../../../test/support/command-host.js";
 import { packagePath } from "../../files/index.js";
 import { shells } from "./scripts.js";
 
@@ -16,13 +17,20 @@ mkdirSync(join(folder, "runs"));
 mkdirSync(join(folder, "my runs"));
 for (const name of ["market.csv", "my bars.csv"]) writeFileSync(join(folder, name), "");
 
-function holdfast(...args: readonly string[]) {
-  return spawnSync(process.execPath, [main, ...args], { encoding: "utf8" });
+// The program takes a second to load: one process runs the commands, but for the first.
+const host = startCommandHost(process.cwd(), process.env);
+after(() => host.close());
+
+async function scriptOf(shell: string): Promise<string> {
+  const args = ["completion", shell];
+  if (shell === "bash") return spawnSync(process.execPath, [main, ...args], { encoding: "utf8" }).stdout;
+  return (await host.run(args)).stdout;
 }
 
 const scripts = Object.fromEntries(
-  shells.map((shell) => [shell, holdfast("completion", shell).stdout] as const),
+  await Promise.all(shells.map(async (shell) => [shell, await scriptOf(shell)] as const)),
 );
+const { stdout: help } = await host.run(["train", "crossasset", "--help"]);
 const has = (name: string): boolean => spawnSync(name, ["-c", "true"]).status === 0;
 
 describe("in a bash", { skip: !has("bash") && "bash is not installed" }, () => {
@@ -76,8 +84,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast; printf '%s\\n' "\${COMPREP
 for (const shell of shells) {
   test(`${shell} has every command, option and choice`, () => {
     const script = scripts[shell] ?? "";
-    const { stdout } = holdfast("train", "crossasset", "--help");
-    const options = [...stdout.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name = ""]) => name);
+    const options = [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name = ""]) => name);
     assert.ok(options.length > 15);
     for (const name of options)
       assert.ok(script.includes(shell === "fish" ? `-l ${name} ` : `--${name}`), `${shell}: ${name}`);
@@ -93,9 +100,10 @@ for (const shell of shells) {
   });
 }
 
-test("the help says how to install it, and another shell is a usage error", () => {
-  assert.match(holdfast("completion", "--help").stdout, /source <\(holdfast completion bash\)/);
-  const { status, stderr } = holdfast("completion", "tcsh");
+test("the help says how to install it, and another shell is a usage error", async () => {
+  const { stdout } = await host.run(["completion", "--help"]);
+  assert.match(stdout, /source <\(holdfast completion bash\)/);
+  const { status, stderr } = await host.run(["completion", "tcsh"]);
   assert.equal(status, 2);
   assert.match(stderr, /Allowed choices are bash, zsh, fish/);
 });
