@@ -80,8 +80,8 @@ test(`${steps} steps of training keep memory constant after the second, and lear
   const [takenBefore, liveBefore] = [calls.length, arena.figures.live];
   // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in
   // every stretch.
-  const stretch = 250;
-  const flat = 24 * KiB;
+  const stretch = 500;
+  const flat = 48 * KiB;
   const growths: number[] = [];
   let heap = heapAfterCollection();
   for (
