@@ -52,7 +52,12 @@ process.on("exit", () => {
 export function runTestProcess(args, { root, isLong, timeoutMs, onOutput }) {
   return new Promise((resolve, reject) => {
     const log = join(logs, `${++logCount}.jsonl`);
-    const flags = [`--test-reporter=${reporter}`, `--test-reporter-destination=${log}`];
+    // A test process is short: most code that V8 optimizes would hardly run. This is six times its usual patience.
+    const flags = [
+      "--interrupt-budget=400000",
+      `--test-reporter=${reporter}`,
+      `--test-reporter-destination=${log}`,
+    ];
     const child = spawn(process.execPath, [...flags, ...args], {
       cwd: root,
       // A rejected plan fails its test; a user's step would be slower, and a test might not see that.

@@ -17,7 +17,7 @@ const {
     Partial<crossasset.JobSettings> & { readonly bars: number }
 >({
   quick: { bars: 30_000, stride: 30, folds: 1, epochs: 4, width: 64, layers: 1, lr: 0.002 },
-  thorough: { bars: 90_000, folds: 2, epochs: 3 },
+  thorough: { bars: 60_000, folds: 1, epochs: 3, width: 128 },
 });
 const { folds } = sizes;
 
