@@ -23,8 +23,19 @@ export interface HostMemoryInfo {
   readonly cgroupUsed: Bytes | undefined;
 }
 
-/** Reads the current figures. */
+/** So long the figures of this machine are used again: several parts of a runtime ask within a moment, and reading takes 0.3 ms. */
+const maxAgeMs = 5;
+let latest: { readonly info: HostMemoryInfo; readonly readAt: number } | undefined;
+
+/** The current figures. */
 export function readHostMemory(root = "/"): HostMemoryInfo {
+  if (root !== "/") return readFiles(root);
+  const now = performance.now();
+  if (latest === undefined || now - latest.readAt > maxAgeMs) latest = { info: readFiles(root), readAt: now };
+  return latest.info;
+}
+
+function readFiles(root: string): HostMemoryInfo {
   const meminfoPath = join(root, "proc/meminfo");
   const meminfo = readIfPresent(meminfoPath);
   const total = meminfo === undefined ? totalmem() : kibibytes(meminfoPath, meminfo, "MemTotal");
