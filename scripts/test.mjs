@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * `npm test`: runs the compiled tests, three files at a time, and prints a report whose last line is
+ * `npm test`: runs the compiled tests, two files at a time, and prints a report whose last line is
  * `N passed, N failed, N skipped`.
  *
  *   npm test                     every test
@@ -27,7 +27,7 @@ import { chooseDeviceSuites, chooseLongSuites, describeTestDevice } from "./test
 const { values: options, positionals: filters } = parseArgs({
   options: {
     timeout: { type: "string" },
-    "at-once": { type: "string", default: "3" },
+    "at-once": { type: "string", default: "2" },
     suites: { type: "string", default: "all" },
     "write-durations": { type: "boolean", default: false },
   },
