@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The last step of `npm run build`: completes the inspector's page. It copies the page's assets next to its
+ * A step of `npm run build`: completes the inspector's page. It copies the page's assets next to its
  * compiled modules, and replaces the names of libraries in them by paths of files. So the page runs in a
  * browser without a bundler, an import map or downloads.
  */

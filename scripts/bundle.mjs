@@ -11,7 +11,7 @@
  */
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative, sep } from "node:path";
+import { basename, dirname, join, relative, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { packageRoot } from "./testing/files.mjs";
@@ -49,11 +49,17 @@ const bundled = {
   keepNames: true,
 };
 
-const modules = sourcesIn("src").filter((path) => !scripts.includes(path) && !isOfPage(path));
-const tests = sourcesIn("src", { areTests: true }).map((path) => `src/${path}`);
-const others = ["test", "bench", "examples", "scripts"].flatMap((folder) =>
-  [...sourcesIn(folder), ...sourcesIn(folder, { areTests: true })].map((path) => `${folder}/${path}`),
+const sources = listSources("src");
+/** The page's modules run in a browser: the TypeScript compiler compiles them, as src/inspect/page/tsconfig.json says. */
+const modules = sources.filter(
+  (path) => !isTest(path) && !scripts.includes(path) && !path.startsWith("inspect/page/"),
 );
+const others = [
+  ...sources.filter(isTest).map((path) => `src/${path}`),
+  ...["test", "bench", "examples", "scripts"].flatMap((folder) =>
+    listSources(folder).map((path) => `${folder}/${path}`),
+  ),
+];
 
 for (const folder of ["lib", "modules"]) rmSync(join(root, "dist", folder), { recursive: true, force: true });
 await Promise.all([bundleLibrary(), bundleModules().then(writeModuleFiles), compileOthers()]);
@@ -75,7 +81,7 @@ async function bundleModules() {
       { in: "all", out: "all" },
       ...scripts.map((script) => ({
         in: join(root, `src/${script}.ts`),
-        out: script.split("/").at(-1) ?? "",
+        out: basename(script),
       })),
     ],
     plugins: [
@@ -128,7 +134,7 @@ async function writeModuleFiles() {
     );
   }
   for (const script of scripts)
-    writeModule(script, (folder) => `import "${folder}/${script.split("/").at(-1)}.js";\n`);
+    writeModule(script, (folder) => `import "${folder}/${basename(script)}.js";\n`);
 }
 
 /**
@@ -145,7 +151,7 @@ function writeModule(path, code) {
 function compileOthers() {
   return build({
     ...common,
-    entryPoints: [...tests, ...others].map((path) => join(root, `${path}.ts`)),
+    entryPoints: others.map((path) => join(root, `${path}.ts`)),
     outdir: join(root, "dist"),
     outbase: root,
     sourcemap: "linked",
@@ -153,21 +159,18 @@ function compileOthers() {
   });
 }
 
-/** The page runs in a browser: its modules are compiled by the TypeScript compiler, as src/inspect/page/tsconfig.json says. @param {string} path */
-function isOfPage(path) {
-  return path.startsWith("inspect/page/");
+/** @param {string} path */
+function isTest(path) {
+  return path.endsWith(".test");
 }
 
 /**
  * @param {string} folder
- * @param {{ areTests?: boolean }} [options]
  * @returns {string[]} paths below the folder, without ".ts"
  */
-function sourcesIn(folder, { areTests = false } = {}) {
+function listSources(folder) {
   return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter(
-      (path) => path.endsWith(".ts") && !path.endsWith(".d.ts") && path.endsWith(".test.ts") === areTests,
-    )
+    .filter((path) => path.endsWith(".ts") && !path.endsWith(".d.ts"))
     .map((path) => path.slice(0, -".ts".length).split(sep).join("/"))
     .sort();
 }

@@ -8,9 +8,7 @@ import { after, test } from "node:test";
 import { Device, type DeviceOptions, HoldfastError } from "holdfast";
 import { basicKernels, bytes, type Driver, strict } from "holdfast/internals";
 import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
-import { GiB } from "../src/units/index.js";
 import { effort } from "./support/effort.js";
-import { fakeHost } from "./support/fake-host.js";
 import { guarded } from "./support/guarded-driver.js";
 import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
@@ -29,14 +27,11 @@ const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly 
 const dirt = 0x3f;
 const dirtyArenaBytes = 2 ** 20;
 
-// Every device reads the host's memory: here, from one short file.
-const host = fakeHost(4 * GiB, 4 * GiB);
-const driver = openTestDriver({ hostRoot: host.root });
+const driver = openTestDriver();
 const dirty = open(driver, strict, { arena: bytes(dirtyArenaBytes) });
 after(() => {
   dirty.close();
   driver.close();
-  host.remove();
 });
 
 interface Work {
@@ -160,7 +155,6 @@ function open(device: TestDriver, wrap: (device: TestDriver) => Driver, options:
     staging: "1MiB",
     stallAfter: "off",
     environment: testEnvironment,
-    hostRoot: host.root,
     print: () => {},
     ...options,
   });

@@ -21,7 +21,7 @@ const dataOf = (rows: number) =>
     Int32Array.from({ length: rows }, (_, row) => row % 3),
   );
 const rows = 22;
-/** Six batches of 4, of which the last is smaller. */
+/** Five batches of 4 rows, and one of 2. */
 const data = dataOf(rows);
 type Sources = (typeof data)["columns"] extends never ? never : [number[][], Int32Array<ArrayBuffer>];
 /** Six whole batches: one plan instead of two. */

@@ -41,5 +41,6 @@ export {
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
 export { runAll } from "./run-all.js";
+export { sleepSync } from "./sleep.js";
 export { loadNative, startThread, threadAdvice } from "./start-thread.js";
 export { WeakList } from "./weak-list.js";

@@ -43,18 +43,16 @@ export interface TestDriver extends Driver {
 export interface TestDriverOptions {
   /** Of the CPU's driver; default: 1. */
   readonly threads?: number;
-  /** Where the CPU's driver reads the machine's memory; default: the machine's root folder. */
-  readonly hostRoot?: string;
 }
 
 /** Opens the device under test. If that is a GPU and there is none, this throws NO_CUDA: nothing is skipped. */
-export function openTestDriver({ threads = 1, hostRoot }: TestDriverOptions = {}): TestDriver {
-  return testDevice === "cpu" ? openTestCpu(threads, hostRoot) : openTestGpu();
+export function openTestDriver({ threads = 1 }: TestDriverOptions = {}): TestDriver {
+  return testDevice === "cpu" ? openTestCpu(threads) : openTestGpu();
 }
 
 /** The CPU, whatever device is under test: for comparisons with it. */
-export function openTestCpu(threads = 1, hostRoot?: string): TestDriver {
-  const driver = openCpuDriver({ threads, ...(hostRoot !== undefined && { hostRoot }) });
+export function openTestCpu(threads = 1): TestDriver {
+  const driver = openCpuDriver({ threads });
   return Object.assign(driver, {
     alterBytes: (range: Span, change: (bytes: Uint8Array) => void) => change(driver.deviceBytes(range)),
   });

@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type FakeClock, formatDuration } from "../../units/index.js";
+import { type FakeClock, formatDuration, sleepSync } from "../../units/index.js";
 import type { Driver, DriverCall, Event, Stream } from "../driver.js";
 import { interceptCalls } from "../intercept-calls.js";
 import { LateWork } from "./late-work.js";
@@ -55,7 +55,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
 
   function pass(elapsedMs: number): void {
     if (options.clock) options.clock.advance(elapsedMs);
-    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, elapsedMs);
+    else sleepSync(elapsedMs);
   }
 
   return interceptCalls(inner, (call, args, proceed) => {

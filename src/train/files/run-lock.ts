@@ -9,7 +9,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { errorCode, fileError, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { formatDuration } from "../../units/index.js";
+import { formatDuration, sleepSync } from "../../units/index.js";
 import { type FolderLock, isOnLocalDisk, tryLockFolder } from "./folder-lock.js";
 import { fromJson, toJson } from "./json.js";
 import {
@@ -141,7 +141,7 @@ function lockFolder(folder: string, path: string): FolderLock | undefined {
     const owner = ownerAt(path);
     const isNamed = owner !== undefined && stateOfProcess(owner) === "running";
     if (isNamed || waitedMs >= maxWaitMs) throw heldBy(path, owner);
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryMs);
+    sleepSync(retryMs);
   }
 }
 

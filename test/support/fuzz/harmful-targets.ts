@@ -1,5 +1,6 @@
 /** Targets that do harm on purpose, as the red proof of the fuzzers. */
 
+import { sleepSync } from "../../../src/units/index.js";
 import type { FuzzTarget } from "./targets.js";
 
 function harm(name: string, doHarm: () => void): readonly [string, FuzzTarget] {
@@ -23,6 +24,6 @@ export const fuzzTargets: Readonly<Record<string, FuzzTarget>> = Object.fromEntr
   }),
   harm("hang", () => {
     // A blocked thread, like one in an endless loop, but it takes no processor.
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+    sleepSync();
   }),
 ]);
