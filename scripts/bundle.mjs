@@ -45,17 +45,12 @@ const bundled = {
   bundle: true,
   splitting: true,
   packages: "external",
-  // Errors, printed models and records have class names in them.
-  keepNames: true,
 };
 
 const sources = listSources("src");
-/** The page's modules run in a browser: the TypeScript compiler compiles them, as src/inspect/page/tsconfig.json says. */
-const modules = sources.filter(
-  (path) => !isTest(path) && !scripts.includes(path) && !path.startsWith("inspect/page/"),
-);
+const modules = sources.filter((path) => !isTest(path) && !scripts.includes(path) && !isOfPage(path));
 const others = [
-  ...sources.filter(isTest).map((path) => `src/${path}`),
+  ...sources.filter((path) => isTest(path) || isOfPage(path)).map((path) => `src/${path}`),
   ...["test", "bench", "examples", "scripts"].flatMap((folder) =>
     listSources(folder).map((path) => `${folder}/${path}`),
   ),
@@ -68,7 +63,7 @@ async function bundleLibrary() {
   const entries = ["index", "internals", ...scripts];
   const outdir = join(root, "dist/lib");
   await build({ ...bundled, entryPoints: entries.map((entry) => join(root, `src/${entry}.ts`)), outdir });
-  nameOnDemand(outdir);
+  restoreNames(outdir);
 }
 
 /** The entry "all" exports each module as a namespace, named by its position in `modules`. */
@@ -100,27 +95,39 @@ async function bundleModules() {
     sourcemap: "linked",
     sourcesContent: false,
   });
-  nameOnDemand(outdir);
+  restoreNames(outdir);
 }
 
 /**
- * To keep names, esbuild sets the name of every function and class, also of a closure each time that it is made. Most have their name
- * already, and setting it takes longer than making the closure.
+ * Restores the names that the bundler has changed: errors, printed models and records have class names in them, stack traces have those
+ * of functions. With esbuild's option `keepNames`, every closure would be named each time that it is made.
+ *
+ * A class that uses its own name becomes `var Tensor = class _Tensor`. Of two functions with one name, the second becomes `cat2`.
  *
  * @param {string} folder
  */
-function nameOnDemand(folder) {
-  const always = 'var __name = (target, value) => __defProp(target, "name", { value, configurable: true });';
-  const onDemand = always.replace("=> ", "=> target.name === value ? target : ");
-  let count = 0;
-  for (const file of readdirSync(folder).filter((name) => name.endsWith(".js"))) {
-    const code = readFileSync(join(folder, file), "utf8");
-    if (!code.includes(always)) continue;
-    writeFileSync(join(folder, file), code.replace(always, onDemand));
-    count += 1;
+function restoreNames(folder) {
+  const files = readdirSync(folder).filter((name) => name.endsWith(".js"));
+  const codes = new Map(files.map((name) => [join(folder, name), readFileSync(join(folder, name), "utf8")]));
+  const exported = new Map(
+    [...codes.values()].flatMap((code) =>
+      [...code.matchAll(/\b(?<name>\w+): \(\) => (?<local>\w+)|\b(?<local2>\w+) as (?<name2>\w+)/g)].map(
+        ({ groups = {} }) => [groups.local ?? groups.local2, groups.name ?? groups.name2],
+      ),
+    ),
+  );
+  for (const [path, code] of codes) {
+    const classes = [...code.matchAll(/^var (\w+) = class _\1\b/gm)].map(([, name]) => name);
+    const inner = new RegExp(`(?<![\\w$.#"'])_(${classes.join("|")})\\b`, "g");
+    const functions = [...code.matchAll(/^(?:async )?function\*? (\w+\d)\(/gm)].flatMap(([, local = ""]) => {
+      const name = exported.get(local) ?? local;
+      return local.startsWith(name) && /^\d+$/.test(local.slice(name.length))
+        ? `Object.defineProperty(${local}, "name", { value: "${name}" });\n`
+        : [];
+    });
+    if (classes.length === 0 && functions.length === 0) continue;
+    writeFileSync(path, (classes.length === 0 ? code : code.replace(inner, "$1")) + functions.join(""));
   }
-  if (count !== 1)
-    throw new Error(`esbuild's helper for names is in ${count} files of ${folder}, not in one.`);
 }
 
 async function writeModuleFiles() {
@@ -162,6 +169,15 @@ function compileOthers() {
 /** @param {string} path */
 function isTest(path) {
   return path.endsWith(".test");
+}
+
+/**
+ * The inspector's page runs in a browser, as a bundle of its own (scripts/build-page.mjs). Tests import single modules of it.
+ *
+ * @param {string} path
+ */
+function isOfPage(path) {
+  return path.startsWith("inspect/page/");
 }
 
 /**

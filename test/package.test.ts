@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { posix } from "node:path";
+import { join, posix } from "node:path";
 import test from "node:test";
 import { formatBytes, MiB } from "../src/units/index.js";
 import { relativeLinks } from "./support/markdown.js";
@@ -55,9 +55,27 @@ test("the package has the library, its types, the command, the guides, the examp
     assert.ok(packedPaths.includes(path), path);
 });
 
+/** Functions and classes whose names a bundler has changed, such as cat2 or _Tensor; also in namespaces. */
+function renamedExports(module: object): string[] {
+  return Object.entries(module).flatMap(([key, value]: [string, unknown]) => {
+    if (typeof value === "function")
+      return value.name !== key && /^_|\d$/.test(value.name) ? [`${key}: ${value.name}`] : [];
+    return typeof value === "object" && value !== null ? renamedExports(value) : [];
+  });
+}
+
+test("functions and classes have the same names as in the sources, for errors and stack traces", async () => {
+  const library = (await import(join(repositoryRoot, "dist/lib/index.js"))) as object;
+  assert.ok(Object.keys(library).includes("Tensor"));
+  assert.deepEqual(renamedExports(library), []);
+  const cat2 = (): void => {};
+  const changed = { cat: cat2, nn: { Tensor: class _Tensor {} }, round: Math.round };
+  assert.deepEqual(renamedExports(changed), ["cat: cat2", "Tensor: _Tensor"]);
+});
+
 /** Packed files that belong to no component of the package. */
 function straysIn(paths: readonly string[]): string[] {
-  const folders = ["dist/lib/", "dist/src/", "docs/", "examples/", "deploy/"];
+  const folders = ["dist/lib/", "dist/page/", "dist/src/", "docs/", "examples/", "deploy/"];
   const files = ["LICENSE", "README.md", "CHANGELOG.md", "package.json"];
   const belongs = (path: string): boolean =>
     files.includes(path) || folders.some((folder) => path.startsWith(folder));
@@ -105,12 +123,9 @@ test("the manifest, the lock file and the newest entry of the changelog have the
 });
 
 test("libraries that the page contains come with their licences", () => {
-  const notices = "dist/src/inspect/page/licenses.txt";
-  for (const [file, library] of [
-    ["preact.js", "preact"],
-    ["uplot.js", "uplot"],
-  ]) {
-    assert.ok(packedPaths.includes(`dist/src/inspect/page/${file}`), file);
+  assert.ok(packedPaths.includes("dist/page/main.js"));
+  const notices = "dist/page/licenses.txt";
+  for (const library of ["preact", "uplot"]) {
     const licence = readRepositoryFile(`node_modules/${library}/LICENSE`).trim();
     assert.match(licence, /Copyright \(c\)/);
     assert.ok(packedPaths.includes(notices) && readRepositoryFile(notices).includes(licence), library);

@@ -37,7 +37,7 @@ const types: Readonly<Record<string, string>> = {
 };
 
 /** Reads a built page; default: the package's. */
-export function readPage(folder: string = packagePath("dist/src/inspect/page")): Page {
+export function readPage(folder: string = packagePath("dist/page")): Page {
   const files = withFileError(`${folder} can't be read`, folder, () =>
     existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [],
   );
@@ -45,7 +45,7 @@ export function readPage(folder: string = packagePath("dist/src/inspect/page")):
   let index: Asset | undefined;
   for (const file of files) {
     const type = types[extname(file.name)];
-    if (!file.isFile() || type === undefined || /\.test\.m?js$/.test(file.name)) continue;
+    if (!file.isFile() || type === undefined) continue;
     const path = join(file.parentPath, file.name);
     const bytes = withFileError(`${path} can't be read`, path, () => readFileSync(path));
     const asset = makeAsset(type, bytes);

@@ -1,4 +1,4 @@
-/** The browser loads the page's folder only: from outside it, the page imports types and nothing else. */
+/** A browser has none of Node's modules: from the other layers, the page imports types and nothing else. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

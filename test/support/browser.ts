@@ -88,7 +88,13 @@ interface Playwright {
   };
 }
 
-const paths = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+/** The headless shell comes first: it takes two thirds of the processor time. */
+const paths = [
+  "/usr/bin/chromium-headless-shell",
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+];
 const path = paths.find((candidate) => existsSync(candidate));
 
 /** The reason for skipping a test that needs a browser. */
