@@ -5,14 +5,14 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { promisify } from "node:util";
 import { transformSync } from "esbuild";
-import ts from "typescript";
 import type { Example } from "./examples.js";
 import { repositoryRoot } from "./repository.js";
+import { ts } from "./typescript.js";
 
 /** The examples as compiled files, in the given order. */
 export interface CompiledExamples {
-  /** The declarations, not checked; created at the first access, so that the examples can run in the meantime. */
-  readonly program: ts.Program;
+  /** The declarations of these files and of what they import, not checked. */
+  createProgram(files: readonly string[]): ts.Program;
   /** The TypeScript file of each example; the compiled one is next to it, see `compiledFile`. */
   readonly files: readonly string[];
   /** The type errors of the examples and of the declarations that they use, by file; one text each. */
@@ -33,12 +33,8 @@ export function compileExamples(examples: readonly Example[]): CompiledExamples 
     writeFileSync(compiledFile(file), transformSync(code, { loader: "ts" }).code);
     return file;
   });
-  let program: ts.Program | undefined;
   return {
-    get program() {
-      program ??= ts.createProgram(files, parsedOptions(folder));
-      return program;
-    },
+    createProgram: (wanted) => ts.createProgram(wanted, parsedOptions(folder)),
     files,
     typeProblems: check(folder),
     remove: () => rmSync(folder, { recursive: true, force: true }),

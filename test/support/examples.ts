@@ -1,7 +1,7 @@
 /** The documentation's examples: their locations in Markdown and in TSDoc, and their claimed output. */
 
-import ts from "typescript";
 import { codeBlocks } from "./markdown.js";
+import { ts } from "./typescript.js";
 
 export interface Example {
   /** File and heading or symbol, for readers. */

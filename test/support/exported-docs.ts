@@ -3,7 +3,7 @@
  * members.
  */
 
-import ts from "typescript";
+import { ts } from "./typescript.js";
 
 /**
  * One sentence for each function, class, method or getter without a summary or an example, also in

@@ -1,7 +1,7 @@
 /** The rules that hold the layers of src/ in order, as functions over plain lists of files and their imports. */
 
 import { posix } from "node:path";
-import ts from "typescript";
+import { ts } from "./typescript.js";
 
 /** The layers from the bottom up. Those in one row stand side by side and may not import each other. */
 export type LayerTable = readonly (readonly string[])[];

@@ -50,7 +50,7 @@ const checkpointMs = 300_000;
  * const cpu = await device("cpu");
  * const results = await crossasset.runJob({
  *   device: cpu,
- *   settings: { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32 },
+ *   settings: { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32, width: 16, layers: 1 },
  *   bars: crossasset.generateBars({ bars: 12_000, seed: 42 }),
  *   source: "the generator",
  *   cacheFolder: "off",
