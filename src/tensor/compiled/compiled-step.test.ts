@@ -99,3 +99,12 @@ test("explain() has a plan for each shape, and says why work runs directly if ca
     assert.ok(step.explain().length > text.length);
   });
 });
+
+test("a step may be closed twice, and after its device", () => {
+  const other = openDevice();
+  const step = other.compile((x: Tensor) => ({ total: x.sum() }));
+  assert.equal(step(tensor([1, 2], { device: other })).total.item(), 3);
+  other.close();
+  step.close();
+  step.close();
+});

@@ -279,9 +279,12 @@ function compileStep<I extends readonly Tensor[], R extends StepResult>(
 
   function close(): void {
     figures.close();
-    for (const plan of plans.splice(0)) plan.close();
-    for (const ring of rings.values()) ring.close();
+    const open = { plans: plans.splice(0), rings: [...rings.values()] };
     rings.clear();
+    // A device that is closed has released its memory.
+    if (!device.isOpen) return;
+    for (const plan of open.plans) plan.close();
+    for (const ring of open.rings) ring.close();
   }
 
   const refresh = (): void => {
@@ -331,9 +334,14 @@ export function latestPlanOf(step: object): (StepPlan & RunningPlan) | undefined
 
 function requireInput(name: string, device: Device, input: unknown): Tensor {
   if (!(input instanceof Tensor)) {
+    const kind = Array.isArray(input)
+      ? "an array"
+      : input === null
+        ? "null"
+        : `a value of type ${typeof input}`;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `Compiled ${name} takes tensors, but got ${input === null ? "null" : `a ${typeof input}`}. Pass values that change between ` +
+      `Compiled ${name} takes tensors, but got ${kind}. Pass values that change between ` +
         "calls as tensors; constants need no argument.",
     );
   }
