@@ -23,13 +23,13 @@ const maxGroupSeconds = 12;
 const maxGroupFiles = 30;
 
 /**
- * Signs that a file needs a process of its own: it changes the process in a way that the group can't see, loads libraries that have one
- * state for each process, or says so with `@ownProcess` and the reason.
+ * Signs that a file needs a process of its own: it changes the process in a way that the group can't see, or says so with
+ * `@ownProcess` and the reason.
  */
 const ownProcessSigns = [
   /"node:(?:v8|vm)"/,
   /\bprocess\.(?:exit|exitCode|on|once|chdir|abort|title|umask)\b/,
-  /support\/(?:emulator(?!-gpu)|gc|nvcc|disturbed|power-loss|system-calls|failing-calls|browser)[a-z-]*\.js"/,
+  /support\/(?:gc|disturbed|power-loss|system-calls|failing-calls|browser)[a-z-]*\.js"/,
   /@ownProcess\b/,
 ];
 
