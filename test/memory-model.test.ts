@@ -14,7 +14,7 @@ import { fakeHost } from "./support/fake-host.js";
 import { capacity, granularity, MemoryModel, type ModelBlock, roundUp } from "./support/memory-model.js";
 import { withMethods } from "./support/replaced-methods.js";
 
-const sequences = effort({ quick: 1_300, thorough: 20_000 });
+const sequences = effort({ quick: 250, thorough: 20_000 });
 const host = fakeHost(16 * GiB, 12 * GiB);
 const device = openCpuDriver({ threads: 1, maximumBytes: 8 * MiB, hostRoot: host.root });
 after(() => {

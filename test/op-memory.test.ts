@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { Device, type DeviceOptions, HoldfastError } from "holdfast";
 import { basicKernels, bytes, type Driver, strict } from "holdfast/internals";
 import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
-import { effort } from "./support/effort.js";
+import { effort, isThorough } from "./support/effort.js";
 import { guarded } from "./support/guarded-driver.js";
 import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
@@ -88,7 +88,10 @@ test("the arena has no byte to spare: with 256 bytes less, the op that needs the
   });
 });
 
-/** The same work three times: plain, tight under the strict driver and poisoned, and in dirty memory. */
+/**
+ * The same work three times: plain, tight under the strict driver and poisoned, and in dirty memory; the last in a quick
+ * run with one call.
+ */
 function checkMemory(work: readonly Work[]): void {
   const expected = runPlain(work);
   // The smallest arena has one storage.
@@ -99,7 +102,7 @@ function checkMemory(work: readonly Work[]): void {
       sameNamedBytes(run(tight, item), expected.results[index]!, `${describe(item)}, poisoned and tight`);
     }
   });
-  for (const [index, item] of work.entries()) {
+  for (const [index, item] of work.slice(0, isThorough ? undefined : 1).entries()) {
     dirty.step(() => {
       const { arena: memory } = dirty.runtime;
       dirty.runtime.fill(memory.allocate(dirtyArenaBytes, "dirt"), dirt);
@@ -117,7 +120,7 @@ function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferV
   }));
 }
 
-/** The ops, and the cases of an op, begin with different dtypes. */
+/** The ops begin with different dtypes; and so do the cases of an op, which in a quick run share their kernels. */
 function workOf(op: Op): readonly Work[] {
   const shift = Object.values(opTable).indexOf(op);
   const cases = opCases.filter((opCase) => opCase.op === op);
@@ -126,7 +129,7 @@ function workOf(op: Op): readonly Work[] {
       op,
       call,
       requiresGrad: opCase.gradients === "none" ? [] : opCase.gradients,
-      float: floats[(shift + first + index) % floats.length]!,
+      float: floats[(shift + (isThorough ? first + index : 0)) % floats.length]!,
     })),
   );
 }

@@ -10,6 +10,17 @@ export interface CompiledKernel {
   readonly run: KernelFunction;
 }
 
+/** By a source's code: a device that loads the kernels of an earlier one does not compile them again. */
+const modules = new WeakMap<object, WebAssembly.Module>();
+
+function moduleOf(wasm: NonNullable<KernelSource["wasm"]>): WebAssembly.Module {
+  const compiled = modules.get(wasm);
+  if (compiled) return compiled;
+  const module = new WebAssembly.Module(wasm);
+  modules.set(wasm, module);
+  return module;
+}
+
 export function compileKernel(
   { name, parameters, wasm }: KernelSource,
   memory: WebAssembly.Memory,
@@ -24,7 +35,7 @@ export function compileKernel(
   let module: WebAssembly.Module;
   let run: unknown;
   try {
-    module = new WebAssembly.Module(wasm);
+    module = moduleOf(wasm);
     run = new WebAssembly.Instance(module, { env: { memory }, math: mathFunctions }).exports[name];
   } catch (cause) {
     throw failed(name, cause instanceof Error ? cause.message : String(cause), cause);
