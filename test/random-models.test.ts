@@ -32,7 +32,7 @@ const device = openDevice(options);
 const models: ModelDevice = { device, cpu: device, precision: "f32" };
 
 const seed = 20_260_117;
-const minPrograms = { cpu: effort({ quick: 6, thorough: 40 }), emulator: 8, cuda: 40 }[testDevice];
+const minPrograms = { cpu: effort({ quick: 3, thorough: 40 }), emulator: 8, cuda: 40 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? minPrograms);
 
 for (const { note, model } of readKept()) {

@@ -32,7 +32,7 @@ const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDev
 
 const seed = 20_250_301;
 // If kernels compile slowly, a program takes mostly that time.
-const minPrograms = { cpu: effort({ quick: 20, thorough: 200 }), emulator: 40, cuda: 100 }[testDevice];
+const minPrograms = { cpu: effort({ quick: 8, thorough: 200 }), emulator: 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? minPrograms);
 
 const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));

@@ -44,7 +44,7 @@ for (const name of ["straight", "streamed"] as const) {
 }
 
 /** This many of each kind are injected, and more if none of them does harm. */
-const minInjected = effort({ quick: 4, thorough: 16 });
+const minInjected = effort({ quick: 1, thorough: 16 });
 
 /** Kernels on CUDA check their addresses, and use narrower accesses if these are unaligned. */
 const harmless: ReadonlySet<string> = new Set([

@@ -133,6 +133,30 @@ function checkCapture(extra: ExtraWork | undefined): void {
   );
 }
 
+/** The result for the sound step, which both rows ask for. */
+let sound: (() => void) | undefined;
+
+function checkOnce(extra: ExtraWork | undefined): void {
+  if (extra) {
+    checkCapture(extra);
+    return;
+  }
+  sound ??= resultOf(() => checkCapture(undefined));
+  sound();
+}
+
+/** Runs it now, and returns a function that ends as it did. */
+function resultOf(run: () => void): () => void {
+  try {
+    run();
+    return () => {};
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}
+
 regressionRow<ExtraWork | undefined>({
   row: "H4",
   rule: "a compiled step with 50 weights is recorded without a synchronisation or a host copy, and a call of it is one launch",
@@ -140,7 +164,7 @@ regressionRow<ExtraWork | undefined>({
   faults: Object.fromEntries(
     Object.entries(illegal).map(([name, act]) => [`${name} besides the work, with the checks bypassed`, act]),
   ),
-  check: checkCapture,
+  check: checkOnce,
 });
 
 regressionRow<ExtraWork | undefined>({
@@ -150,5 +174,5 @@ regressionRow<ExtraWork | undefined>({
   faults: Object.fromEntries(
     Object.entries(lazy).map(([name, act]) => [`${name} during the work, with the checks bypassed`, act]),
   ),
-  check: checkCapture,
+  check: checkOnce,
 });

@@ -67,7 +67,7 @@ function moveArguments({ commands }: PlacedStep, decoy: Storage): () => void {
   };
 }
 
-const replays = effort({ quick: 40, thorough: 600 });
+const replays = effort({ quick: 15, thorough: 600 });
 
 /** Larger than any argument of a command. */
 const decoyBytes = 64 * 1024;
@@ -92,7 +92,7 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
         // Garbage of the same size as the arguments, so that freed arguments are really gone and overwritten.
         const garbage = Array.from({ length: 200 }, () => [{ ...decoy! }, { ...decoy!.span }, i]);
         assert.equal(garbage.length, 200);
-        if (i % 10 === 0) collectGarbage();
+        if (i % effort({ quick: 5, thorough: 10 }) === 0) collectGarbage();
         compiled(...batches[i % batchCount]!);
       }
       restore();

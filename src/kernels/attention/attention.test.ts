@@ -30,7 +30,7 @@ for (const dtype of ["f32", "f64"] as const) {
   test(`attention in ${dtype} and its gradients are correct for every shape, layout and mask, and write nothing else`, () => {
     fc.assert(
       fc.property(cases(dtype), (testCase) => checkCase(runtime, testCase)),
-      { numRuns: runsOfKernels(effort({ quick: 20, thorough: 150 })) },
+      { numRuns: runsOfKernels(effort({ quick: 8, thorough: 150 })) },
     );
   });
 }
@@ -38,7 +38,8 @@ for (const dtype of ["f32", "f64"] as const) {
 test("the shapes of a small transformer and of a long sequence are correct", () => {
   const small = { rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 / 8 };
   checkCase(runtime, { ...plainCase, ...small, batch: 3, heads: 4, order: "rows first" });
-  const long = { rows: 300, columns: 260, width: 32, valueWidth: 20, scale: 0.2 };
+  const [rows, columns] = effort({ quick: [101, 67], thorough: [300, 260] });
+  const long = { rows, columns, width: 32, valueWidth: 20, scale: 0.2 };
   for (const isCausal of [false, true]) checkCase(runtime, { ...plainCase, ...long, isCausal });
 });
 
@@ -83,7 +84,15 @@ test("the gradients agree with central differences in float64", () => {
 describe("the bits of attention and of its gradients", () => {
   const shapes: readonly Case[] = [
     { ...plainCase, dtype: "f64", batch: 9, heads: 3, rows: 17, columns: 13, width: 9, valueWidth: 11 },
-    { ...plainCase, batch: 40, heads: 8, rows: 12, columns: 12, width: 64, valueWidth: 64 },
+    {
+      ...plainCase,
+      batch: effort({ quick: 6, thorough: 40 }),
+      heads: 8,
+      rows: 12,
+      columns: 12,
+      width: 64,
+      valueWidth: 64,
+    },
     { ...plainCase, batch: 3, heads: 5, rows: 70, columns: 41, width: 30, valueWidth: 19, isCausal: true },
   ];
 
@@ -95,7 +104,7 @@ describe("the bits of attention and of its gradients", () => {
     test(`are the same with 1, 2 and 4 threads: ${batch * heads} × ${rows}×${columns} in ${dtype}`, () => {
       const expected = runCase(alone, testCase).written;
       // Workers boot when they boot: the later runs surely have their help.
-      const runs = index === 0 ? 12 : 3;
+      const runs = index === 0 ? effort({ quick: 8, thorough: 12 }) : effort({ quick: 2, thorough: 3 });
       for (const { threads, runtime } of together) {
         for (let run = 0; run < runs; run++)
           sameNamedBytes(runCase(runtime, testCase).written, expected, `${threads} threads`);

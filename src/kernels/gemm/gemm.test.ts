@@ -34,7 +34,7 @@ for (const dtype of ["f32", "f64"] as const) {
     withRuntime({}, ({ runtime }) => {
       fc.assert(
         fc.property(cases, (gemm) => checkGemm(runtime, gemm)),
-        { numRuns: effort({ quick: 16, thorough: 120 }) },
+        { numRuns: effort({ quick: 6, thorough: 120 }) },
       );
       for (const algorithm of ["columns", "dots", "packed"]) {
         const [gemm] = fc.sample(
@@ -98,9 +98,14 @@ function runEmpty(runtime: Runtime, gemm: GemmCase) {
 describe("the bits of a GEMM", () => {
   const large = [
     { ...plainCase, dtype: "f64" as const, m: 131, n: 131, k: 300 },
-    { ...plainCase, m: 301, n: 270, k: 600, alpha: 0.5 },
+    {
+      ...plainCase,
+      ...effort({ quick: { m: 131, n: 120 }, thorough: { m: 301, n: 270 } }),
+      k: 600,
+      alpha: 0.5,
+    },
     { ...plainCase, m: 67, n: 259, k: 1030, isATransposed: true, isBTransposed: true },
-    { ...plainCase, m: 12, n: 12, k: 64, batch: 500, isBTransposed: true },
+    { ...plainCase, m: 12, n: 12, k: 64, batch: effort({ quick: 60, thorough: 500 }), isBTransposed: true },
   ];
 
   const alone = openCpuKernelRuntime(1);
@@ -111,7 +116,7 @@ describe("the bits of a GEMM", () => {
     test(`are the same with 1, 2 and 4 threads: ${batch} × ${m}×${n}×${k} in ${dtype}`, () => {
       const expected = runGemm(alone, gemm).after;
       // Workers boot when they boot: the later runs surely have their help.
-      const runs = index === 0 ? 12 : 3;
+      const runs = index === 0 ? effort({ quick: 8, thorough: 12 }) : effort({ quick: 2, thorough: 3 });
       for (const { threads, runtime } of together) {
         for (let run = 0; run < runs; run++)
           sameBytes(runGemm(runtime, gemm).after, expected, `${threads} threads`);

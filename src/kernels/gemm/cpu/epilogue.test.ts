@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../../test/support/effort.js";
 import {
   decodeFloats,
   encodeFloats,
@@ -80,7 +81,10 @@ for (const { device, skip, open } of kernelDevices) {
           const { actual, expected } = run(runtime, gemm);
           checkValues(gemm, actual, expected);
         }),
-        { numRuns: device === "CUDA" ? 80 : 150 },
+        {
+          numRuns:
+            device === "CUDA" ? effort({ quick: 20, thorough: 80 }) : effort({ quick: 30, thorough: 150 }),
+        },
       );
     });
 
