@@ -63,13 +63,21 @@ export interface RecordingLibraries {
   answer(name: RecordedTable, status: number, driverVersion?: number): void;
 }
 
-/** Compiles the libraries of the tables into a separate folder; undefined if there is no C compiler. */
-export function compileRecordingLibraries(without?: string): RecordingLibraries | undefined {
+/** Compiles the libraries of the tables, or some of them, into a separate folder; undefined if there is no C compiler. */
+export function compileRecordingLibraries({
+  names = Object.keys(recordedTables) as RecordedTable[],
+  without,
+}: {
+  readonly names?: readonly RecordedTable[];
+  /** A function that is missing. */
+  readonly without?: string;
+} = {}): RecordingLibraries | undefined {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-recording-"));
   after(() => rmSync(folder, { recursive: true }));
   const pathOf = (name: RecordedTable) => join(folder, name);
   try {
-    for (const [name, table] of Object.entries<Signatures>(recordedTables)) {
+    for (const name of names) {
+      const table: Signatures = recordedTables[name];
       const source = join(folder, `${name}.c`);
       writeFileSync(source, sourceOf(Object.entries(table).filter(([symbol]) => symbol !== without)));
       const flags = ["-std=c11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"];

@@ -18,8 +18,6 @@ type Precision = "tf32" | "bf16";
 const workloads: readonly (readonly [WorkloadName, number, number, readonly Precision[]])[] = effort({
   quick: [
     ["crossAsset", 176, 256, ["bf16"]],
-    ["characters", 48, 8, ["tf32"]],
-    ["gpt", 64, 4, ["bf16"]],
     ["convnet", 34, 4, ["tf32"]],
   ],
   thorough: [

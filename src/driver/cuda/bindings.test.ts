@@ -93,9 +93,18 @@ const injected = {
   "a function that does not exist": { cuMemUnmapAll: [] },
 } as const satisfies Readonly<Record<string, Signatures>>;
 
+/** The compiler's problems with all of them, found at the first use. */
+let problems: readonly string[] | undefined;
+
 for (const [fault, functions] of Object.entries<Signatures>(injected)) {
   test(`red proof: the check detects ${fault}`, { skip: whyNoHeader("cuda.h") ?? false }, () => {
-    const problems = findFalseClaims({ header: "cuda.h", prelude, claims: claimsOf(functions) });
-    assert.match(problems.join("\n"), new RegExp(Object.keys(functions)[0] as string));
+    const all = Object.values<Signatures>(injected).flatMap(claimsOf);
+    problems ??= findFalseClaims({ header: "cuda.h", prelude, claims: all });
+    const name = Object.keys(functions)[0] as string;
+    // Faults of one function differ in what is claimed.
+    const own = claimsOf(functions).map(({ otherwise }) => otherwise);
+    const isUnknown = !(name in cudaFunctions);
+    const found = problems.filter((problem) => (isUnknown ? problem.includes(name) : own.includes(problem)));
+    assert.notDeepEqual(found, []);
   });
 }

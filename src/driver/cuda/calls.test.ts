@@ -7,7 +7,9 @@ import { openCuda } from "./calls.js";
 import { cudaStatus } from "./constants.js";
 import { NativeBuffer } from "./native-buffer.js";
 
-const libraries = compileRecordingLibraries();
+const libraries = compileRecordingLibraries({
+  names: ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"],
+});
 const skip = libraries ? false : "this machine has no C compiler";
 const environment = { HOLDFAST_CUDA_PATH: libraries?.folder };
 
@@ -74,7 +76,10 @@ test("the end of a capture names the failure inside it, and no other", { skip },
 });
 
 test("a missing function is reported at its first call, not before", { skip }, () => {
-  const older = compileRecordingLibraries("cuStreamGetCaptureInfo_v2")!;
+  const older = compileRecordingLibraries({
+    names: ["libcuda.so.1"],
+    without: "cuStreamGetCaptureInfo_v2",
+  })!;
   const { driver } = openCuda({ environment: { HOLDFAST_CUDA_PATH: older.folder } });
   driver.cuInit(0);
   assert.throws(() => driver.cuStreamGetCaptureInfo_v2(1, 2, 3, 4, 5, 6), {
