@@ -202,18 +202,15 @@ test("audits run the function at calls 2 to 8 and at powers of two, and change n
     return body(x);
   });
   const plain = trainingStep(eager, optimizers[1]!);
-  for (call = 1; call <= 40; call++) {
-    const x = ones([3, 4]).mul(call / 40);
+  for (call = 1; call <= 33; call++) {
+    const x = ones([3, 4]).mul(call / 33);
     const loss = step(x).loss.item();
     assert.equal(
       loss,
       device.step(() => plain(x).loss.item()),
     );
   }
-  assert.deepEqual(
-    calls.filter((call) => call <= 33),
-    [1, 2, 3, 4, 5, 6, 7, 8, 16, 32],
-  );
+  assert.deepEqual(calls, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32]);
 });
 
 test("an in-place write to an input is carried over to the tensor that was passed in, and to its views", () => {

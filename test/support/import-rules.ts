@@ -25,7 +25,7 @@ const importLength = 300;
 
 /** Most of a file has no imports, and reading it takes most of the time. */
 function upToLastImport(text: string): string {
-  const last = [...text.matchAll(/\b(?:import|require|define)\b|\bfrom\s*["'`]/g)].at(-1);
+  const last = [...text.matchAll(/\b(?:import|require|define|module)\b|\bfrom\s*["'`]/g)].at(-1);
   return text.slice(0, last ? last.index + importLength : 0);
 }
 
