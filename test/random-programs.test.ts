@@ -32,7 +32,7 @@ const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDev
 
 const seed = 20_250_301;
 // If kernels compile slowly, a program takes mostly that time.
-const minPrograms = { cpu: effort({ quick: 8, thorough: 200 }), emulator: 40, cuda: 100 }[testDevice];
+const minPrograms = { cpu: effort({ quick: 6, thorough: 200 }), emulator: 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? minPrograms);
 
 const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));
@@ -61,7 +61,7 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
 });
 
 test("every op of the table and every special literal is generated", () => {
-  const programs = fc.sample(anyProgram, { seed, numRuns: effort({ quick: 700, thorough: 2000 }) });
+  const programs = fc.sample(anyProgram, { seed, numRuns: effort({ quick: 600, thorough: 2000 }) });
   const ops = new Set(
     programs.flatMap(({ instructions }) =>
       instructions.flatMap((instruction) => ("op" in instruction ? [instruction.op] : [])),
