@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
+import { plainEnvironment } from "./support/plain-environment.js";
 import { repositoryRoot } from "./support/repository.js";
 
 /** Trains twice: with phase logging, and after a line on stdout and stderr, without. */
@@ -33,7 +34,7 @@ const program = `
   }
 `;
 const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
-  ...{ cwd: repositoryRoot, encoding: "utf8", env: { ...process.env, NODE_OPTIONS: "" } },
+  ...{ cwd: repositoryRoot, encoding: "utf8", env: plainEnvironment },
 });
 const [logged = "", unlogged] = stderr.split("quiet\n");
 

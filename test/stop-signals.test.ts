@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { constants } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
@@ -16,17 +17,19 @@ import { exitCodes } from "../src/errors/index.js";
 import { lockName } from "../src/train/files/run-lock.js";
 import { healthOf, readRun } from "../src/train/index.js";
 import { tinyModel } from "./support/crossasset-runs.js";
+import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
+import { plainEnvironment } from "./support/plain-environment.js";
 
 const folder = makeFolder();
 const busyTrain = fileURLToPath(new URL("./fixtures/busy-train.js", import.meta.url));
 const busyTrainer = fileURLToPath(new URL("./fixtures/busy-trainer.js", import.meta.url));
 const job = ["train", "crossasset", "--device", "cpu", "--generate", "8600", "--folds", "1", ...tinyModel];
-const small = [...job, "--epochs", "2", "--batch", "8", "--json"];
+const small = [...job, "--epochs", "2", "--batch", "8", "--stall-after", "off", "--capture", "off", "--json"];
 
 /** Runs a script until it is busy, sends signals, and returns how it ended and how long that took. */
 async function stop(args: readonly string[], ...signals: readonly NodeJS.Signals[]) {
-  const child = spawn(process.execPath, args, { cwd: folder });
+  const child = spawn(process.execPath, args, { cwd: folder, env: plainEnvironment });
   const [stdout, stderr, ended] = [text(child.stdout), text(child.stderr), once(child, "exit")];
   await new Promise<void>((resolve) => {
     child.stdout.on("data", (chunk: Buffer) => String(chunk).includes("busy\n") && resolve());
@@ -43,36 +46,44 @@ async function stop(args: readonly string[], ...signals: readonly NodeJS.Signals
   return { code, signal, tookMs, stdout: await stdout, stderr: await stderr };
 }
 
-describe("holdfast train with a busy main thread", () => {
-  test("is ended by SIGTERM while a step is compiled, within five seconds, as a stopped run", async () => {
-    const run = join(folder, "compile");
-    const { code, tookMs, stderr } = await stop([busyTrain, "compile", ...small, "--out", run], "SIGTERM");
-    assert.equal(code, exitCodes.stopped.code, stderr);
-    assert.ok(tookMs < 5000, `${tookMs} ms`);
-    assert.match(
-      stderr,
-      /^holdfast: stopped: still busy 4s after SIGTERM; to resume from the last checkpoint, run/m,
-    );
-    const { state, reason, exitCode } = readRun(run).status ?? {};
-    assert.deepEqual([state, exitCode], ["stopped", exitCodes.stopped.code]);
-    assert.equal(reason, "SIGTERM: still busy 4s after SIGTERM");
-    assert.equal(healthOf(run).state, "stopped");
-    assert.equal(existsSync(join(run, lockName)), false, "the folder is unlocked");
-  });
+interface Busy {
+  readonly when: "compile" | "step";
+  readonly signal: NodeJS.Signals;
+}
 
-  test("is ended by SIGINT while a step is blocked, and resumes from its checkpoint to the end", async (t) => {
+describe("holdfast train with a busy main thread", () => {
+  const blocked: Busy = { when: "step", signal: "SIGHUP" };
+  const compiling: Busy = { when: "compile", signal: "SIGTERM" };
+  for (const { when, signal } of effort({ quick: [blocked], thorough: [blocked, compiling] })) {
+    test(`is ended by ${signal} within five seconds as a stopped run, busy in: ${when}`, async () => {
+      const run = join(folder, when);
+      const { code, tookMs, stderr } = await stop([busyTrain, when, ...small, "--out", run], signal);
+      assert.equal(code, exitCodes.stopped.code, stderr);
+      assert.ok(tookMs < 5000, `${tookMs} ms`);
+      assert.match(
+        stderr,
+        new RegExp(
+          `^holdfast: stopped: still busy 4s after ${signal}; to resume from the last checkpoint, run`,
+          "m",
+        ),
+      );
+      const { state, reason, exitCode } = readRun(run).status ?? {};
+      assert.deepEqual([state, exitCode], ["stopped", exitCodes.stopped.code]);
+      assert.equal(reason, `${signal}: still busy 4s after ${signal}`);
+      assert.equal(healthOf(run).state, "stopped");
+      assert.equal(existsSync(join(run, lockName)), false, "the folder is unlocked");
+    });
+  }
+
+  test("resumes from its checkpoint to the end", async (t) => {
     const run = join(folder, "step");
-    const args = [...small, "--out", run];
-    const { code, stderr } = await stop([busyTrain, "step", ...args, "--stop-within", "1s"], "SIGINT");
-    assert.equal(code, exitCodes.stopped.code, stderr);
-    assert.equal(readRun(run).status?.state, "stopped");
     assert.ok(readRun(run).checkpoints.length > 0);
     let stdout = "";
     const { mock } = t.mock.method(process.stdout, "write", (chunk: string | Uint8Array) => {
       stdout += String(chunk);
       return true;
     });
-    const status = await runCommand(args);
+    const status = await runCommand([...small, "--out", run]);
     mock.restore();
     assert.equal(status, 0, stdout);
     assert.match(stdout, /"kind":"resumed"/);
@@ -106,14 +117,17 @@ describe("holdfast train with a busy main thread", () => {
 });
 
 /**
- * A program that waits for the listener, and for nothing else, stays alive until it listens. SIGTERM is tried
- * in regressions/engine-watch.test.ts.
+ * A program that waits for the listener, and for nothing else, stays alive until it listens. A program that is
+ * too busy is tried with SIGTERM in regressions/engine-watch.test.ts.
  */
 describe("a program with a Trainer", () => {
-  test("is ended by a hangup", async () => {
-    const { code, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGHUP");
-    assert.deepEqual([code, stderr], [129, "holdfast: stopped: still busy 500ms after SIGHUP.\n"]);
-  });
+  for (const signal of effort({ quick: [], thorough: ["SIGHUP", "SIGINT"] as const })) {
+    test(`is ended by ${signal}`, async () => {
+      const { code, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], signal);
+      const expected = `holdfast: stopped: still busy 500ms after ${signal}.\n`;
+      assert.deepEqual([code, stderr], [128 + constants.signals[signal], expected]);
+    });
+  }
 
   test("stops after its current step if there is time, and ends by itself after the listener's close", async () => {
     const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "30000", "1000"], "SIGTERM");

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { effort } from "../../../test/support/effort.js";
 import { withFault } from "../../../test/support/failing-calls.js";
+import { plainEnvironment } from "../../../test/support/plain-environment.js";
 import { repositoryRoot } from "../../../test/support/repository.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { beatCounter, sleepSync } from "../../units/index.js";
@@ -312,7 +313,7 @@ test("a process with workers exits by itself, of a driver that was closed and of
     clearInterval(waiting);
     console.log("done");`;
   const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
-    ...{ cwd: repositoryRoot, env: { ...process.env, NODE_OPTIONS: "" }, timeout: timeoutMs },
+    ...{ cwd: repositoryRoot, env: plainEnvironment, timeout: timeoutMs },
   });
   assert.deepEqual([child.status, String(child.stdout), String(child.stderr)], [0, "done\n", ""]);
 });
