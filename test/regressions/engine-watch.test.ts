@@ -1,18 +1,23 @@
-/** Regressions of Holdfast itself: the watchdog that ended good runs (S5), and the unhandled signal (S6). */
+/**
+ * Regressions: the watchdog that hung with its run (H13), and of Holdfast itself, the watchdog that ended good runs (S5), and
+ * the unhandled signal (S6).
+ */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { Device, nn, optim, randn } from "holdfast";
+import { exitCodes } from "../../src/errors/index.js";
 import { Phases } from "../../src/runtime/observe/phases.js";
 import { Recorder } from "../../src/runtime/observe/recorder.js";
 import { SharedStatus } from "../../src/runtime/observe/shared-status.js";
-import { type Stall, StallDetector } from "../../src/runtime/observe/watchdog/index.js";
+import { type Stall, StallDetector, type StallReport } from "../../src/runtime/observe/watchdog/index.js";
 import { beatCounter, FakeClock, listenToBeats } from "../../src/units/index.js";
 import { makeFolder } from "../support/folders.js";
+import { plainEnvironment } from "../support/plain-environment.js";
 import { regressionRow } from "../support/regressions.js";
 import { repositoryRoot } from "../support/repository.js";
 
@@ -66,7 +71,7 @@ async function runFixture(
   onStarted: (kill: (signal: NodeJS.Signals) => void) => void = () => undefined,
 ) {
   const script = join(repositoryRoot, "dist/test/fixtures", name);
-  const child = spawn(process.execPath, [script, ...args]);
+  const child = spawn(process.execPath, [script, ...args], { env: plainEnvironment });
   child.stdout.once("data", () => onStarted((signal) => child.kill(signal)));
   const [stdout, stderr, [code]] = await Promise.all([
     text(child.stdout),
@@ -76,17 +81,57 @@ async function runFixture(
   return { code, stdout, stderr };
 }
 
+interface Ended {
+  readonly code: number | null;
+  readonly stderr: string;
+  readonly reports: readonly StallReport[];
+}
+
+const hungSteps = new Map<string, Promise<Ended>>();
+
+/** How a process whose third step never ends has ended under this watcher; both rows look at the same process. */
+function endOfHungStep(watcher: string): Promise<Ended> {
+  const ended = hungSteps.get(watcher) ?? runHungStep(watcher);
+  hungSteps.set(watcher, ended);
+  return ended;
+}
+
+async function runHungStep(watcher: string): Promise<Ended> {
+  const folder = makeFolder();
+  const { code, stderr } = await runFixture("hung-step.js", [watcher, folder]);
+  const reports = readdirSync(folder).map(
+    (name): StallReport => JSON.parse(readFileSync(join(folder, name), "utf8")),
+  );
+  return { code, stderr, reports };
+}
+
+regressionRow<string>({
+  row: "H13",
+  rule: "a step that spins for ever is named by a second thread and ended, with exit code 86, by an outside process",
+  sound: "outside, ending",
+  faults: { "a watchdog in the hanging thread": "same thread" },
+  check: async (watcher) => {
+    const { code, stderr, reports } = await endOfHungStep(watcher);
+    assert.equal(code, exitCodes.stalled.code, stderr);
+    assert.equal(reports.length, 1);
+    const [{ what, noticedBy, ending, notes }] = reports as [StallReport];
+    assert.deepEqual([what.phase, what.number, what.call], ["step", 3, null]);
+    // A thread that acts without its outside process prints a note.
+    assert.deepEqual([noticedBy, ending, notes], ["thread", "exit", []]);
+    assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
+  },
+});
+
 regressionRow<string>({
   row: "S5",
   rule: "in a user's program, a stall is reported and the program continues to its end",
   sound: "outside",
   faults: { "a library that ends its host": "outside, ending" },
   check: async (watcher) => {
-    const reports = makeFolder();
-    const { code, stderr } = await runFixture("hung-step.js", [watcher, reports]);
+    const { code, stderr, reports } = await endOfHungStep(watcher);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
-    assert.equal(readdirSync(reports).length, 1);
+    assert.equal(reports.length, 1);
   },
 });
 
@@ -96,7 +141,7 @@ regressionRow<string>({
   sound: "stopOnSignals",
   faults: { "a handler on the main thread": "handlers" },
   check: async (listener) => {
-    const { code, stdout, stderr } = await runFixture("busy-trainer.js", [listener, "1000", "2500"], (kill) =>
+    const { code, stdout, stderr } = await runFixture("busy-trainer.js", [listener, "1000", "2000"], (kill) =>
       kill("SIGTERM"),
     );
     // The step would have ended by itself, but the run did not wait for it.

@@ -1,23 +1,17 @@
-/** Regressions, hangs that had no name or that a setting caused: H3, H13 and H15. */
+/** Regressions, hangs that had no name or that a setting caused: H3 and H15. */
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { HoldfastError, type RuntimeOptions, settingsTable } from "holdfast";
 import { type DriverCall, faulty, openCpuDriver, openRuntime } from "holdfast/internals";
-import { exitCodes } from "../../src/errors/index.js";
 import type { RecordedEvent, Setting } from "../../src/runtime/index.js";
 import { Phases, phaseTitle } from "../../src/runtime/observe/phases.js";
-import { type Stall, StallDetector, type StallReport } from "../../src/runtime/observe/watchdog/index.js";
+import { type Stall, StallDetector } from "../../src/runtime/observe/watchdog/index.js";
 import { openComponents } from "../../src/runtime/open.js";
 import { StagingRing } from "../../src/runtime/transfer/staging.js";
 import { FakeClock } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
-import { repositoryRoot } from "../support/repository.js";
 import { withRuntime } from "../support/runtimes.js";
 
 /** The phases of a log that were entered and not left, after matching every exit with its entry. */
@@ -136,46 +130,6 @@ regressionRow<(evidence: Evidence) => string>({
       `${lastEvent.label}, ${stall.call?.call}`,
   },
   check: (nameOf) => assert.equal(nameOf(hangInStep3()), "step 3, synchronize"),
-});
-
-interface Ended {
-  readonly code: number | null;
-  readonly stderr: string;
-  readonly reports: readonly StallReport[];
-}
-
-/** Runs a process whose third step never ends, under this watcher, until it is ended. */
-async function runHungStep(watcher: string): Promise<Ended> {
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-regression-"));
-  try {
-    const script = join(repositoryRoot, "dist/test/fixtures/hung-step.js");
-    const { code, stderr } = await new Promise<Pick<Ended, "code" | "stderr">>((resolve) => {
-      const child = execFile(process.execPath, [script, watcher, folder], (_error, _stdout, stderr) =>
-        resolve({ code: child.exitCode, stderr }),
-      );
-    });
-    const reports = readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), "utf8")));
-    return { code, stderr, reports };
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
-
-regressionRow<string>({
-  row: "H13",
-  rule: "a step that spins for ever is named by a second thread and ended, with exit code 86, by an outside process",
-  sound: "outside, ending",
-  faults: { "a watchdog in the hanging thread": "same thread" },
-  check: async (watcher) => {
-    const { code, stderr, reports } = await runHungStep(watcher);
-    assert.equal(code, exitCodes.stalled.code, stderr);
-    assert.equal(reports.length, 1);
-    const [{ what, noticedBy, ending, notes }] = reports as [StallReport];
-    assert.deepEqual([what.phase, what.number, what.call], ["step", 3, null]);
-    // A thread that acts without its outside process prints a note.
-    assert.deepEqual([noticedBy, ending, notes], ["thread", "exit", []]);
-    assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
-  },
 });
 
 interface BadSetting {
