@@ -104,10 +104,14 @@ describe("for real", () => {
     return { code, stderr, reported: reports.map(({ what }) => what.call).sort() };
   }
 
-  test("every call that does not return is reported in time", async () => {
-    const { code, stderr, reported } = await stall("report", driverCalls);
+  test("calls that do not return are reported in time", async () => {
+    const calls = effort<readonly DriverCall[]>({
+      quick: ["launch", "copyToDevice", "synchronizeEvent"],
+      thorough: driverCalls,
+    });
+    const { code, stderr, reported } = await stall("report", calls);
     assert.equal(code, 0, stderr);
-    assert.deepEqual(reported, [...driverCalls].sort());
+    assert.deepEqual(reported, [...calls].sort());
   });
 
   for (const call of effort({ quick: ["synchronize"] as const, thorough: driverCalls })) {
