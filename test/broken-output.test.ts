@@ -13,23 +13,13 @@ import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { readRun } from "../src/train/index.js";
 import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
+import { isThorough } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
 
 const folder = makeFolder();
 const noFull = { skip: !existsSync("/dev/full") && "this system has no /dev/full" };
-const job = [
-  "train",
-  "crossasset",
-  "--device",
-  "cpu",
-  "--generate",
-  "12000",
-  "--folds",
-  "1",
-  "--batch",
-  "64",
-  ...tinyModel,
-];
+const data = ["--device", "cpu", "--generate", "8600", "--folds", "1", "--batch", "8"];
+const job = ["train", "crossasset", ...data, "--stall-after", "off", "--capture", "off", ...tinyModel];
 
 /** Runs the command with stdout on a device; returns its exit code and its stderr. */
 async function runOnto(device: string, args: readonly string[]) {
@@ -63,12 +53,15 @@ describe("a training", () => {
     assert.equal(checkpoints.at(-1)?.step, status?.step);
   });
 
-  test("trains to the end if its output fills the disk", noFull, async () => {
-    const run = join(folder, "full");
-    const { code, stderr } = await runOnto("/dev/full", [...job, "--epochs", "1", "--out", run]);
-    assert.deepEqual([code, readRun(run).status?.state], [0, "finished"], stderr);
-    assert.match(stderr, /^holdfast: stdout can't be written \(ENOSPC\)\. Training continues .*\.\n$/);
-  });
+  // With every `npm test`, a closed pipe stands for lost output of a training, and `settings` is written to a full disk.
+  if (isThorough) {
+    test("trains to the end if its output fills the disk", noFull, async () => {
+      const run = join(folder, "full");
+      const { code, stderr } = await runOnto("/dev/full", [...job, "--epochs", "1", "--out", run]);
+      assert.deepEqual([code, readRun(run).status?.state], [0, "finished"], stderr);
+      assert.match(stderr, /^holdfast: stdout can't be written \(ENOSPC\)\. Training continues .*\.\n$/);
+    });
+  }
 });
 
 describe("a command whose purpose is its output", () => {
