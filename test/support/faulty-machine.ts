@@ -2,11 +2,22 @@
 
 import assert from "node:assert/strict";
 import { type Driver, openCpuDriver, type Span } from "holdfast/internals";
-import { type DoctorReport, runDoctor } from "../../src/cli/doctor/index.js";
+import { type DoctorOptions, type DoctorReport, runDoctor } from "../../src/cli/doctor/index.js";
 import type { DoctorPhase } from "../../src/cli/doctor/phase-log.js";
 import { exitCodes } from "../../src/errors/index.js";
 import type { Bytes } from "../../src/units/index.js";
+import { tinySizes } from "./crossasset-runs.js";
 import { testEnvironment } from "./test-device.js";
+
+/** Sizes with which a run takes a moment, and every phase has something to check. */
+export const smallDoctor = {
+  device: "cpu",
+  rows: 300,
+  batch: 2,
+  steps: 3,
+  model: tinySizes,
+  environment: testEnvironment,
+} as const satisfies DoctorOptions;
 
 /** `inject` wraps the driver with the fault; the caller replaces methods, around this call. */
 export function failsIn(
@@ -14,14 +25,14 @@ export function failsIn(
   reason: RegExp,
   inject: (driver: Driver) => Driver = (driver) => driver,
 ): void {
-  const machine = openCpuDriver({ threads: 2 });
+  const machine = openCpuDriver({ threads: 1 });
   let text = "";
   const write = (chunk: string): void => {
     text += chunk;
   };
   try {
     const code = runDoctor(
-      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment, driver: inject(machine) },
+      { ...smallDoctor, driver: inject(machine) },
       { version: "1.2.3", columns: 112, json: true, write },
     );
     const { passed, phases }: DoctorReport = JSON.parse(text);

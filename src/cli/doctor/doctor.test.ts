@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { testEnvironment } from "../../../test/support/test-device.js";
+import { tinySizes } from "../../../test/support/crossasset-runs.js";
+import { effort } from "../../../test/support/effort.js";
+import { smallDoctor } from "../../../test/support/faulty-machine.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import { exitCodes } from "../../errors/index.js";
 import { readSettings } from "../../runtime/index.js";
@@ -11,22 +13,28 @@ import { withWatchdog } from "./doctor.js";
 import { type DoctorOptions, type DoctorReport, runDoctor } from "./index.js";
 import { phaseNames } from "./phase-log.js";
 
-/** Far below the size that failed, so that a run takes a second; the model is the whole one. */
-const small: DoctorOptions = { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment };
-
 function runSmall(options: DoctorOptions, json: boolean): { readonly code: number; readonly text: string } {
   let text = "";
   const write = (chunk: string): void => {
     text += chunk;
   };
-  return { code: runDoctor({ ...small, ...options }, { version: "1.2.3", columns: 112, json, write }), text };
+  return {
+    code: runDoctor({ ...smallDoctor, ...options }, { version: "1.2.3", columns: 112, json, write }),
+    text,
+  };
 }
+
+/** A model, and its figures in the report. */
+const { model, uploaded, gradients, weights } = effort({
+  quick: { model: tinySizes, uploaded: "339 tensors, 567.86 KiB", gradients: 38, weights: "87,171" },
+  thorough: { model: {}, uploaded: "351 tensors, 8.52 MiB", gradients: 50, weights: "2,174,211" },
+});
 
 describe("on the CPU", () => {
   test("every phase passes, with CUDA's rules enforced and dead memory poisoned, and the text has all results", () => {
     const machine = openCpuDriver({ threads: 2 });
     const driver = strict(machine);
-    const { code, text } = runSmall({ driver, environment: { HOLDFAST_POISON: "on" } }, false);
+    const { code, text } = runSmall({ driver, model, environment: { HOLDFAST_POISON: "on" } }, false);
     machine.close();
     assert.equal(code, exitCodes.ok.code, text);
     for (const line of [
@@ -35,10 +43,11 @@ describe("on the CPU", () => {
       /\n {2}control group (no limit|limit .* in use.*|[\d.]+ CPUs)\n {2}settings {6}HOLDFAST_POISON=on\n/,
       /\nCUDA\n {2}driver .*\n.* {2}NVRTC .* {2}cuBLASLt .* {2}kernel cache {2}\/[^\n]*holdfast\n/s,
       /\n {2}open {10}passed +[\d.]+m?s of 20s {2}CPU \(2 threads/,
-      /\n {2}upload {8}passed .* 351 tensors, 8\.52 MiB, in [1-9] copies; read back, equal\n/,
+      new RegExp(`\n {2}upload {8}passed .* ${uploaded}, in [1-9] copies; read back, equal\n`),
       /\n {2}forward {7}passed .* loss \d\.\d{4}; random guessing has 1\.0986\n/,
-      /\n {2}backward {6}passed .* 50 gradients, norm [\d.]+; measured slope is (1\.0|0\.99)\d+ of the predicted\s+one\n/,
-      /\n {2}update {8}passed .* 2,174,211 of 2,174,211 weights changed\n/,
+      new RegExp(`\n {2}backward {6}passed .* ${gradients} gradients, norm [\\d.]+; measured slope is `),
+      /; measured slope is (1\.0|0\.99)\d+ of the predicted\s+one\n/,
+      new RegExp(`\n {2}update {8}passed .* ${weights} of ${weights} weights changed\n`),
       /\n {2}eager {9}passed .* 3 steps, [\d.]+m?s each; loss [\d.]+ to [\d.]+\n/,
       /\n {2}capture {7}passed .* one graph of \d+ launches.*; its replay equals the direct\s+run\n/,
       /\n {2}replay {8}passed .* 3 replays, [\d.]+m?s each; equal to the eager steps, bit for bit\n/,
@@ -51,7 +60,7 @@ describe("on the CPU", () => {
   });
 
   test("the JSON report is one object with all results, and says which rows did not fit", () => {
-    const { code, text } = runSmall({ rows: 100_000, memory: bytes(150 * MiB) }, true);
+    const { code, text } = runSmall({ rows: 10_000, memory: bytes(140 * MiB) }, true);
     assert.equal(code, exitCodes.ok.code);
     const report: DoctorReport = JSON.parse(text);
     assert.deepEqual(Object.keys(report), [
@@ -72,15 +81,15 @@ describe("on the CPU", () => {
       ["cuda", "nvrtc", "cublasLt"],
     );
     assert.equal(device?.kind, "cpu");
-    assert.equal(device?.budgetBytes, 150 * MiB);
+    assert.equal(device?.budgetBytes, 140 * MiB);
     assert.equal(device?.budgetReason, "--memory");
     assert.deepEqual(
       phases.map(({ name, outcome, failure }) => [name, outcome, failure]),
       phaseNames.map((name) => [name, "passed", ""]),
     );
     const { rows = 0, tensors } = phases[1]?.figures ?? {};
-    assert.ok(rows > 1000 && rows < 100_000, `${rows} rows`);
-    assert.equal(tensors, rows + 51);
+    assert.ok(rows > 1000 && rows < 10_000, `${rows} rows`);
+    assert.equal(tensors, rows + 39);
     assert.match(phases[1]?.detail ?? "", /; [\d,]+ more rows do not fit the budget$/);
     assert.deepEqual(step?.replayedBytes, { up: 2 * 12 * 4 + 8, down: 4 });
     assert.ok(step && step.launches > 50 && step.eagerMs > 0 && step.replayedMs > 0);

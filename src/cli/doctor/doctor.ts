@@ -16,7 +16,7 @@ import {
   type PhaseOutput,
   type PhaseResult,
 } from "./phase-log.js";
-import { runSmokeTest, type StepFigures } from "./smoke-test.js";
+import { type ModelSizes, runSmokeTest, type StepFigures } from "./smoke-test.js";
 
 export interface DoctorOptions {
   /** Default: "auto", the first usable GPU, else the CPU. */
@@ -34,6 +34,7 @@ export interface DoctorOptions {
   /** Smaller sizes, for tests of the doctor itself. */
   readonly rows?: number;
   readonly steps?: number;
+  readonly model?: ModelSizes;
   readonly clock?: Clock;
 }
 
@@ -107,7 +108,7 @@ function tryTraining(
   settings: Settings,
   listener: DoctorListener,
 ): Pick<DoctorReport, "passed" | "device" | "phases" | "step"> {
-  const { clock = systemClock, rows = defaultRows, steps = defaultSteps } = options;
+  const { clock = systemClock, rows = defaultRows, steps = defaultSteps, model = {} } = options;
   let kind: "cpu" | "cuda" = options.device === "cpu" ? "cpu" : "cuda";
   const batchSize = (): number => options.batch ?? defaultBatch[kind];
   const deadlineOf = (name: DoctorPhase): number => deadlinesFor(kind, batchSize())[name];
@@ -120,7 +121,7 @@ function tryTraining(
     kind = device.name;
     facts = describeDevice(opened, options, batchSize());
     listener.opened(facts);
-    step = runSmokeTest(device, { rows, batch: batchSize(), steps }, log);
+    step = runSmokeTest(device, { rows, batch: batchSize(), steps, model }, log);
     log.run("close", () => close(opened.device));
   } catch (error) {
     if (log.results.at(-1)?.outcome !== "failed") throw error;

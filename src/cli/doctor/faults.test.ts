@@ -19,9 +19,9 @@ test("an upload that damages one byte is detected, with its position", () => {
       const result = proceed();
       if (call !== "copyToDevice") return result;
       const [stream, target] = args as [Stream, Span];
-      // The weights are two large copies; the rows are one copy after them.
+      // The weights are the first large copy; the rows are the second.
       if (target.size > 10_000) large += 1;
-      if (large === 3) {
+      if (large === 2) {
         large += 1;
         driver.fill(stream, firstByteOf(target), 0xaa);
       }

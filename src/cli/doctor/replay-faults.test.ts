@@ -32,7 +32,7 @@ test("a replay that changes the lowest bits of one weight is detected", () => {
     return interceptCalls(driver, (call, args, proceed) => {
       const result = proceed();
       const [stream, target] = args as [Stream, Span];
-      if (call === "copyToDevice" && target.size > 1_000_000) weights ??= target;
+      if (call === "copyToDevice" && target.size > 10_000) weights ??= target;
       // The first replay is the one that the capture checks.
       if (call === "launchGraph" && ++graphs === 3 && weights)
         driver.fill(stream, firstByteOf(weights), 0xaa);

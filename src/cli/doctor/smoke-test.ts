@@ -3,7 +3,7 @@
  * 20 steps eagerly, and the same 20 as replays of one captured graph. Both must end in the same bits.
  */
 
-import { CrossAsset } from "../../crossasset/index.js";
+import { CrossAsset, type CrossAssetOptions } from "../../crossasset/index.js";
 import type { Replayable } from "../../runtime/index.js";
 import { captureStep, type Device, manualSeed } from "../../tensor/index.js";
 import { formatBytes, formatDuration, MiB } from "../../units/index.js";
@@ -18,7 +18,11 @@ export interface SmokeSizes {
   readonly rows: number;
   readonly batch: number;
   readonly steps: number;
+  readonly model: ModelSizes;
 }
+
+/** Those that are left out are those of the whole model. */
+export type ModelSizes = Pick<CrossAssetOptions, "width" | "layers">;
 
 /** The cost of a training step on this device. */
 export interface StepFigures extends Nodes {
@@ -63,10 +67,11 @@ export function runSmokeTest(device: Device, sizes: SmokeSizes, log: PhaseLog): 
   };
 }
 
-function upload(device: Device, { rows: requested, batch }: SmokeSizes): PhaseOutput<TrialTraining> {
+function upload(device: Device, sizes: SmokeSizes): PhaseOutput<TrialTraining> {
+  const { rows: requested, batch } = sizes;
   const { runtime } = device;
   manualSeed(seed);
-  const model = makeModel();
+  const model = makeModel(sizes.model);
   const rows = device.name === "cpu" ? maxRowsIn(runtime, requested, otherBytes(batch)) : requested;
   const host = makeRows(rows);
   const before = runtime.diagnostics().transfers.up;
@@ -90,8 +95,8 @@ function upload(device: Device, { rows: requested, batch }: SmokeSizes): PhaseOu
 }
 
 /** The model, with its initial values stored for the comparison after the upload. */
-function makeModel(): CrossAsset {
-  const model = new CrossAsset({ dropout });
+function makeModel(sizes: ModelSizes): CrossAsset {
+  const model = new CrossAsset({ ...sizes, dropout });
   for (const parameter of model.parameters()) {
     const values = Float32Array.from(parameter.initialValues());
     parameter.initialize(() => values);
