@@ -33,8 +33,8 @@ function requireNothingLost(folder: string, returned: number): void {
   );
 }
 
-/** In each of two folders. */
-const kills = effort({ quick: 2, thorough: 10 });
+/** Folders, and kills in each. */
+const [folders, kills] = effort({ quick: [1, 2], thorough: [2, 10] });
 
 /** Kills a process that saves checkpoints, after it has reported this many saves. */
 async function killAfter(folder: string, saves: number): Promise<number> {
@@ -51,15 +51,15 @@ async function killAfter(folder: string, saves: number): Promise<number> {
   return last;
 }
 
-test(`${2 * kills} kills at any moment of a save lose no complete checkpoint`, async () => {
-  const inTwoFolders = [1, 2].map(async () => {
+test(`${folders * kills} kills at any moment of a save lose no complete checkpoint`, async () => {
+  const inFolders = Array.from({ length: folders }, async () => {
     const folder = join(makeFolder(), "checkpoints");
     for (let kill = 0; kill < kills; kill++) {
       const returned = await killAfter(folder, 1 + Math.floor(Math.random() * 10));
       requireNothingLost(folder, returned);
     }
   });
-  await Promise.all(inTwoFolders);
+  await Promise.all(inFolders);
 });
 
 test("a kill in the middle of a write leaves the earlier checkpoints and an ignored temporary file", () => {

@@ -20,16 +20,22 @@ export class CutRuns {
     this.#log = log;
   }
 
-  /** Trains, is stopped and resumes, and records every change; optionally without synchronization. */
-  static async prepare(folder: string, { isSynchronized = true } = {}): Promise<CutRuns> {
+  /** Trains, is stopped and resumes, and records every change. */
+  static async prepare(folder: string): Promise<CutRuns> {
     const runs = await DisturbedRuns.prepare(join(folder, "undisturbed"));
     const out = join(folder, "recorded", "run");
     const log = await recordChanges(join(folder, "recorded"), async () => {
       requireEnd(await runs.run("train", out), exitCodes.stopped.code);
       requireEnd(await runs.run("resume", out), exitCodes.ok.code);
     });
-    const changes = log.changes.filter(({ kind }) => isSynchronized || !kind.startsWith("sync"));
-    return new CutRuns(folder, runs, { ...log, changes });
+    return new CutRuns(folder, runs, log);
+  }
+
+  /** The same run, as if it had synchronized nothing. */
+  withoutSynchronization(): CutRuns {
+    const { root, folders } = this.#log;
+    const changes = this.#log.changes.filter(({ kind }) => !kind.startsWith("sync"));
+    return new CutRuns(this.#folder, this.#runs, { root, folders, changes });
   }
 
   /** The cut comes after this many changes, at most. */

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it, test } from "node:test";
+import { effort } from "../../../test/support/effort.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { readRepositoryFile, repositoryRoot } from "../../../test/support/repository.js";
 import { entry, fileWith } from "../../../test/support/safetensors-file.js";
@@ -227,9 +228,10 @@ test("a header longer than the format allows is rejected before it is read", () 
 });
 
 test("a name of megabytes is read, and shortened in messages", () => {
-  const name = '\\"'.repeat(2_000_000);
+  const length = effort({ quick: 600_000, thorough: 2_000_000 });
+  const name = '\\"'.repeat(length);
   const { tensors } = readSafetensors(fileWith(`{"${name}":${oneByte}}`, 1));
-  assert.equal([...tensors.keys()][0]?.length, 2_000_000);
+  assert.equal([...tensors.keys()][0]?.length, length);
   const message = /^.{0,400}$/;
   rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":7}`)), message);
   rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":${oneByte}}`, 2)), message);

@@ -43,7 +43,7 @@ test("reading a written file restores its tensors", () => {
         sameBytes(found.bytes, bytes, name);
       }
     }),
-    { numRuns: effort({ quick: 200, thorough: 1000 }) },
+    { numRuns: effort({ quick: 60, thorough: 1000 }) },
   );
 });
 
@@ -54,6 +54,7 @@ test("the bytes do not depend on the order of tensors and metadata", () => {
       const turned = writeSafetensors(tensors.toReversed(), new Map(metadata.toReversed()));
       sameBytes(turned, file, "the file of the reversed lists");
     }),
+    { numRuns: effort({ quick: 30, thorough: 100 }) },
   );
 });
 
@@ -64,6 +65,7 @@ test("every tensor is aligned for its elements", () => {
         assert.equal(bytes.byteOffset % dtypes[dtype].bytes, 0, name);
       }
     }),
+    { numRuns: effort({ quick: 30, thorough: 100 }) },
   );
 });
 

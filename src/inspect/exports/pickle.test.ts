@@ -42,7 +42,7 @@ test("every value is read back unchanged, with the opcodes that the viewer suppo
       drawnValue.filter((value) => !/\\ud[89a-f]/i.test(JSON.stringify(value)) && isSafe(value)),
       (value) => assert.deepEqual(readPickle(pickle(value)), expected(value)),
     ),
-    { numRuns: effort({ quick: 100, thorough: 500 }) },
+    { numRuns: effort({ quick: 50, thorough: 500 }) },
   );
 });
 

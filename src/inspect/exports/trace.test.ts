@@ -141,7 +141,7 @@ test("the last steps of a long run are shown individually and the earlier ones i
 });
 
 test("a long run gives a file of some megabytes", () => {
-  const stepCount = effort({ quick: 100_000, thorough: 1_000_000 });
+  const stepCount = effort({ quick: 20_000, thorough: 1_000_000 });
   const path = makeFolder();
   const file = join(path, "steps.bin");
   new StepLog(file).close();
@@ -210,7 +210,7 @@ test("the trace is valid for any lines and rows: clocks that go back, phases wit
         assert.ok(shown <= limit + 5);
       },
     ),
-    { numRuns: effort({ quick: 30, thorough: 150 }) },
+    { numRuns: effort({ quick: 12, thorough: 150 }) },
   );
 });
 

@@ -6,6 +6,7 @@ import { appendFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { makeFolder } from "../../../test/support/folders.js";
 import { samplePlan } from "../../../test/support/sample-plan.js";
 import { sampleIncidents, writeSampleRun } from "../../../test/support/sample-run.js";
@@ -74,7 +75,7 @@ test("any missing field is detected", () => {
       const { plans, messages } = readInspection(path);
       assert.deepEqual([plans.length, messages.length], [0, 1]);
     }),
-    { numRuns: 200 },
+    { numRuns: effort({ quick: 60, thorough: 200 }) },
   );
 });
 
@@ -90,7 +91,8 @@ test("after a thousand damaged lines a file is abandoned, until it is replaced",
   const path = makeFolder();
   const incidents = JSON.stringify(sampleIncidents()[0]);
   const names = ["incidents.jsonl", "plans.jsonl", "memory.jsonl"];
-  for (const name of names) writeFileSync(join(path, name), `${"\n".repeat(2 ** 21)}${incidents}\n`);
+  const emptyLines = "\n".repeat(effort({ quick: 2 ** 16, thorough: 2 ** 21 }));
+  for (const name of names) writeFileSync(join(path, name), `${emptyLines}${incidents}\n`);
   const reader = new InspectionReader(path);
   for (let look = 0; look < 2; look++) {
     const { messages, incidents } = reader.read();
@@ -164,7 +166,7 @@ test("a reader continues where it stopped, and starts again if the file was cut,
 test("lines longer than a chunk are read, and so are their neighbours", () => {
   const path = makeFolder();
   const plan = samplePlan({ layers: 1 });
-  const long = { ...plan, name: "long", text: "x".repeat(20 * 2 ** 20) };
+  const long = { ...plan, name: "long", text: "x".repeat(effort({ quick: 9, thorough: 20 }) * 2 ** 20) };
   const lines = [{ ...plan, name: "before" }, long, { ...plan, name: "after" }];
   writeFileSync(join(path, "plans.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
   const { plans, messages } = readInspection(path);
@@ -178,10 +180,10 @@ test("lines longer than a chunk are read, and so are their neighbours", () => {
 test("of too many memory samples, the largest and the last are kept", () => {
   const run = writeSampleRun(makeFolder(), "a", { steps: 1 });
   const [sample] = readInspection(run.path).memory;
-  const count = 50_000;
+  const [count, later] = effort({ quick: [25_000, 21_338], thorough: [50_000, 31_338] });
   const peaks = new Map([
     [777, 900],
-    [31_338, 1000],
+    [later, 1000],
   ]);
   const lines = Array.from({ length: count }, (_, time) =>
     JSON.stringify({ ...sample, time, used: peaks.get(time) ?? time % 7 }),
