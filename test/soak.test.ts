@@ -36,7 +36,10 @@ test(`${steps} steps of 500 allocations leave committed bytes and the JS heap un
       assert.equal(now.resetsByStep, steps);
       assert.equal(now.allocations, steps * allocationsPerStep);
       assert.equal(now.live, 0);
-      assert.ok(growth < Math.min(128 * rest, MiB / 4), `the JS heap grew by ${growth} bytes in ${rest} steps`);
+      assert.ok(
+        growth < Math.min(128 * rest, MiB / 4),
+        `the JS heap grew by ${growth} bytes in ${rest} steps`,
+      );
     },
     // The plain driver: under strict the same holds, at twenty times the time.
     (device) => device,

@@ -49,17 +49,17 @@ describe("holdfast tour", () => {
   });
 });
 
-test("holdfast settings names every variable with its default", () => {
-  const { status, stdout } = holdfast(["settings"]);
+/** For commands that only print: the program takes most of a second to load. */
+const host = startCommandHost(process.cwd(), { PATH: process.env["PATH"] ?? "" });
+after(() => host.close());
+
+test("holdfast settings names every variable with its default", async () => {
+  const { status, stdout } = await host.run(["settings"]);
   assert.equal(status, 0);
   for (const { variable, defaultText } of Object.values(settingsTable)) {
     assert.ok(stdout.includes(`${variable} (option `) && stdout.includes(`default ${defaultText}`), variable);
   }
 });
-
-/** For commands that only print: the program takes most of a second to load. */
-const host = startCommandHost(process.cwd(), { PATH: process.env["PATH"] ?? "" });
-after(() => host.close());
 
 test("holdfast explain explains a code, in either case, and rejects an unknown one", async () => {
   const { meaning, help } = errorCodes.OUT_OF_BUDGET;

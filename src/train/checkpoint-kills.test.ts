@@ -34,7 +34,7 @@ function requireNothingLost(folder: string, returned: number): void {
 }
 
 /** Folders, and kills in each. */
-const [folders, kills] = effort({ quick: [1, 2], thorough: [2, 10] });
+const [folders, kills] = effort({ quick: [1, 1], thorough: [2, 10] });
 
 /** Kills a process that saves checkpoints, after it has reported this many saves. */
 async function killAfter(folder: string, saves: number): Promise<number> {
@@ -51,7 +51,7 @@ async function killAfter(folder: string, saves: number): Promise<number> {
   return last;
 }
 
-test(`${folders * kills} kills at any moment of a save lose no complete checkpoint`, async () => {
+test("kills at any moment of a save lose no complete checkpoint", async () => {
   const inFolders = Array.from({ length: folders }, async () => {
     const folder = join(makeFolder(), "checkpoints");
     for (let kill = 0; kill < kills; kill++) {

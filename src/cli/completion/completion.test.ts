@@ -7,28 +7,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { startCommandHost } from "../../../test/support/command-host.js";
-import { packagePath } from "../../files/index.js";
 import { shells } from "./scripts.js";
 
-const main = packagePath("dist/lib/main.js");
 const folder = mkdtempSync(join(tmpdir(), "holdfast-completion-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 mkdirSync(join(folder, "runs"));
 mkdirSync(join(folder, "my runs"));
 for (const name of ["market.csv", "my bars.csv"]) writeFileSync(join(folder, name), "");
 
-// The program takes a second to load: one process runs the commands, but for the first.
+// The program takes a second to load: one process runs the commands.
 const host = startCommandHost(process.cwd(), process.env);
 after(() => host.close());
 
-async function scriptOf(shell: string): Promise<string> {
-  const args = ["completion", shell];
-  if (shell === "bash") return spawnSync(process.execPath, [main, ...args], { encoding: "utf8" }).stdout;
-  return (await host.run(args)).stdout;
-}
-
 const scripts = Object.fromEntries(
-  await Promise.all(shells.map(async (shell) => [shell, await scriptOf(shell)] as const)),
+  await Promise.all(
+    shells.map(async (shell) => [shell, (await host.run(["completion", shell])).stdout] as const),
+  ),
 );
 const { stdout: help } = await host.run(["train", "crossasset", "--help"]);
 const has = (name: string): boolean => spawnSync(name, ["-c", "true"]).status === 0;

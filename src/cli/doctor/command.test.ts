@@ -9,28 +9,21 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startCommandHost } from "../../../test/support/command-host.js";
 import { exitCodes } from "../../errors/index.js";
-import { packagePath } from "../../files/index.js";
 import type { DoctorReport } from "./index.js";
 
-const main = packagePath("dist/lib/main.js");
-
 const { PATH = "" } = process.env;
-// The program takes a second to load: one process runs the commands, but for the first.
+// The program takes a second to load: one process runs the commands.
 const host = startCommandHost(process.cwd(), { PATH });
 after(() => host.close());
 
-const inHost = (...args: readonly string[]) => host.run(["doctor", ...args]);
-
-function holdfast(...args: readonly string[]) {
-  return spawnSync(process.execPath, [main, "doctor", ...args], { encoding: "utf8", env: { PATH } });
-}
+const holdfast = (...args: readonly string[]) => host.run(["doctor", ...args]);
 
 test("a missing GPU is an error with the reason and exit code 1, as text and as JSON", async () => {
-  const { status, stdout } = holdfast("--device", "cuda", "--index", "99");
+  const { status, stdout } = await holdfast("--device", "cuda", "--index", "99");
   assert.equal(status, exitCodes.failed.code);
   assert.match(stdout, /\n {2}open {10}FAILED .* NO_CUDA: (CUDA is not available|GPU 99 does not exist)/);
   assert.match(stdout, /\nFAILED: open; 8 skipped, in /);
-  const json = await inHost("--device", "cuda", "--index", "99", "--json");
+  const json = await holdfast("--device", "cuda", "--index", "99", "--json");
   assert.equal(json.status, exitCodes.failed.code);
   const report: DoctorReport = JSON.parse(json.stdout);
   assert.equal(report.device, null);
@@ -48,7 +41,7 @@ test("invalid options are usage errors", async () => {
     ["--batch", "0"],
     ["cuda"],
   ]) {
-    const { status, stderr, stdout } = await inHost(...args);
+    const { status, stderr, stdout } = await holdfast(...args);
     assert.equal(status, exitCodes.usage.code, args.join(" "));
     assert.match(stderr, /Run holdfast doctor --help to see its options\./);
     assert.equal(stdout, "");

@@ -13,7 +13,7 @@ import { identifyProcess, stateOfProcess } from "./process-identity.js";
 import { lockName, RunLock } from "./run-lock.js";
 
 const justNow = () => 0;
-const dead = spawnSync(process.execPath, ["-e", ""]).pid;
+const dead = spawnSync("true").pid;
 
 /** A folder whose lock has this text. */
 function lockedBy(text: string): { readonly folder: string; readonly path: string } {

@@ -1,6 +1,5 @@
 /** Targets that do harm on purpose, as the red proof of the fuzzers. */
 
-import { sleepSync } from "../../../src/units/index.js";
 import type { FuzzTarget } from "./targets.js";
 
 function harm(name: string, doHarm: () => void): readonly [string, FuzzTarget] {
@@ -16,7 +15,7 @@ export const fuzzTargets: Readonly<Record<string, FuzzTarget>> = Object.fromEntr
     void Promise.reject(new Error("injected"));
   }),
   harm("too much memory", () => {
-    const held = Array.from({ length: 50 }, () => Buffer.alloc(2 ** 24, 1));
+    const held = Array.from({ length: 16 }, () => Buffer.alloc(2 ** 24, 1));
     held.length = 0;
   }),
   harm("crash", () => {
@@ -24,6 +23,6 @@ export const fuzzTargets: Readonly<Record<string, FuzzTarget>> = Object.fromEntr
   }),
   harm("hang", () => {
     // A blocked thread, like one in an endless loop, but it takes no processor.
-    sleepSync();
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   }),
 ]);

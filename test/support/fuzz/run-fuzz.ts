@@ -17,6 +17,8 @@ export interface FuzzOptions {
   readonly durationMs: number;
   /** The time limit of one input, and of the start of the process; default: a minute. */
   readonly inputMs?: number;
+  /** The most memory that the process may take. Default: 700 MiB. */
+  readonly maxMemoryBytes?: number;
   /** The module with the targets; default: those of the library. */
   readonly targetsUrl?: URL;
 }
@@ -28,7 +30,7 @@ export interface FuzzResult {
 }
 
 /** The library takes about 100 MiB, and an input at most 256 KiB. */
-const maxMemoryBytes = 700 * MiB;
+const defaultMemoryBytes = 700 * MiB;
 const heapMiB = 400;
 /** The limit of writable memory of the process; it ends one that allocates faster than it can check. */
 const maxDataBytes = 2048 * MiB;
@@ -46,6 +48,7 @@ export async function fuzz(targets: readonly string[], options: FuzzOptions): Pr
     seed,
     durationMs,
     inputMs = 60_000,
+    maxMemoryBytes = defaultMemoryBytes,
     targetsUrl = new URL("./targets.js", import.meta.url),
   } = options;
   const folder = makeFolder();
