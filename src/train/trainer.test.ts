@@ -184,7 +184,7 @@ describe("a training", () => {
   test("stopped at any step and resumed has the weights and losses of one that never stopped", async () => {
     const whole = make(device, even);
     const expected = await whole.trainer.run();
-    for (const stopAt of effort({ quick: [6, 13], thorough: [1, 5, 6, 7, 13] })) {
+    for (const stopAt of effort({ quick: [13], thorough: [1, 5, 6, 7, 13] })) {
       const halt = new AbortController();
       const first = make(device, {
         ...even,
@@ -397,14 +397,14 @@ describe("accumulated gradients", () => {
   });
 
   test("stopped at any step and resumed have the weights and losses of a training that never stopped", async () => {
-    const whole = make(device, { ...even, accumulate: 4 });
+    const options = { ...even, accumulate: 4, compile: effort({ quick: false, thorough: true }) };
+    const whole = make(device, options);
     const expected = await whole.trainer.run();
     assert.equal(expected.steps, 6);
     for (const stopAt of effort({ quick: [2, 3], thorough: [1, 2, 3] })) {
       const halt = new AbortController();
       const first = make(device, {
-        ...even,
-        accumulate: 4,
+        ...options,
         signal: halt.signal,
         onStep: ({ progress }) => {
           if (progress.step === stopAt) halt.abort();

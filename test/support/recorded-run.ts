@@ -31,7 +31,7 @@ import {
 import { tensorsIn } from "./crossasset-runs.js";
 
 export const epochs = 3;
-const [rows, batchSize] = [12, 4];
+const [rows, batchSize] = [8, 4];
 export const stepsInAll = (epochs * rows) / batchSize;
 const settings = { epochs, batchSize, seed: 5 };
 const normaliser = normaliserFrom({
