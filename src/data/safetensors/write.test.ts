@@ -6,13 +6,14 @@ import fc from "fast-check";
 import { effort } from "../../../test/support/effort.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
+import { unicodeText } from "../../../test/support/unicode-text.js";
 import { dtypeNames, dtypes } from "../../ir/index.js";
 import { metadataName, type StoredTensor, tensorBytes } from "./format.js";
 import { readSafetensors } from "./read.js";
 import { writeSafetensors } from "./write.js";
 
 const text = fc.oneof(
-  fc.string({ unit: "binary", maxLength: 12 }),
+  unicodeText(12),
   fc.constantFrom("__proto__", "constructor", "", "0", "10", "9", '"', "\\", "\u2028", "😀", "\uffee"),
 );
 

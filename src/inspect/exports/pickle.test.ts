@@ -9,6 +9,7 @@ import fc from "fast-check";
 import { effort } from "../../../test/support/effort.js";
 import { makeFolder } from "../../../test/support/folders.js";
 import { readPickle } from "../../../test/support/read-pickle.js";
+import { unicodeText } from "../../../test/support/unicode-text.js";
 import { PickleTuple, type PickleValue, pickle } from "./pickle.js";
 
 const { value: drawnValue } = fc.letrec<{ value: PickleValue }>((tie) => ({
@@ -19,7 +20,7 @@ const { value: drawnValue } = fc.letrec<{ value: PickleValue }>((tie) => ({
     fc.maxSafeInteger(),
     fc.integer(),
     fc.double(),
-    fc.string({ unit: "binary", maxLength: 300 }),
+    unicodeText(300),
     fc.array(tie("value")),
     fc.array(tie("value"), { maxLength: 4 }).map((items) => new PickleTuple(...items)),
     fc.dictionary(fc.string({ unit: "grapheme" }), tie("value")),
