@@ -26,8 +26,17 @@ import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../../src/data/index.js";
 import { exitCodes } from "../../src/errors/index.js";
 import { type CommandHost, type CommandOptions, startCommandHost } from "../support/command-host.js";
-import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
+import {
+  holdfastProgram,
+  measuredIn,
+  plainCommand,
+  recordsIn,
+  tensorsIn,
+  tinyModel,
+} from "../support/crossasset-runs.js";
+import { isThorough } from "../support/effort.js";
 import { bytesIn } from "../support/folder-bytes.js";
+import { lateOptimization } from "../support/late-optimization.js";
 import { testEnvironment } from "../support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
@@ -35,13 +44,13 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const at = (...names: readonly string[]): string => join(folder, ...names);
 const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
-/** Six steps in two epochs, each epoch with its checkpoint. */
+/** Three epochs of one step, each with its checkpoint. */
 const small = [
-  ...["--bars", "market.csv", "--stride", "20", "--folds", "1", "--epochs", "2", "--batch", "9"],
+  ...["--bars", "market.csv", "--stride", "40", "--folds", "1", "--epochs", "3", "--batch", "16"],
   ...tinyModel,
 ];
 
-const environment = { PATH: process.env["PATH"] ?? "", ...testEnvironment };
+const environment = { PATH: process.env["PATH"] ?? "", ...plainCommand, ...testEnvironment };
 
 interface Ended {
   readonly status: number | null;
@@ -51,7 +60,7 @@ interface Ended {
 
 /** Runs the command, under a limit of the shell's where one is given: "ulimit -f 0". */
 async function train(args: readonly string[], limit?: string, cwd = folder): Promise<Ended> {
-  const program = [process.execPath, ...command, ...args];
+  const program = [process.execPath, ...lateOptimization, ...command, ...args];
   const shell = ["bash", "--norc", "-c", `${limit}; exec "$@"`, "bash"];
   const [name = "", ...rest] = limit ? [...shell, ...program] : program;
   // What hangs is killed: then there is no exit code, and the test fails.
@@ -247,14 +256,13 @@ const ofWhatIsGiven: readonly Fault[] = [
 
 describe("an error is one line with the right exit code, before the first step:", () => {
   before(() => mkdirSync(at("folder.csv")));
-  // The first of each list is run by the program itself.
-  const attempt = (args: readonly string[], index: number, limit?: string): Promise<Ended> =>
-    index === 0 || limit ? train(args, limit) : inHost(args);
 
-  for (const [index, { what, args, says, limit, skip = false }] of ofCommandLine.entries()) {
+  for (const [index, { what, args, says, skip = false }] of ofCommandLine.entries()) {
     test(`${what}: 2`, { skip }, async () => {
       const out = join("rejected", what.replaceAll(" ", "-"));
-      const { status, stdout, stderr } = await attempt([...small, "--out", out, ...args()], index, limit);
+      const ofJob = [...small, "--out", out, ...args()];
+      // The first is run by the program itself.
+      const { status, stdout, stderr } = await (index === 0 ? train(ofJob) : inHost(ofJob));
       const [first = "", second, ...more] = stderr.split("\n");
       assert.match(first, /^error: /);
       assert.match(first, says);
@@ -262,11 +270,11 @@ describe("an error is one line with the right exit code, before the first step:"
       assert.deepEqual([status, stdout, existsSync(at(out))], [2, "", false]);
     });
   }
-  for (const [index, fault] of ofWhatIsGiven.entries()) {
-    const { what, args, says, limit, exit = exitCodes.rejected.code, skip = false } = fault;
+  for (const { what, args, says, limit, exit = exitCodes.rejected.code, skip = false } of ofWhatIsGiven) {
     test(`${what}: ${exit}`, { skip }, async () => {
       const out = join("rejected", what.replaceAll(" ", "-"));
-      const { status, stdout, stderr } = await attempt([...small, "--out", out, ...args()], index, limit);
+      const ofJob = [...small, "--out", out, ...args()];
+      const { status, stdout, stderr } = await (limit ? train(ofJob, limit) : inHost(ofJob));
       const [first = "", ...more] = stderr.split("\n");
       assert.equal(status, exit, stderr);
       assert.match(first, /^holdfast: /);
@@ -280,12 +288,9 @@ describe("an error is one line with the right exit code, before the first step:"
 
 /** How a try that fails is run, and its exit code. */
 interface FailedTry {
-  readonly limit?: string;
   readonly cwd?: string;
   readonly exit?: number;
-  /** Whether it trains before it fails. */
-  readonly isStarted?: boolean;
-  /** Whether it needs a process of its own; it does where there is a limit. */
+  /** Whether it needs a process of its own. */
   readonly isOwn?: boolean;
 }
 
@@ -295,13 +300,17 @@ const canMount =
   spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]).status === 0;
 const noMount = !canMount && "this user can't mount a disk";
 
-describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () => {
+describe("a stopped run resumes to the same bits after", () => {
+  let crampedEnds: ReadonlyMap<string, Ended> = new Map();
+  const crampedEnd = (run: string): Ended => crampedEnds.get(run) ?? assert.fail(run);
+
   before(async () => {
     const whole = await inHost([...small, "--quiet", "--out", "whole", "--cache", "cache"]);
     assert.equal(whole.status, 0, whole.stderr);
     const signal = { name: "SIGTERM", at: '"checkpoint"' } as const;
     const stopped = await inHost([...small, "--json", "--out", "stopped"], { signal });
     assert.equal(stopped.status, exitCodes.stopped.code, stopped.stderr);
+    crampedEnds = await resumeCramped();
   });
 
   /** A copy of the stopped run, to be spoilt. */
@@ -311,11 +320,15 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
   }
 
   async function fails(run: string, says: RegExp, options: FailedTry = {}): Promise<void> {
-    const { limit, cwd = folder, exit = exitCodes.rejected.code, isStarted, isOwn } = options;
+    const { cwd = folder, exit = exitCodes.rejected.code, isOwn } = options;
     const before = bytesIn(join(cwd, run));
     const args = [...small, "--quiet", "--out", run];
-    const { status, stderr } = await (isOwn || limit ? train(args, limit, cwd) : inHost(args, { cwd }));
-    if (!isStarted) assert.deepEqual(bytesIn(join(cwd, run)), before, "a rejection writes nothing");
+    const ended = await (isOwn ? train(args, undefined, cwd) : inHost(args, { cwd }));
+    assert.deepEqual(bytesIn(join(cwd, run)), before, "a rejection writes nothing");
+    requireFailure(ended, exit, says);
+  }
+
+  function requireFailure({ status, stderr }: Ended, exit: number, says: RegExp): void {
     assert.equal(status, exit, stderr);
     assert.match(stderr, /^holdfast: [^\n]*\n$/);
     assert.match(stderr.slice("holdfast: ".length), says);
@@ -324,7 +337,7 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
   async function goesOn(run: string, more: readonly string[] = []): Promise<string> {
     const { status, stdout, stderr } = await inHost([...small, "--out", run, ...more]);
     assert.equal(status, 0, stderr);
-    assert.match(stdout, /resumed at step [2-9]/);
+    assert.match(stdout, /resumed at step [12]\b/);
     assertWhole(at(run));
     return stdout;
   }
@@ -342,23 +355,66 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
 
   const statusOf = (run: string) => JSON.parse(readFileSync(at(run, "status.json"), "utf8"));
 
-  /** Half of a checkpoint's size: room for every other file. */
-  const halfCheckpointKiB = (): number => {
-    const [name = ""] = readdirSync(at("stopped", "checkpoints"));
-    return Math.floor(statSync(at("stopped", "checkpoints", name)).size / 2048);
+  /** The copies of the stopped run that go on where there is little room, and their folders. */
+  const cramped: Readonly<Record<string, string>> = {
+    large: "large",
+    ...(canMount && { full: "disk-full/run", "read-only": "disk-read-only/run" }),
   };
 
-  test("a checkpoint that was too large for the disk", async () => {
-    const run = copy("large");
-    const checkpoints = readdirSync(at(run, "checkpoints"));
-    await fails(run, /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/, {
-      ...{ limit: `ulimit -f ${halfCheckpointKiB()}`, isStarted: true },
-    });
+  /**
+   * Resumes the cramped runs in one process, which may write no file of more than three quarters of a checkpoint. There is room
+   * for half a checkpoint on one disk, and the other is read-only. Copies of both are left in "full" and "read-only".
+   */
+  async function resumeCramped(): Promise<ReadonlyMap<string, Ended>> {
+    copy("large");
+    const [name = ""] = readdirSync(at("stopped", "checkpoints"));
+    const checkpointKiB = statSync(at("stopped", "checkpoints", name)).size / 1024;
+    const room = `$(($(du -sk stopped | cut -f1) + ${Math.floor(checkpointKiB / 2)}))k`;
+    const limited = `(ulimit -f ${Math.floor((3 * checkpointKiB) / 4)}; "$@")`;
+    const mountDisk = (disk: string, options: string) => `mkdir ${disk}
+      mount -t tmpfs -o size=500m none ${disk}
+      cp -r stopped ${disk}/run
+      mount -o "remount,${options}" none ${disk}`;
+    const onDisks = `set -e
+      ${mountDisk("disk-full", `size=${room}`)}
+      ${mountDisk("disk-read-only", "ro,size=500m")}
+      ${limited}
+      cp -r disk-full/run full
+      cp -r disk-read-only/run read-only`;
+    const bash = (script: string) => ["bash", "--norc", "-c", script, "bash"];
+    const shell = canMount ? ["unshare", "-rm", ...bash(onDisks)] : bash(limited);
+    const own = startCommandHost(folder, environment, shell);
+    const ended = new Map<string, Ended>();
+    for (const [run, out] of Object.entries(cramped))
+      ended.set(run, await own.run([...command.slice(1), ...small, "--quiet", "--out", out]));
+    const exit = once(own.process, "exit");
+    own.close();
+    assert.deepEqual(await exit, [0, null]);
+    return ended;
+  }
+
+  test("a checkpoint that was too large for the disk, and a second process that wanted to go on at the same time", async () => {
+    const run = "large";
+    const checkpoints = readdirSync(at("stopped", "checkpoints"));
+    const says = /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/;
+    requireFailure(crampedEnd(run), exitCodes.rejected.code, says);
     const { state, exitCode, reason } = statusOf(run);
     assert.deepEqual([state, exitCode], ["failed", exitCodes.rejected.code]);
     assert.match(reason, /EFBIG/);
     assert.deepEqual(readdirSync(at(run, "checkpoints")), checkpoints, "none is lost, and no piece is left");
-    await goesOn(run);
+    const signal = { name: "SIGSTOP", at: '"resumed"' } as const;
+    let first: Promise<Ended> | undefined;
+    await new Promise<void>((onSignal) => {
+      first = inHost([...small, "--json", "--out", run], { signal, onSignal });
+    });
+    const held = /^RUN_LOCKED: .*large.*is held by process \d+\. Wait for it, stop it/;
+    try {
+      await fails(run, held, { exit: exitCodes.failed.code, isOwn: true });
+    } finally {
+      host.process.kill("SIGCONT");
+    }
+    assert.equal((await first)?.status, 0);
+    assertWhole(at(run));
   });
 
   test("bars that had vanished, or were others", async () => {
@@ -383,23 +439,6 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
     assertStopped(at(run));
   });
 
-  test("a second process that wanted to go on with it at the same time", async () => {
-    const run = copy("twice");
-    const signal = { name: "SIGSTOP", at: '"device"' } as const;
-    let first: Promise<Ended> | undefined;
-    await new Promise<void>((onSignal) => {
-      first = inHost([...small, "--json", "--out", run], { signal, onSignal });
-    });
-    const held = /^RUN_LOCKED: .*twice.*is held by process \d+\. Wait for it, stop it/;
-    try {
-      await fails(run, held, { exit: exitCodes.failed.code, isOwn: true });
-    } finally {
-      host.process.kill("SIGCONT");
-    }
-    assert.equal((await first)?.status, 0);
-    assertWhole(at(run));
-  });
-
   test("features in the cache that were altered: they are computed again, or rejected by the invalid label", async () => {
     const run = copy("cached");
     const [name = ""] = readdirSync(at("cache"));
@@ -418,41 +457,21 @@ describe("a stopped run resumes to the same bits after", { concurrency: 2 }, () 
   });
 
   test("a disk that was full, on a larger one", { skip: noMount }, async () => {
-    const faulty = await onDisk("full", `size=$(($(du -sk stopped | cut -f1) + ${halfCheckpointKiB()}))k`);
-    assert.match(
-      faulty,
-      /^1: holdfast: BAD_FILE: disk-full\/run\/checkpoints\/step-.* can't be written: ENOSPC.* The disk is full: free some space/,
-    );
-    await goesOn("full");
+    const says =
+      /^BAD_FILE: disk-full\/run\/checkpoints\/step-.* can't be written: ENOSPC.* The disk is full: free some space/;
+    requireFailure(crampedEnd("full"), exitCodes.failed.code, says);
+    assert.equal(statusOf("full").state, "failed");
+    // It goes on from the checkpoints of the stopped run, as the others do.
+    assert.deepEqual(bytesIn(at("full", "checkpoints")), bytesIn(at("stopped", "checkpoints")));
+    if (isThorough) await goesOn("full");
   });
 
-  test("a disk that was read-only, and writable again", { skip: noMount }, async () => {
-    const faulty = await onDisk("read-only", "ro,size=500m");
-    assert.match(
-      faulty,
-      /^1: holdfast: BAD_FILE: disk-read-only\/run\/.*EROFS.* The disk is read-only: choose a folder on another/,
-    );
+  test("a disk that was read-only, and writable again", { skip: noMount }, () => {
+    const says =
+      /^BAD_FILE: disk-read-only\/run\/.*EROFS.* The disk is read-only: choose a folder on another/;
+    requireFailure(crampedEnd("read-only"), exitCodes.failed.code, says);
     assertStopped(at("read-only"));
   });
-
-  /** Copies the stopped run to a disk with these options of its mount, and runs it there; the copy is left in `name`. */
-  async function onDisk(name: string, options: string): Promise<string> {
-    const disk = `disk-${name}`;
-    mkdirSync(at(disk));
-    const script = `set -e
-      mount -t tmpfs -o size=500m none ${disk}
-      cp -r stopped ${disk}/run
-      mount -o "remount,${options}" none ${disk}
-      code=0; message=$("$@" 2>&1 >/dev/null) || code=$?; echo "$code: $message"
-      cp -r ${disk}/run ${name}`;
-    const program = [process.execPath, ...command, ...small, "--quiet", "--out", `${disk}/run`];
-    const args = ["-rm", "bash", "--norc", "-c", script, "bash", ...program];
-    const child = spawn("unshare", args, { cwd: folder, env: environment });
-    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
-    const [faulty = "", ...more] = stdout.split("\n");
-    assert.deepEqual(more, [""], stdout + stderr);
-    return faulty;
-  }
 });
 
 /** A file of samples with another label in its sixth row, and the checksum that fits it. */

@@ -1,8 +1,9 @@
 /** Runs many commands of `holdfast` in one process, because the program takes a second to load. */
 
-import { type ChildProcess, fork } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { lateOptimization } from "./late-optimization.js";
 
 const fixture = fileURLToPath(new URL("../fixtures/command-host.js", import.meta.url));
 
@@ -28,8 +29,14 @@ export interface CommandHost {
   close(): void;
 }
 
-export function startCommandHost(cwd: string, env: NodeJS.ProcessEnv): CommandHost {
-  const child: ChildProcess = fork(fixture, { cwd, env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
+/** `shell`: a command that runs the one after it, as `bash -c 'ulimit -f 9; "$@"' bash` does. */
+export function startCommandHost(
+  cwd: string,
+  env: NodeJS.ProcessEnv,
+  shell: readonly string[] = [],
+): CommandHost {
+  const [name = "", ...args] = [...shell, process.execPath, ...lateOptimization, fixture];
+  const child = spawn(name, args, { cwd, env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
   const ended = once(child, "exit").then(([code]) => {
     throw new Error(`The process of the commands ended with ${code}.`);
   });
