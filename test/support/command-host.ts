@@ -16,6 +16,8 @@ export interface CommandResult {
 export interface CommandOptions {
   /** The folder to run it in, if not the one that the host was started in. */
   readonly cwd?: string;
+  /** Variables that it sees besides those of the host. */
+  readonly env?: Readonly<Record<string, string>>;
   /** A signal that the process gets when the command has printed a text. */
   readonly signal?: { readonly name: NodeJS.Signals; readonly at: string };
   /** Called when the process gets the signal. */
@@ -44,8 +46,8 @@ export function startCommandHost(
   ended.catch(() => undefined);
   let last: Promise<unknown> = Promise.resolve();
   async function run(args: readonly string[], options: CommandOptions): Promise<CommandResult> {
-    const { cwd: folder = cwd, signal, onSignal } = options;
-    child.send({ args, cwd: folder, signal });
+    const { cwd: folder = cwd, env: own, signal, onSignal } = options;
+    child.send({ args, cwd: folder, env: own, signal });
     for (;;) {
       const [message] = await Promise.race([once(child, "message"), ended]);
       if (message !== "signal") return message as CommandResult;
