@@ -26,17 +26,10 @@ import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../../src/data/index.js";
 import { exitCodes } from "../../src/errors/index.js";
 import { type CommandHost, type CommandOptions, startCommandHost } from "../support/command-host.js";
-import {
-  holdfastProgram,
-  measuredIn,
-  plainCommand,
-  recordsIn,
-  tensorsIn,
-  tinyModel,
-} from "../support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { isThorough } from "../support/effort.js";
 import { bytesIn } from "../support/folder-bytes.js";
-import { lateOptimization } from "../support/late-optimization.js";
+import { lateOptimization, plainDevice } from "../support/short-process.js";
 import { testEnvironment } from "../support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
@@ -50,7 +43,7 @@ const small = [
   ...tinyModel,
 ];
 
-const environment = { PATH: process.env["PATH"] ?? "", ...plainCommand, ...testEnvironment };
+const environment = { PATH: process.env["PATH"] ?? "", ...plainDevice, ...testEnvironment };
 
 interface Ended {
   readonly status: number | null;

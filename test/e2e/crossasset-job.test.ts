@@ -14,16 +14,9 @@ import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
 import { startCommandHost } from "../support/command-host.js";
-import {
-  holdfastProgram,
-  measuredIn,
-  plainCommand,
-  recordsIn,
-  tensorsIn,
-  tinyModel,
-} from "../support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { effort } from "../support/effort.js";
-import { lateOptimization } from "../support/late-optimization.js";
+import { lateOptimization, plainDevice } from "../support/short-process.js";
 import { testDevice, testEnvironment } from "../support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
@@ -32,7 +25,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const command = ["train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
 
 const { PATH = "", TEST_HOLDFAST_SIZES = "" } = process.env;
-const env = { PATH, TEST_HOLDFAST_SIZES, ...plainCommand, ...testEnvironment };
+const env = { PATH, TEST_HOLDFAST_SIZES, ...plainDevice, ...testEnvironment };
 // The program takes a second to load: one process runs the commands that nothing ends.
 const host = startCommandHost(folder, env);
 after(() => host.close());

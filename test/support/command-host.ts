@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { lateOptimization } from "./late-optimization.js";
+import { lateOptimization } from "./short-process.js";
 
 const fixture = fileURLToPath(new URL("../fixtures/command-host.js", import.meta.url));
 

@@ -17,9 +17,6 @@ export const tinySizes = { width: 32, layers: 1 } as const;
 /** The same, as options of `holdfast train crossasset`. */
 export const tinyModel: readonly string[] = ["--width", "32", "--layers", "1"];
 
-/** Variables for commands of which neither the watchdog nor the threads are tested: both take time to start. */
-export const plainCommand = { HOLDFAST_STALL_AFTER: "off", HOLDFAST_THREADS: "1" } as const;
-
 /** All results that follow from the weights; times differ from run to run. */
 export function measuredIn(run: string): string {
   const { folds } = JSON.parse(readFileSync(join(run, "results.json"), "utf8")) as crossasset.JobResults;
