@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { regressionRow } from "../support/regressions.js";
 import { repositoryRoot } from "../support/repository.js";
+import { lateOptimization } from "../support/short-process.js";
 
 const script = join(repositoryRoot, "dist/test/fixtures/seeded-run.js");
 
@@ -16,7 +17,8 @@ const kinds = ["seeded", "unseeded weights", "unseeded shuffle", "unseeded dropo
 
 /** The output of a process for each kind of draws: hashes of first weights, orders and trained weights. */
 async function hashesOf(isCollected: "yes" | "no"): Promise<ReadonlyMap<string, readonly string[]>> {
-  const { stdout } = await promisify(execFile)(process.execPath, [script, isCollected, ...kinds]);
+  const args = [...lateOptimization, script, isCollected, ...kinds];
+  const { stdout } = await promisify(execFile)(process.execPath, args);
   const lines = stdout.trim().split("\n");
   assert.equal(lines.length, 3 * kinds.length, stdout);
   return new Map(kinds.map((kind, index) => [kind, lines.slice(3 * index, 3 * index + 3)]));
