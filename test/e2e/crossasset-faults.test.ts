@@ -398,7 +398,7 @@ describe("a stopped run resumes to the same bits after", () => {
     const signal = { name: "SIGSTOP", at: '"resumed"' } as const;
     let first: Promise<Ended> | undefined;
     await new Promise<void>((onSignal) => {
-      first = inHost([...small, "--json", "--out", run], { signal, onSignal });
+      first = inHost([...small, "--json", "--out", run], { signal, onSignal: () => onSignal() });
     });
     const held = /^RUN_LOCKED: .*large.*is held by process \d+\. Wait for it, stop it/;
     try {

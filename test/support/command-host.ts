@@ -18,10 +18,10 @@ export interface CommandOptions {
   readonly cwd?: string;
   /** Variables that it sees besides those of the host. */
   readonly env?: Readonly<Record<string, string>>;
-  /** A signal that the process gets when the command has printed a text. */
-  readonly signal?: { readonly name: NodeJS.Signals; readonly at: string };
-  /** Called when the process gets the signal. */
-  readonly onSignal?: () => void;
+  /** A signal that the process gets when the command has printed a text; without a name, only `onSignal` is called. */
+  readonly signal?: { readonly name?: NodeJS.Signals; readonly at: string };
+  /** Called when the process gets the signal, with what the command has printed. */
+  readonly onSignal?: (printed: string) => void;
 }
 
 export interface CommandHost {
@@ -50,8 +50,8 @@ export function startCommandHost(
     child.send({ args, cwd: folder, env: own, signal });
     for (;;) {
       const [message] = await Promise.race([once(child, "message"), ended]);
-      if (message !== "signal") return message as CommandResult;
-      onSignal?.();
+      if (!("printed" in message)) return message as CommandResult;
+      onSignal?.(message.printed);
     }
   }
   return {
