@@ -18,6 +18,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -97,6 +98,8 @@ interface Fault {
   readonly limit?: string;
   /** Its exit code, where that is not the one of its list. */
   readonly exit?: number;
+  /** Whether it ends before it prints anything and makes the run's folder. */
+  readonly isUnstarted?: boolean;
   /** Why it can't be tried here. */
   readonly skip?: string | false;
 }
@@ -123,11 +126,24 @@ const ofCommandLine: readonly Fault[] = [
   { what: "a budget that is no size", args: () => ["--memory", "lots"], says: /--memory.*lots/ },
   { what: "an unknown device", args: () => ["--device", "tpu"], says: /--device.*auto, cpu, cuda/ },
   { what: "an unknown precision", args: () => ["--precision", "f8"], says: /--precision.*f32, tf32, bf16/ },
+  {
+    what: "a port of 0",
+    args: () => ["--metrics-port", "0"],
+    says: /--metrics-port.*whole number from 1 to 65535/,
+  },
+  {
+    what: "a port above the last",
+    args: () => ["--metrics-port", "65536"],
+    says: /--metrics-port.*whole number from 1 to 65535/,
+  },
   { what: "an unknown option", args: () => ["--trees", "3"], says: /unknown option '--trees'/ },
   { what: "an option without its value", args: () => ["--bars"], says: /--bars <file>.*argument missing/ },
 ];
 
 const isLinux = process.platform === "linux";
+
+/** Occupies a port. */
+const portHolder = createServer();
 
 /** Exit code 4: the same command would be rejected again. One line, with the code that `holdfast explain` knows. */
 const ofWhatIsGiven: readonly Fault[] = [
@@ -136,6 +152,18 @@ const ofWhatIsGiven: readonly Fault[] = [
     args: () => ["--memory", "1MiB"],
     exit: 1,
     says: /^OUT_OF_BUDGET: The budget cannot provide .*1 MiB/,
+  },
+  {
+    what: "an occupied port",
+    args: () => ["--metrics-port", String((portHolder.address() as AddressInfo).port)],
+    exit: 1,
+    says: /^BAD_SETTING: Metrics can't be served on 127\.0\.0\.1, port \d+: EADDRINUSE\. /,
+    isUnstarted: true,
+  },
+  {
+    what: "a host without a port",
+    args: () => ["--metrics-host", "0.0.0.0"],
+    says: /^BAD_ARGUMENT: --metrics-host 0\.0\.0\.0 needs a port/,
   },
   {
     what: "a time that is none",
@@ -248,7 +276,11 @@ const ofWhatIsGiven: readonly Fault[] = [
 ];
 
 describe("an error is one line with the right exit code, before the first step:", () => {
-  before(() => mkdirSync(at("folder.csv")));
+  before(async () => {
+    mkdirSync(at("folder.csv"));
+    await once(portHolder.listen(0, "127.0.0.1"), "listening");
+  });
+  after(() => portHolder.close());
 
   for (const [index, { what, args, says, skip = false }] of ofCommandLine.entries()) {
     test(`${what}: 2`, { skip }, async () => {
@@ -263,7 +295,8 @@ describe("an error is one line with the right exit code, before the first step:"
       assert.deepEqual([status, stdout, existsSync(at(out))], [2, "", false]);
     });
   }
-  for (const { what, args, says, limit, exit = exitCodes.rejected.code, skip = false } of ofWhatIsGiven) {
+  for (const fault of ofWhatIsGiven) {
+    const { what, args, says, limit, exit = exitCodes.rejected.code, isUnstarted, skip = false } = fault;
     test(`${what}: ${exit}`, { skip }, async () => {
       const out = join("rejected", what.replaceAll(" ", "-"));
       const ofJob = [...small, "--out", out, ...args()];
@@ -275,6 +308,7 @@ describe("an error is one line with the right exit code, before the first step:"
       // The table of who holds memory is the one message of more lines than one.
       if (!first.includes("OUT_OF_BUDGET")) assert.deepEqual(more, [""], stderr);
       assert.doesNotMatch(stdout, /epoch/);
+      if (isUnstarted) assert.deepEqual([stdout, existsSync(at(out))], ["", false]);
     });
   }
 });
