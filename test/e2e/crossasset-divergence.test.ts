@@ -1,32 +1,32 @@
 /** A CrossAsset training that diverges ends as that: with its own exit code, status and health, and its model gives no answers. */
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { crossasset } from "holdfast";
 import { exitCodes } from "../../src/errors/index.js";
 import { healthOf, readInspection, readRun } from "../../src/train/index.js";
-import { holdfastProgram, tinyModel } from "../support/crossasset-runs.js";
+import { startCommandHost } from "../support/command-host.js";
+import { tinyModel } from "../support/crossasset-runs.js";
 import { openDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
 import { rejects } from "../support/rejects.js";
+import { plainDevice } from "../support/short-process.js";
 import { testDevice, testEnvironment } from "../support/test-device.js";
 
 const folder = makeFolder();
 
-function holdfast(...args: readonly string[]) {
-  const { PATH = "" } = process.env;
-  const env = { PATH, ...testEnvironment };
-  return spawnSync(process.execPath, [holdfastProgram, ...args], { encoding: "utf8", cwd: folder, env });
-}
+const { PATH = "" } = process.env;
+// The program takes a second to load: one process runs both commands.
+const host = startCommandHost(folder, { PATH, ...plainDevice, ...testEnvironment });
+after(() => host.close());
 
 test("a learning rate of 1e30 is an outcome of its own", {
   skip: testDevice !== "cpu" && "the job runs on the CPU",
-}, () => {
-  const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1", ...tinyModel];
+}, async () => {
+  const job = ["train", "crossasset", "--device", "cpu", "--generate", "9000", "--folds", "1", ...tinyModel];
   const args = [...job, "--batch", "64", "--epochs", "4", "--lr", "1e30", "--quiet", "--out", "run"];
-  const { status: code, stderr } = holdfast(...args);
+  const { status: code, stderr } = await host.run(args);
   assert.equal(code, exitCodes.diverged.code, stderr);
   assert.match(
     stderr,
@@ -51,16 +51,16 @@ test("a learning rate of 1e30 is an outcome of its own", {
   assert.deepEqual([state, exitCode], ["diverged", 1]);
   assert.match(reason, /^It diverged at step 2: Fold 1, epoch 2: /);
 
-  const again = holdfast(...args);
+  const again = await host.run(args);
   assert.equal(again.status, exitCodes.diverged.code, "it is not trained again");
   assert.match(
     again.stderr,
     /^holdfast: DIVERGED: The run in run diverged, and resuming it would not help\./,
   );
 
-  const device = openDevice();
+  const device = openDevice({ threads: 1 });
   const model = crossasset.openTrainedModel(device, run);
-  const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
+  const bars = crossasset.generateBars({ bars: 8000, seed: 7 });
   const told = /The model of step 1 in .*run gives predictions that are not finite/;
   rejects("NOT_FINITE", () => model.predict(bars, () => assert.fail("an answer"), { stride: 600 }), told);
   rejects("NOT_FINITE", () => model.evaluate(bars, { stride: 600 }), told);
