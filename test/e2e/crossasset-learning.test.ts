@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { crossasset } from "holdfast";
 import { openDevice } from "../support/devices.js";
 import { effort } from "../support/effort.js";
+import { makeFolder } from "../support/folders.js";
 import { testDevice } from "../support/test-device.js";
 
 /** What is enough to learn from, and what a person would give it. */
@@ -22,12 +23,13 @@ const {
 const { folds } = sizes;
 
 describe("a job", { skip: testDevice === "emulator" && "minutes of training on an emulator" }, () => {
+  const device = openDevice({ memory: "2GiB" });
+  const market = crossasset.generateBars({ bars, seed: 42 });
+  const cacheFolder = makeFolder();
   const learn = (more: Partial<crossasset.JobSettings>) =>
     crossasset.runJob({
-      device: openDevice({ memory: "2GiB" }),
+      ...{ device, bars: market, source: "the generator", cacheFolder, listen: () => undefined },
       settings: { ...crossasset.defaultSettings, ...sizes, batch: 32, ...more },
-      bars: crossasset.generateBars({ bars, seed: 42 }),
-      ...{ source: "the generator", cacheFolder: "off", listen: () => undefined },
     });
 
   test("is clearly above the commonest class on every fold", async () => {

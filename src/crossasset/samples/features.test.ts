@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { effort } from "../../../test/support/effort.js";
 import { barsOfCloses, copyBars, drawsFrom, randomBars } from "../../../test/support/random-bars.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
@@ -67,7 +68,7 @@ test("samples equal the reference for any seed, stride and number of bars", () =
       assert.equal(count, Math.floor(more / stride) + 1);
       compareAll(bars, Math.max(stride, 50));
     }),
-    { numRuns: 20 },
+    { numRuns: effort({ quick: 5, thorough: 20 }) },
   );
 });
 

@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { effort } from "../../../test/support/effort.js";
 import { permutation } from "../../kernels/index.js";
 import { generateMarket, type Market } from "../bars/generate.js";
 import { makeSamples } from "./features.js";
 import { oracleAccuracy } from "./oracle.js";
 import { scales } from "./scales.js";
 
-for (const seed of [1, 42]) {
+for (const seed of effort({ quick: [42], thorough: [1, 42] })) {
   const market = generateMarket({ bars: 200_000, seed });
 
   test(`seed ${seed}: an oracle that knows the regimes is clearly above the majority class, on every scale`, () => {
