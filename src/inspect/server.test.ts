@@ -167,7 +167,6 @@ test("the page and its files come from a list made at the start; its inline scri
     '<!doctype html><script type="importmap">{"imports":{}}</script><script src="/assets/a.js"></script>';
   writeFileSync(join(folder, "index.html"), html);
   writeFileSync(join(folder, "charts", "a.js"), "export {};");
-  writeFileSync(join(folder, "a.test.js"), "no");
   writeFileSync(join(folder, "a.secret"), "no");
   const { ask } = await openTestInspector({ root, pageFolder: folder });
   const page = await ask("/");
@@ -181,7 +180,7 @@ test("the page and its files come from a list made at the start; its inline scri
   const again = await ask("/assets/charts/a.js", { "If-None-Match": String(script.headers.etag) });
   assert.deepEqual([again.status, again.text], [304, ""]);
   writeFileSync(join(folder, "late.js"), "no");
-  for (const path of ["a.test.js", "a.secret", "late.js", "index.html", "charts", "charts/../a.secret"])
+  for (const path of ["a.secret", "late.js", "index.html", "charts", "charts/../a.secret"])
     assert.equal((await ask(`/assets/${path}`)).status, 404, path);
 });
 
