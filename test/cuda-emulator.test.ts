@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import fc from "fast-check";
 import { Device, manualSeed, nn } from "holdfast";
 import { type Driver, strict } from "holdfast/internals";
@@ -14,9 +14,10 @@ import { contiguous, mul, type Op, opTable } from "../src/ops/index.js";
 import { effort } from "./support/effort.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { cudaMissing } from "./support/kernel-runtime.js";
+import { elementwiseCases } from "./support/op-cases/elementwise.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall, OpCase } from "./support/op-cases/op-case.js";
-import { describeCall, runCase } from "./support/op-runs.js";
+import { type CaseRun, describeCall, runCase, runTogether } from "./support/op-runs.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
@@ -24,23 +25,28 @@ import { isNear, tolerances } from "./tolerances.js";
 
 const seed = 20_240_611;
 
+const drawn = new Map<OpCase["draw"], CaseCall>();
+
 /** A draw of middle size, of which every operand has elements. */
 function drawCall({ draw }: OpCase): CaseCall {
+  const known = drawn.get(draw);
+  if (known) return known;
   const calls = fc.sample(fc.noBias(draw(40)), { seed, numRuns: 16 });
   const isFull = ({ operands }: CaseCall): boolean =>
     operands.every((operand) => typeof operand !== "object" || operand.values.length > 0);
-  return calls.find(isFull) ?? calls[0]!;
+  const call = calls.find(isFull) ?? calls[0]!;
+  drawn.set(draw, call);
+  return call;
 }
 
-/**
- * A case of every op, and one of each variant that ops have in common, such as a number on the right. Each
- * case is several kernels to compile.
- */
+/** A case of every op, and one of each variant that several ops have, such as a number on the right. */
 function sampleCases(): readonly OpCase[] {
+  const opsOf = (variant: string | undefined): number =>
+    new Set(opCases.filter(({ what }) => what === variant).map(({ op }) => op)).size;
   const ops = new Set<Op>();
   const variants = new Set<string | undefined>();
   return opCases.filter(({ op, what }) => {
-    const isNew = !ops.has(op) || !variants.has(what);
+    const isNew = !ops.has(op) || (!variants.has(what) && opsOf(what) > 1);
     ops.add(op);
     variants.add(what);
     return isNew;
@@ -49,9 +55,25 @@ function sampleCases(): readonly OpCase[] {
 
 const comparedCases = effort({ quick: sampleCases(), thorough: opCases });
 
+type Results = Pick<CaseRun, "outputs" | "outputTypes" | "gradients">;
+
+interface Comparison {
+  readonly one: OpCase;
+  readonly call: CaseCall;
+  readonly expected: Results;
+  readonly found: Results;
+}
+
 function open(kind: "cpu" | "cuda", driver: Driver): Device {
   const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
-  const device = new Device(kind, { driver: strict(driver), memory: "256MiB", poison: true, ...quiet });
+  // A captured step would be one of many candidates, which are all tried.
+  const device = new Device(kind, {
+    driver: strict(driver),
+    memory: "256MiB",
+    poison: true,
+    capture: "off",
+    ...quiet,
+  });
   after(() => {
     device.close();
     driver.close();
@@ -62,26 +84,61 @@ function open(kind: "cpu" | "cuda", driver: Driver): Device {
 describe("on CUDA", { skip: cudaMissing }, () => {
   const [cpu, gpu] = [open("cpu", openTestCpu()), open("cuda", openTestGpu())];
 
+  function runAlone(device: Device, { op, gradients }: OpCase, call: CaseCall): Results {
+    const options = { float: "f32", wanted: gradients === "none" ? [] : gradients } as const;
+    return device.step(() => runCase(device, op, call, options));
+  }
+
+  /** Runs cases on both devices: on CUDA in one compiled step, or each by itself. */
+  function runCases(cases: readonly OpCase[], mode: "together" | "alone"): Comparison[] {
+    const known = cases.map((one) => {
+      const call = drawCall(one);
+      return { one, call, expected: runAlone(cpu, one, call) };
+    });
+    if (mode === "alone")
+      return known.map((item) => ({ ...item, found: runAlone(gpu, item.one, item.call) }));
+    const calls = known.map(({ one: { op, gradients }, call, expected: { outputTypes } }) => {
+      return { op, call, wanted: gradients === "none" ? [] : gradients, outputTypes };
+    });
+    const found = runTogether(gpu, calls, "f32");
+    return known.map((item, index) => ({ ...item, found: found[index]! }));
+  }
+
+  /**
+   * In a quick run, elementwise ops are in one compiled step: they are half of the kernels, and each kernel
+   * takes a compiler's start.
+   */
+  const isTogether = (one: OpCase): boolean =>
+    effort({ quick: elementwiseCases.includes(one), thorough: false });
+  let comparisons: readonly Comparison[] = [];
+
+  before(() => {
+    comparisons = [
+      ...runCases(comparedCases.filter(isTogether), "together"),
+      ...runCases(
+        comparedCases.filter((one) => !isTogether(one)),
+        "alone",
+      ),
+    ];
+  });
+
   for (const [name, op] of Object.entries(opTable)) {
     test(`${name} is in f32 what it is on the CPU, forward and backward`, () => {
-      const cases = comparedCases.filter((candidate) => candidate.op === op);
-      assert.ok(cases.length > 0, "the op has no case");
-      for (const one of cases) compare(one, drawCall(one));
+      const ofOp = comparisons.filter(({ one }) => one.op === op);
+      assert.ok(ofOp.length > 0, "the op has no case");
+      for (const comparison of ofOp) compare(comparison);
     });
   }
 
-  function compare({ op, gradients }: OpCase, call: CaseCall): void {
-    const options = { float: "f32", wanted: gradients === "none" ? [] : gradients } as const;
-    const [expected, found] = [cpu, gpu].map((device) =>
-      device.step(() => {
-        const { outputs, outputTypes, gradients: arrived } = runCase(device, op, call, options);
-        return { types: outputTypes, arrays: [...outputs, ...arrived] };
-      }),
-    );
+  function compare({ one: { op }, call, expected, found }: Comparison): void {
     const told = describeCall(op, call);
-    assert.deepEqual(found!.types, expected!.types, told);
-    for (const [index, wanted] of expected!.arrays.entries()) {
-      const own = found!.arrays[index];
+    assert.deepEqual(found.outputTypes, expected.outputTypes, told);
+    const [wantedArrays, ownArrays] = [expected, found].map(({ outputs, gradients }) => [
+      ...outputs,
+      ...gradients,
+    ]);
+    for (const [index, wanted] of wantedArrays!.entries()) {
+      const own = ownArrays![index];
       assert.equal(own?.length, wanted?.length, `${told}: the length of array ${index}`);
       const scale = Math.max(1, ...Array.from(wanted ?? [], Math.abs).filter(Number.isFinite));
       for (const [at, value] of (wanted ?? []).entries()) {
@@ -91,17 +148,20 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   }
 
-  test("red proof: a result that is a ten-thousandth off on one of the devices is found", () => {
-    let calls = 0;
-    const wrong: Op = {
-      kind: "composite",
-      name: "wrong at the second call",
-      infer: (operands, attributes) => contiguous.infer(operands, attributes),
-      compose: ({ apply }, [x = 0]) => [apply(mul, [x, calls++ === 0 ? 1 : 1.0001])],
-    };
-    const [one] = opCases.filter(({ op }) => op === contiguous);
-    assert.throws(() => compare({ ...one!, op: wrong }, drawCall(one!)), assert.AssertionError);
-  });
+  for (const mode of ["alone", "together"] as const) {
+    test(`red proof: a result that is a ten-thousandth off on one of the devices is found, ${mode}`, () => {
+      let calls = 0;
+      const wrong: Op = {
+        kind: "composite",
+        name: "wrong at the second call",
+        infer: (operands, attributes) => contiguous.infer(operands, attributes),
+        compose: ({ apply }, [x = 0]) => [apply(mul, [x, calls++ === 0 ? 1 : 1.0001])],
+      };
+      const [one] = opCases.filter(({ op }) => op === contiguous);
+      const [comparison] = runCases([{ ...one!, op: wrong }], mode);
+      assert.throws(() => compare(comparison!), assert.AssertionError);
+    });
+  }
 
   test("one seed drops the same elements as on the CPU, draw for draw", () => {
     const drawOn = (device: Device): Uint8Array[] =>

@@ -126,6 +126,61 @@ export function runCase(
   };
 }
 
+/** A call with what is known of its outputs, such as from the CPU. */
+export interface KnownCall {
+  readonly op: Op;
+  readonly call: CaseCall;
+  readonly wanted: readonly number[];
+  readonly outputTypes: CaseRun["outputTypes"];
+}
+
+/**
+ * Calls many ops in one compiled step, each with its backward pass as in `runCase`: on a GPU their kernels
+ * share launches, so there are few to compile. No call may have a random state, which a step can't reset.
+ */
+export function runTogether(
+  device: Device,
+  calls: readonly KnownCall[],
+  float: FloatDtype,
+): readonly Pick<CaseRun, "outputs" | "outputTypes" | "gradients">[] {
+  const prepared = calls.map(({ op, call: { operands, attributes }, wanted, outputTypes }) => {
+    const uploaded = operands.map((operand) =>
+      typeof operand === "object" ? uploadOperand(device, operand, float) : undefined,
+    );
+    for (const index of wanted) uploaded[index]!.tensor.requiresGrad = true;
+    const upstreams = outputTypes.map(({ shape, dtype }, index) =>
+      wanted.length > 0 && isFloat(dtype)
+        ? uploadOperand(device, randomUpstream(shape, index), dtype).tensor
+        : undefined,
+    );
+    const run = (): readonly Tensor[] => {
+      const outputs = callOp(device, op, operands, uploaded, attributes);
+      for (const [index, output] of outputs.entries()) {
+        if (!output.requiresGrad) continue;
+        output.backward(upstreams[index]!, { retainGraph: index < outputs.length - 1 });
+      }
+      return outputs;
+    };
+    return { run, uploaded, wanted, count: outputTypes.length };
+  });
+  // Each op keeps its own kernels, as it has them alone.
+  const passes = { verticalFusion: false } as const;
+  const step = device.compile(() => prepared.flatMap(({ run }) => run()), { passes });
+  const all = [...step()];
+  const results = prepared.map(({ uploaded, wanted, count }) => {
+    const outputs = all.splice(0, count);
+    return {
+      outputs: outputs.map((output) => output.dataSync()),
+      outputTypes: outputs.map(({ shape, dtype }) => ({ shape, dtype })),
+      gradients: uploaded.map((operand, index) =>
+        wanted.includes(index) ? operand?.tensor.grad?.dataSync() : undefined,
+      ),
+    };
+  });
+  step.close();
+  return results;
+}
+
 /** Calls the op again on uploaded operands. */
 export function callOp(
   device: Device,
@@ -144,6 +199,8 @@ export function callOp(
   // A kernel's further outputs are for its own gradient.
   return op.kind === "composite" ? outputs : outputs.slice(0, 1);
 }
+
+const isFloat = (dtype: Dtype): dtype is FloatDtype => /f\d+$/.test(dtype);
 
 /** A gradient of random numbers, in some layout: gradient rules get theirs from any op. */
 function randomUpstream(shape: Shape, index: number): TensorOperand {
