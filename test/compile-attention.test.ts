@@ -7,14 +7,15 @@ import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { crossasset, Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { effort } from "./support/effort.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { type Precision, withNullGpu } from "./support/null-gpu.js";
 import { testEnvironment } from "./support/test-device.js";
 
 const skip = emulatorMissing;
 
-const openGpu = (precision: "f32" | "tf32" | "bf16"): Device =>
-  openEmulatorGpu({ precision, multiprocessors: 1 });
+const openGpu = (precision: Precision): Device => openEmulatorGpu({ precision, multiprocessors: 1 });
 
 afterEach(() => {
   if (!skip) openEmulator().reset();
@@ -47,7 +48,12 @@ function train(device: Device, passes?: Passes, steps = 2) {
   return { losses, weights, calls: planned?.map(({ call }) => call) ?? [] };
 }
 
-for (const precision of ["f32", "tf32", "bf16"] as const) {
+const precisions = effort<readonly Precision[]>({
+  quick: ["f32", "bf16"],
+  thorough: ["f32", "tf32", "bf16"],
+});
+
+for (const precision of precisions) {
   describe(`a compiled step with attention in ${precision}`, { skip }, () => {
     const device = skip ? undefined! : openGpu(precision);
 
@@ -65,7 +71,9 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
 
     test("has no conversion and no more than one copy around attention for both layers", () => {
       // Copies inside combo kernels would be hard to count.
-      const { calls } = train(device, { comboKernels: false }, 1);
+      const { calls } = withNullGpu(precision, (planning) => train(planning, { comboKernels: false }, 1), {
+        multiprocessors: 1,
+      });
       const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
       assert.deepEqual(
         attention.map(({ direction }) => direction),

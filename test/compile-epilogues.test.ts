@@ -8,9 +8,10 @@ import { afterEach, describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn } from "holdfast";
 import { assignStreams, type PlannedStep } from "../src/compile/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { effort } from "./support/effort.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
-import { withNullGpu } from "./support/null-gpu.js";
+import { type Precision, withNullGpu } from "./support/null-gpu.js";
 
 const skip = emulatorMissing;
 
@@ -22,7 +23,7 @@ afterEach(() => {
  * Rows that make a gradient long enough for a group. With the few multiprocessors of the tests, the results
  * are large enough for an epilogue.
  */
-const [rows, width, hidden] = [1024, 64, 256];
+const [rows, width, hidden] = [1024, 64, 128];
 
 /** How a step is compiled; undefined for an eager one. */
 const variants = {
@@ -105,8 +106,10 @@ function residual(device: Device, mode: "eager" | "compiled") {
   return { gradients, sums: adds, finished: epilogues };
 }
 
+const precisions = ["bf16", "tf32"] as const;
+
 describe("a compiled step with a residual connection", { skip }, () => {
-  for (const precision of ["bf16", "tf32"] as const) {
+  for (const precision of effort<readonly Precision[]>({ quick: ["bf16"], thorough: precisions })) {
     test(`adds the residual's gradient in the GEMM's epilogue, in ${precision}, and stores only that sum`, () => {
       const device = openEmulatorGpu({
         precision,
@@ -140,10 +143,10 @@ describe("a compiled step with a residual connection", { skip }, () => {
 });
 
 describe("a compiled step of a feed-forward block", { skip }, () => {
-  for (const precision of ["bf16", "tf32"] as const) {
+  for (const precision of effort<readonly Precision[]>({ quick: ["tf32"], thorough: precisions })) {
     test(`fuses epilogues and groups gradients in ${precision}, and has the eager losses`, () => {
       // Few enough multiprocessors for large tiles to keep busy.
-      const device = openEmulatorGpu({ precision, multiprocessors: 22, seesSnapshots: false });
+      const device = openEmulatorGpu({ precision, multiprocessors: 11, seesSnapshots: false });
       const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager GEMMs"] as const).map(
         (variant) => train(device, variant),
       );
@@ -157,11 +160,13 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
       const { planned: _, ...rest } = plain!;
       assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [], summed: 0, turned: [] });
     });
+  }
 
+  for (const precision of precisions) {
     test(`has the same GEMMs on side streams in ${precision}, where the late passes run again for them`, () => {
       withNullGpu(precision, (device) => {
         // The null GPU has more multiprocessors to keep busy.
-        const { planned } = train(device, "compiled in place", 4 * hidden);
+        const { planned } = train(device, "compiled in place", 8 * hidden);
         const streamed = assignStreams(device.runtime, planned!, { streams: 2, lag: 1 });
         assert.ok(streamed && planned);
         assert.ok(streamed.schedule.calls.some(({ stream }) => stream > 0));

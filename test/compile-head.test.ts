@@ -8,8 +8,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type CompileOptions, type Device, manualSeed, nn, randn, type Tensor, tensor } from "holdfast";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { effort } from "./support/effort.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { withNullGpu } from "./support/null-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const [rows, width, classes] = [1100, 32, 3] as const;
@@ -86,7 +88,7 @@ const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^
 describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ precision: "f32" });
 
-  for (const isWeighted of [false, true]) {
+  for (const isWeighted of effort({ quick: [false], thorough: [false, true] })) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
       const calls = callsOf(compare(device, { isWeighted, passes: { comboKernels: false } }).explanation);
       const others = /count of calls|check of indices|bad index/;
@@ -102,19 +104,19 @@ describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
     });
   }
 
-  const variants: readonly Options[] = [
-    {},
-    { isWeighted: true },
-    { selectsLabels: true },
-    { isWeighted: true, selectsLabels: true },
-  ];
+  const variants = effort<readonly Options[]>({
+    quick: [{}, { isWeighted: true, selectsLabels: true }],
+    thorough: [{}, { isWeighted: true }, { selectsLabels: true }, { isWeighted: true, selectsLabels: true }],
+  });
   for (const variant of variants) {
     test(`is one kernel after a deep model, with the eager bits: ${JSON.stringify(variant)}`, () => {
       const options = { depth: 4, ...variant };
-      const [fused, plain] = [
-        compare(device, options),
-        compare(device, { ...options, passes: { hoistOutputs: false } }),
-      ];
+      const fused = compare(device, options);
+      const separate = { ...options, passes: { hoistOutputs: false } };
+      const plain = effort({
+        quick: () => withNullGpu("f32", (planning) => run(planning, "compiled", separate)),
+        thorough: () => compare(device, separate),
+      })();
       const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
       assert.deepEqual([fused.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
       assert.match(fused.explanation, /^ +\d+ → \d+ +hoistOutputs, [\s\S]*?crossEntropy ×2 more/m);

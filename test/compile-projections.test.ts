@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { effort } from "./support/effort.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
@@ -67,10 +68,17 @@ const expected = {
   MultiheadAttention: [`${square}×1`, `${wide}×1`, `${square}×1`, `${square}×1`, `${deep}×1`],
 } as const;
 
+type LayerName = keyof typeof layers;
+const names: readonly LayerName[] = ["three Linear", "MultiheadAttention"];
+const cases = effort<Readonly<Record<"tf32" | "bf16", readonly LayerName[]>>>({
+  quick: { tf32: ["three Linear"], bf16: ["MultiheadAttention"] },
+  thorough: { tf32: names, bf16: names },
+});
+
 for (const precision of ["tf32", "bf16"] as const) {
   describe(`the projections of attention in ${precision}`, { skip }, () => {
     const device = skip ? undefined! : openEmulatorGpu({ precision, multiprocessors: 1 });
-    for (const name of ["three Linear", "MultiheadAttention"] as const) {
+    for (const name of cases[precision]) {
       test(`are one GEMM forward and one backward, written as ${name}; losses are close to eager ones`, () => {
         const eager = train(device, layers[name], false);
         const { losses, gemms } = train(device, layers[name], true);

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import { effort } from "./support/effort.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
@@ -58,7 +59,7 @@ function requireTail(kernels: readonly string[], expected: readonly string[]): v
 }
 
 describe("a compiled training step on a GPU", { skip }, () => {
-  for (const precision of ["f32", "tf32"] as const) {
+  for (const precision of effort({ quick: ["tf32"] as const, thorough: ["f32", "tf32"] as const })) {
     test(`ends in few calls, with the eager step's bits: ${precision}`, () => {
       const device = openGpu(precision);
       const [eager, compiled] = [train(device, "eager"), train(device, "compiled")];

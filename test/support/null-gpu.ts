@@ -17,10 +17,14 @@ import { testEnvironment } from "./test-device.js";
 
 export type Precision = "f32" | "tf32" | "bf16";
 
-const multiprocessors = 132;
+const h100Multiprocessors = 132;
 
 /** Runs `use` on a fresh GPU, which is always closed. A plan that is rejected there is an error. */
-export function withNullGpu<T>(precision: Precision, use: (device: Device) => T): T {
+export function withNullGpu<T>(
+  precision: Precision,
+  use: (device: Device) => T,
+  { multiprocessors = h100Multiprocessors } = {},
+): T {
   const { driver } = openPrintingDriver({ parallelism: multiprocessors, supportsPdl: true });
   try {
     const device = new Device("cuda", {
