@@ -140,17 +140,20 @@ export function valuesFor(gemm: RandomGemm): GemmValues {
 export function expectedOf(gemm: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
   const { m, n, k, batch, alpha, beta, activation } = gemm;
   const layouts = layOutGemm(gemm);
+  // Steps in memory from one row of A to the next, from one column of B to the next, and along K.
+  const [aRow, aStep] = gemm.a.isTransposed ? [1, layouts.a.rowStride] : [layouts.a.rowStride, 1];
+  const [bColumn, bStep] = gemm.b.isTransposed ? [layouts.b.rowStride, 1] : [1, layouts.b.rowStride];
   const expected = Float64Array.from(c);
   for (let item = 0; item < batch; item++) {
     for (let row = 0; row < m; row++) {
       for (let column = 0; column < n; column++) {
         let sum = 0;
+        let left = layouts.a.at(item, 0, 0) + row * aRow;
+        let right = layouts.b.at(item, 0, 0) + column * bColumn;
         for (let index = 0; index < k; index++) {
-          const left = gemm.a.isTransposed ? layouts.a.at(item, index, row) : layouts.a.at(item, row, index);
-          const right = gemm.b.isTransposed
-            ? layouts.b.at(item, column, index)
-            : layouts.b.at(item, index, column);
           sum += a[left]! * b[right]!;
+          left += aStep;
+          right += bStep;
         }
         const at = layouts.c.at(item, row, column);
         const before = beta === 0 ? 0 : beta * c[at]!;
