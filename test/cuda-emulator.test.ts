@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { pathToFileURL } from "node:url";
 import fc from "fast-check";
 import { Device, manualSeed, nn } from "holdfast";
 import { type Driver, strict } from "holdfast/internals";
@@ -178,29 +179,38 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 });
 
 interface Suite {
-  readonly file: string;
+  /** Each with the beginning of a test's name, which a run prints. */
+  readonly files: Readonly<Record<string, string>>;
   /** The tests that always run, if not all of them do. */
   readonly sample?: string;
 }
 
-/** Files of the device suites, each as a process of its own. */
+/** Files of the device suites, a process for each group of them. */
 const suites: Readonly<Record<string, Suite>> = {
   "CrossAsset's trajectories against PyTorch": {
-    file: "test/oracle-crossasset",
+    files: { "test/oracle-crossasset": "t0 in f32" },
     sample: "/t0 in f32|t1 in f64/",
   },
-  "captures, their replays and their rejections": { file: "src/runtime/capture/capture" },
-  "a reset before every backward, row C1": { file: "test/regressions/corruption-gradients" },
-  "a captured training step, row C11": { file: "test/regressions/corruption-frozen-step" },
+  "captures, resets before every backward (row C1), and a captured training step (row C11)": {
+    files: {
+      "src/runtime/capture/capture": "a capture for timing",
+      "test/regressions/corruption-gradients": "C1: ",
+      "test/regressions/corruption-frozen-step": "C11: ",
+    },
+  },
 };
 
 const skip = testDevice === "cpu" ? emulatorMissing : "these files run by themselves here";
 
-for (const [what, { file, sample }] of Object.entries(suites)) {
-  test(`${what}: ${file}.test.ts holds on the emulator too`, { skip }, async () => {
-    const path = join(repositoryRoot, "dist", `${file}.test.js`);
+for (const [what, { files, sample }] of Object.entries(suites)) {
+  const names = Object.keys(files).map((file) => `${file}.test.ts`);
+  test(`${what}: ${names.join(", ")} hold on the emulator too`, { skip }, async () => {
+    const imports = Object.keys(files).map((file) => {
+      const path = join(repositoryRoot, "dist", `${file}.test.js`);
+      return `await import(${JSON.stringify(pathToFileURL(path).href)});`;
+    });
     const choice = effort({ quick: sample ? [`--test-name-pattern=${sample}`] : [], thorough: [] });
-    const child = spawn(process.execPath, [...choice, path], {
+    const child = spawn(process.execPath, [...choice, "--input-type=module", "--eval", imports.join("\n")], {
       env: { ...process.env, TEST_DEVICE: "emulator", EMULATOR_GPU: "early=1" },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -213,5 +223,6 @@ for (const [what, { file, sample }] of Object.entries(suites)) {
     const exitCode = await new Promise((resolve) => child.on("close", resolve));
     assert.equal(exitCode, 0, printed);
     assert.match(printed, /pass [1-9]/, "tests have run");
+    for (const name of Object.values(files)) assert.ok(printed.includes(name), `"${name}" has not run`);
   });
 }
