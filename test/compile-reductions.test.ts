@@ -16,13 +16,14 @@ import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { withNullGpu } from "./support/null-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
 
-/** A row of the first norm takes more than a warp, a row of the other one less. */
-const width = 72;
+/** A row of a norm of this width takes more than a warp. */
+const wide = 72;
 
 /** Two steps of a model with two norms and three biases; the weights after them. */
 function train(
   device: Device,
   prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor,
+  width = wide,
 ): Float32Array[] {
   manualSeed(3);
   const layers = [
@@ -48,7 +49,7 @@ function train(
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "on" });
 
-  const compile = (passes: PassSettings = {}, on = device) => {
+  const compile = (passes: PassSettings = {}, { on = device, width = wide } = {}) => {
     const recorded: { step?: object; text?: string } = {};
     const prepare = (step: (x: Tensor) => Tensor) => {
       const compiled = on.compile(step, { passes });
@@ -59,7 +60,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
         return loss;
       };
     };
-    const weights = train(on, prepare);
+    const weights = train(on, prepare, width);
     const { schedule } = latestPlanOf(recorded.step!)!.planned;
     return { weights, calls: schedule.calls.map(({ call }) => call), text: recorded.text ?? "" };
   };
@@ -68,15 +69,33 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   const separateColumns = emulatorMissing ? undefined! : compile({ columnReductions: false });
 
   test("groups the gradients of biases and norms, says so, and has the eager weights to the bit", () => {
-    const grouped = separateColumns;
     const passes = { columnReductions: false, groupReductions: false };
     const separate = effort({
-      quick: () => withNullGpu("f32", (planning) => compile(passes, planning)),
+      quick: () => withNullGpu("f32", (on) => compile(passes, { on })),
       thorough: () => compile(passes),
     })();
-    for (const { weights } of effort({ quick: [grouped], thorough: [grouped, separate] })) {
+    for (const { weights } of effort({ quick: [separateColumns], thorough: [separateColumns, separate] })) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
+    checkGroups(separateColumns, separate, wide);
+  });
+
+  const narrow = 40;
+  // A norm of this width is grouped with all passes on.
+  for (const width of effort({ quick: [], thorough: [narrow] })) {
+    test(`groups them for a norm of width ${width} too, and has the eager weights to the bit`, () => {
+      const narrowEager = train(device, (step) => step, width);
+      const [grouped, separate] = [compile({}, { width }), compile({ groupReductions: false }, { width })];
+      for (const { weights } of [grouped, separate]) {
+        for (const [index, values] of narrowEager.entries())
+          sameBytes(weights[index]!, values, `parameter ${index}`);
+      }
+      checkGroups(grouped, separate, width);
+    });
+  }
+
+  type Compiled = ReturnType<typeof compile>;
+  function checkGroups(grouped: Compiled, separate: Compiled, width: number): void {
     const [partial] = grouped.calls.flatMap(({ work }) => (work.kind === "partial-reduce" ? [work] : []));
     // The partials of 32 blocks: of the biases' gradients, and of the norms' two.
     assert.equal(partial!.scratch.size, 32 * 4 * (width + 24 + 2 * width + 2 * 24));
@@ -101,7 +120,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       / \d+ → +\d+ +groupReductions, on a GPU, column reductions are one launch:[^→]* gone;/m,
     );
     assert.match(grouped.text, /2 × sum|2 × layerNormAffineGra/);
-  });
+  }
 
   test("computes the partials of a wide norm's gradients in the kernel of its input gradient, and has the eager weights to the bit", () => {
     const [within, separate] = [compile(), separateColumns];
