@@ -18,7 +18,7 @@ import { cudaMissing } from "./support/kernel-runtime.js";
 import { elementwiseCases } from "./support/op-cases/elementwise.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall, OpCase } from "./support/op-cases/op-case.js";
-import { type CaseRun, describeCall, runCase, runTogether } from "./support/op-runs.js";
+import { type CaseRun, describeCall, runCase, runInOneStep } from "./support/op-runs.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
@@ -101,7 +101,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const calls = known.map(({ one: { op, gradients }, call, expected: { outputTypes } }) => {
       return { op, call, wanted: gradients === "none" ? [] : gradients, outputTypes };
     });
-    const found = runTogether(gpu, calls, "f32");
+    const found = runInOneStep(gpu, calls, "f32");
     return known.map((item, index) => ({ ...item, found: found[index]! }));
   }
 

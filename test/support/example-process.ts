@@ -5,10 +5,9 @@
  * is known even if it ends the process.
  */
 
+import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
-import { HoldfastError } from "../../src/errors/index.js";
-import { defaultDevice, manualSeed } from "../../src/tensor/index.js";
 
 /** One line of the report: an example, by its index among the files, has started or has ended. */
 export type Report =
@@ -32,9 +31,19 @@ function report(line: Report): void {
   write(`${JSON.stringify(line)}\n`);
 }
 
+/** The library, loaded before the first example that uses it: loading takes most of a short process. */
+let library:
+  | (typeof import("../../src/errors/index.js") & typeof import("../../src/tensor/index.js"))
+  | undefined;
+
 for (const [index, file] of process.argv.slice(2).entries()) {
+  if (readFileSync(file, "utf8").includes('"holdfast'))
+    library ??= {
+      ...(await import("../../src/errors/index.js")),
+      ...(await import("../../src/tensor/index.js")),
+    };
   // The state of a fresh process.
-  manualSeed(0);
+  library?.manualSeed(0);
   printed = "";
   report({ kind: "started", index });
   const failure = await run(file);
@@ -61,6 +70,8 @@ async function run(file: string): Promise<string> {
  * their number.
  */
 function closeDevices(): number {
+  if (!library) return 0;
+  const { defaultDevice, HoldfastError } = library;
   for (let count = 0; ; count++) {
     try {
       defaultDevice().close();

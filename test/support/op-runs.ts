@@ -138,7 +138,7 @@ export interface KnownCall {
  * Calls many ops in one compiled step, each with its backward pass as in `runCase`: on a GPU their kernels
  * share launches, so there are few to compile. No call may have a random state, which a step can't reset.
  */
-export function runTogether(
+export function runInOneStep(
   device: Device,
   calls: readonly KnownCall[],
   float: FloatDtype,
