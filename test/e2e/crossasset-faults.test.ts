@@ -38,9 +38,9 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const at = (...names: readonly string[]): string => join(folder, ...names);
 const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
-/** Three epochs of one step, each with its checkpoint. */
+/** Epochs of one step, each with its checkpoint: enough of them that a signal after the first comes before the last. */
 const small = [
-  ...["--bars", "market.csv", "--stride", "40", "--folds", "1", "--epochs", "3", "--batch", "16"],
+  ...["--bars", "market.csv", "--stride", "40", "--folds", "1", "--epochs", "10", "--batch", "16"],
   ...tinyModel,
 ];
 
@@ -364,7 +364,7 @@ describe("a stopped run resumes to the same bits after", () => {
   async function goesOn(run: string, more: readonly string[] = []): Promise<string> {
     const { status, stdout, stderr } = await inHost([...small, "--out", run, ...more]);
     assert.equal(status, 0, stderr);
-    assert.match(stdout, /resumed at step [12]\b/);
+    assert.match(stdout, /resumed at step [1-9]\b/);
     assertWhole(at(run));
     return stdout;
   }
