@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { isThorough } from "../../../../test/support/effort.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler, ptxWithNvcc } from "../../../../test/support/nvcc.js";
 import { sameBytes } from "../../../../test/support/same-bytes.js";
@@ -124,36 +125,38 @@ function maxLoadsInCombo(ptx: string): number {
   return maxLoads;
 }
 
-describe("under nvcc", { skip: noCompiler() }, () => {
-  test("a thread has 16 loads in flight, in full iterations and in the last one", () => {
-    for (const [rows, columns] of [
-      [3072, 256],
-      [24_613, 1],
-      [1000, 256],
-    ] as const) {
-      const ptx = ptxWithNvcc(configOf(sumOf("f32"), rows, columns).print(), "sm_90");
-      assert.equal(maxLoadsInCombo(ptx), 16, `${rows} × ${columns}`);
-      assert.equal(ptx.match(/\bld\.global/g)?.length, 32, `${rows} × ${columns}`);
-    }
-  });
+if (isThorough) {
+  describe("under nvcc", { skip: noCompiler() }, () => {
+    test("a thread has 16 loads in flight, in full iterations and in the last one", () => {
+      for (const [rows, columns] of [
+        [3072, 256],
+        [24_613, 1],
+        [1000, 256],
+      ] as const) {
+        const ptx = ptxWithNvcc(configOf(sumOf("f32"), rows, columns).print(), "sm_90");
+        assert.equal(maxLoadsInCombo(ptx), 16, `${rows} × ${columns}`);
+        assert.equal(ptx.match(/\bld\.global/g)?.length, 32, `${rows} × ${columns}`);
+      }
+    });
 
-  test("several values of several inputs stay in registers", () => {
-    const kernels = [64, 256, 1024].map((columns) => configOf(normGradients, 3072, columns).print());
-    for (const { stackBytes, spillBytes } of compileWithNvcc(kernels, "sm_80"))
-      assert.equal(stackBytes + spillBytes, 0);
-  });
+    test("several values of several inputs stay in registers", () => {
+      const kernels = [64, 256, 1024].map((columns) => configOf(normGradients, 3072, columns).print());
+      for (const { stackBytes, spillBytes } of compileWithNvcc(kernels, "sm_80"))
+        assert.equal(stackBytes + spillBytes, 0);
+    });
 
-  test("red proof: a loop that is unrolled by a pragma alone has a branch after every load", () => {
-    const kernel = cudaKernel({
-      name: "tested loop",
-      parameters: { x: "in", to: "out", rows: "u32" },
-      elements: "float",
-      threads: 128,
-      body: `  float sum = 0.0f;
+    test("red proof: a loop that is unrolled by a pragma alone has a branch after every load", () => {
+      const kernel = cudaKernel({
+        name: "tested loop",
+        parameters: { x: "in", to: "out", rows: "u32" },
+        elements: "float",
+        threads: 128,
+        body: `  float sum = 0.0f;
   #pragma unroll 8
   for (unsigned row = threadIdx.x; row < rows; row += 128u) sum += x[row];
   to[threadIdx.x] = sum;`,
+      });
+      assert.equal(maxLoadsInCombo(ptxWithNvcc(kernel, "sm_90")), 1);
     });
-    assert.equal(maxLoadsInCombo(ptxWithNvcc(kernel, "sm_90")), 1);
   });
-});
+}

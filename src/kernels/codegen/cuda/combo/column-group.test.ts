@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { isThorough } from "../../../../../test/support/effort.js";
 import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
 import type { ColumnKernel } from "../../../../ir/index.js";
 import { type Dtype, dtypes, term } from "../../../../ir/index.js";
@@ -155,19 +156,21 @@ test("the longest work comes first, and members with the same code are neighbour
   assert.equal(second!.print().cuda?.code.match(/__forceinline__ void member\d/g)?.length, 1);
 });
 
-describe("under nvcc", { skip: noCompiler() }, () => {
-  test("two blocks of a step's reductions fit on an SM without spills", () => {
-    const groups = [
-      stepReductions,
-      [member(sumOf("f64"), 3072, 64), member(sumOf("bf16"), 3072, 64), member(sum, 64, 8)],
-    ];
-    const sources = groups.flatMap((group) => configOf(group).map((member) => member.print()));
-    for (const architecture of ["sm_80", "sm_90"]) {
-      for (const [index, cost] of compileWithNvcc(sources, architecture).entries()) {
-        const { registers, stackBytes } = cost;
-        assert.equal(stackBytes, 0, `${architecture}, group ${index}`);
-        assert.ok(registers * (sources[index]?.cuda?.threads ?? 0) * 2 <= 65_536, `${registers} registers`);
+if (isThorough) {
+  describe("under nvcc", { skip: noCompiler() }, () => {
+    test("two blocks of a step's reductions fit on an SM without spills", () => {
+      const groups = [
+        stepReductions,
+        [member(sumOf("f64"), 3072, 64), member(sumOf("bf16"), 3072, 64), member(sum, 64, 8)],
+      ];
+      const sources = groups.flatMap((group) => configOf(group).map((member) => member.print()));
+      for (const architecture of ["sm_80", "sm_90"]) {
+        for (const [index, cost] of compileWithNvcc(sources, architecture).entries()) {
+          const { registers, stackBytes } = cost;
+          assert.equal(stackBytes, 0, `${architecture}, group ${index}`);
+          assert.ok(registers * (sources[index]?.cuda?.threads ?? 0) * 2 <= 65_536, `${registers} registers`);
+        }
       }
-    }
+    });
   });
-});
+}
