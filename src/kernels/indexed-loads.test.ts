@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { effort } from "../../test/support/effort.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel, Compute, Expression, RowKernel } from "../ir/index.js";
@@ -19,6 +20,13 @@ const times = (a: Expression, b: Expression): Expression => ({
   type: a.type,
 });
 const scalar: Expression = { kind: "scalar", index: 0, type: "i32" };
+
+const widths = [1, 2, 3, 4, 7, 16, 33];
+
+/** The quick form tries all of them in one dtype, and in the others an odd one and one of whole vectors. */
+function widthsFor(dtype: Dtype): readonly number[] {
+  return effort({ quick: dtype === "f32" ? widths : [3, 16], thorough: widths });
+}
 
 /** An array of a dtype whose elements all differ; 16-bit floats are bits of numbers. */
 function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
@@ -92,7 +100,7 @@ for (const { device, skip, open } of kernelDevices) {
 
     for (const dtype of dtypeNames) {
       test(`rows of ${dtype} are selected by an index per row, as in an embedding`, () => {
-        for (const width of [1, 2, 3, 4, 7, 16, 33]) {
+        for (const width of widthsFor(dtype)) {
           const indices = Int32Array.of(4, 0, 2, 2, 4, 1, 3);
           const count = indices.length * width;
           const values = valuesOf(dtype, 5 * width);
@@ -112,7 +120,7 @@ for (const { device, skip, open } of kernelDevices) {
       });
 
       test(`elements of ${dtype} are gathered by an index per element, along rows and columns`, () => {
-        for (const width of [1, 2, 3, 4, 7, 16, 33]) {
+        for (const width of widthsFor(dtype)) {
           const rows = 6;
           const indices = Int32Array.from({ length: rows * width }, (_, index) => (index * 5) % rows);
           const values = valuesOf(dtype, rows * width);
@@ -225,7 +233,7 @@ for (const { device, skip, open } of kernelDevices) {
         ["that stands at its start", 0],
       ] as const) {
         test(`an index selects an element of the row, from an operand ${how}`, () => {
-          for (const columns of [1, 2, 3, 4, 9, 64]) {
+          for (const columns of effort({ quick: [1, 3, 64], thorough: [1, 2, 3, 4, 9, 64] })) {
             const rows = 11;
             const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 13);
             const indices = Int32Array.from({ length: rows }, (_, row) => (row * 5) % columns);
@@ -276,7 +284,7 @@ for (const { device, skip, open } of kernelDevices) {
             },
           ],
         };
-        for (const columns of [1, 2, 3, 5, 17, 40]) {
+        for (const columns of effort({ quick: [1, 5, 40], thorough: [1, 2, 3, 5, 17, 40] })) {
           const rows = 6;
           const array = { f32: Float32Array, f64: Float64Array }[type];
           const values = new array(counts(0, 4 * columns).map((index) => index * 2 + 1));

@@ -35,10 +35,13 @@ const sumAndRest: RowKernel = {
 };
 
 /** Lengths around every limit at which another number of threads shares a row. */
-const lengths = [
-  ...[1, 2, 3, 4, 5, 7, 8, 13, 16, 64, 128, 129, 193, 256],
-  ...[1000, 1024, 1025, 4096, 8192, 8195, 40_000],
-];
+const lengths = effort({
+  quick: [1, 2, 3, 4, 7, 16, 129, 256, 1024, 1025, 8195],
+  thorough: [
+    ...[1, 2, 3, 4, 5, 7, 8, 13, 16, 64, 128, 129, 193, 256],
+    ...[1000, 1024, 1025, 4096, 8192, 8195, 40_000],
+  ],
+});
 
 const longestWave = Float32Array.from({ length: 80_000 }, (_, index) => Math.sin(index) * 10);
 
@@ -126,7 +129,7 @@ for (const { device, skip, open } of kernelDevices) {
     });
 
     test("a row's bits do not depend on other rows, on their number, or on addresses", () => {
-      for (const columns of [12, 101, 256, 1024, 2048]) {
+      for (const columns of effort({ quick: [12, 256, 2048], thorough: [12, 101, 256, 1024, 2048] })) {
         const run = (rows: number, offset: number): Float32Array => {
           const cosine = (_: unknown, index: number): number => Math.cos(index % columns) * 1e3;
           return reduceRows(Float32Array.from({ length: rows * columns }, cosine), rows, columns, offset)[0];
@@ -146,7 +149,7 @@ for (const { device, skip, open } of kernelDevices) {
     });
 
     test("rows times the columns of a matrix are dot products, for every layout of both", () => {
-      for (const count of [2, 3, 4]) {
+      for (const count of effort({ quick: [2, 3], thorough: [2, 3, 4] })) {
         const each = Array.from({ length: count }, (_, index) => index);
         const kernel: RowKernel = {
           ...{ name: "dots", inputs: ["f32", ...each.map(() => "f32" as const)], scalars: [] },
@@ -290,7 +293,7 @@ for (const { device, skip, open } of kernelDevices) {
             }
           }
         }),
-        { numRuns: effort({ quick: 14, thorough: 40 }) },
+        { numRuns: effort({ quick: 10, thorough: 40 }) },
       );
     });
 
@@ -307,7 +310,7 @@ for (const { device, skip, open } of kernelDevices) {
           { kind: "store", output: 0, value: term.reduced(1, "i32") },
         ],
       };
-      for (const columns of [1, 3, 4, 6, 11, 193]) {
+      for (const columns of effort({ quick: [1, 3, 4, 193], thorough: [1, 3, 4, 6, 11, 193] })) {
         const rows = 9;
         const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 5);
         const actual = runtime.step(() => {
@@ -413,7 +416,7 @@ for (const { device, skip, open } of kernelDevices) {
           },
         ],
       };
-      for (const columns of [5, 64, 1000, 3000]) {
+      for (const columns of effort({ quick: [5, 3000], thorough: [5, 64, 1000, 3000] })) {
         const rows = 3;
         const values = wave(rows * columns);
         const actual = runtime.step(() => {
