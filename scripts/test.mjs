@@ -12,9 +12,10 @@
  *                                try more with TEST_EFFORT=all; the result is kept in bench/results/
  *   npm test -- --write-durations  keeps how long files take in scripts/testing/durations.json, for the order of the next runs
  *
- * Small files share a process, one after the other; the others are a process each, the longest first. Processes are started here
- * rather than by `run()` of node:test. `run()` only asks a hung file to end, which a busy one never hears; it takes a file
- * that calls process.exit(0) halfway for a passed one; and its time limit is for a file in Node 20 and for a test in Node 24.
+ * Small files share a process, one after the other; the others are a process each, the longest first. Files whose tests mostly wait
+ * run next to those, in one more process at a time. Processes are started here rather than by `run()` of node:test. `run()` only asks a
+ * hung file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed one; and its time
+ * limit is for a file in Node 20 and for a test in Node 24.
  */
 
 import { parseArgs } from "node:util";
@@ -65,17 +66,22 @@ if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") |
 const results = [];
 // A GPU's memory is shared by processes, not by the tests of one process: there each file has its own.
 const canShare = suites === "all" && (process.env.TEST_DEVICE ?? "cpu") === "cpu";
-const waiting = planJobs(files, { canShare }).values();
+const { busy, waiting } = planJobs(files, { canShare });
 
-async function work() {
-  for (const job of waiting) {
+/** Runs jobs one after the other. Workers that share an iterator share its jobs. @param {Iterable<import("./testing/jobs.mjs").Job>} jobs */
+async function work(jobs) {
+  for (const job of jobs) {
     for (const result of await runGroup(job.files, timeoutMs)) {
       results.push(result);
       console.log(fileLine(result));
     }
   }
 }
-await Promise.all(Array.from({ length: filesAtOnce }, work));
+if (filesAtOnce === 1) await work([...waiting, ...busy]);
+else {
+  const shared = busy.values();
+  await Promise.all([work(waiting), ...Array.from({ length: filesAtOnce }, () => work(shared))]);
+}
 
 if (options["write-durations"]) writeDurations(root, results);
 const { text, isGood } = summary(results, performance.now() - startedAt);

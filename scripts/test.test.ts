@@ -35,13 +35,15 @@ interface SampleOptions {
   readonly imported?: Readonly<Record<string, string>>;
   /** Whether each file asks for a process of its own; by default they share one. */
   readonly isAlone?: boolean;
+  /** The files that say that they mostly wait. */
+  readonly waiting?: readonly string[];
 }
 
 /** Runs the runner over a package that has just these tests, given as file name → code. */
 async function runSamples(
   t: TestContext,
   samples: Readonly<Record<string, string>>,
-  { args = [], imported = {}, isAlone = false }: SampleOptions = {},
+  { args = [], imported = {}, isAlone = false, waiting = [] }: SampleOptions = {},
 ): Promise<Outcome> {
   const root = mkdtempSync(join(tmpdir(), "holdfast-runner-"));
   t.after(() => rmSync(root, { recursive: true, force: true }));
@@ -52,7 +54,8 @@ async function runSamples(
     writeFileSync(compiled, `${opening}\n${code}`);
     const source = join(root, `${name}.test.ts`);
     mkdirSync(dirname(source), { recursive: true });
-    if (!name.startsWith("stale")) writeFileSync(source, isAlone ? "// @ownProcess: a sample" : "");
+    const signs = [isAlone && "@ownProcess: a sample", waiting.includes(name) && "@mostlyWaits for nothing"];
+    if (!name.startsWith("stale")) writeFileSync(source, `// ${signs.filter(Boolean).join(" ")}`);
   }
   for (const [path, code] of Object.entries(imported)) {
     const compiled = join(root, "dist", path);
@@ -224,6 +227,26 @@ describe("the test runner", { concurrency: 2 }, () => {
     });
     assert.match(printed, /printed by b-failing\.test\.ts:\n {2}from b\n {2}also b\n/);
     assert.doesNotMatch(printed, /from [ac]/);
+  });
+
+  test("a file that mostly waits runs next to the others, unless one is to run at a time", async (t) => {
+    const meeting = `
+      import { existsSync, writeFileSync } from "node:fs";
+      const all = ["a", "b", "c"].map((name) => new URL(name, import.meta.url));
+      const meet = async (index) => {
+        writeFileSync(all[index], "");
+        const end = Date.now() + 2000;
+        while (!all.every((file) => existsSync(file)) && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 20));
+        if (Date.now() >= end) throw new Error("alone");
+      };`;
+    const samples = Object.fromEntries(
+      ["a", "b", "c"].map((name, index) => [name, `${meeting}\ntest("meets", () => meet(${index}));`]),
+    );
+    const options = { isAlone: true, waiting: ["c"] };
+    const { lastLine } = await runSamples(t, samples, options);
+    assert.equal(lastLine, "3 passed, 0 failed, 0 skipped");
+    const apart = await runSamples(t, samples, { ...options, args: ["--at-once", "1"] });
+    assert.equal(apart.lastLine, "1 passed, 2 failed, 0 skipped");
   });
 
   test("what a test file leaves running is ended with it", { timeout: 30_000 }, async (t) => {

@@ -1,6 +1,8 @@
 /**
  * Inputs that once did harm, and the seeds of the fuzzers: each is read or rejected with an error code,
  * within limits of memory and time.
+ *
+ * @mostlyWaits for a fuzzed process that hangs
  */
 
 import assert from "node:assert/strict";

@@ -1,6 +1,8 @@
 /**
  * Ctrl-C, SIGTERM and SIGHUP end a training within five seconds, whatever its main thread does, and the run
  * can be resumed.
+ *
+ * @mostlyWaits for processes that take their time to end
  */
 
 import assert from "node:assert/strict";

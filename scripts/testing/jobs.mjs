@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Divides the test files among processes: small files in groups that share one, every other file alone; the longest jobs first, so
- * that the processes that run at once end together.
+ * that the processes that run at once end together. Files whose tests wait most of the time are jobs of their own, for a process
+ * that runs next to the others.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -10,6 +11,7 @@ import { join } from "node:path";
 /**
  * @typedef {import("./files.mjs").TestFile} TestFile
  * @typedef {{ files: TestFile[], seconds: number }} Job files that share a process
+ * @typedef {{ busy: Job[], waiting: Job[] }} Jobs each list with the longest first
  */
 
 /** Where the runner keeps how long files take; the files that it does not list are short. */
@@ -33,29 +35,35 @@ const ownProcessSigns = [
   /@ownProcess\b/,
 ];
 
+/** A file that says so, with the reason: its tests wait for processes and time limits, and leave the processor to others. */
+const waitingSign = /@mostlyWaits\b/;
+
 /**
  * @param {readonly TestFile[]} files
  * @param {{ canShare: boolean }} options
- * @returns {Job[]} the longest first
+ * @returns {Jobs}
  */
 export function planJobs(files, { canShare }) {
   const durations = readDurations(files[0]?.root);
-  /** @type {Job[]} */
-  const jobs = [];
-  /** @type {{ file: TestFile, seconds: number }[]} */
-  const shared = [];
-  for (const file of files) {
-    const listed = durations[file.source];
-    if (canShare && !needsOwnProcess(file)) shared.push({ file, seconds: listed ?? assumedSeconds.shared });
-    else jobs.push({ files: [file], seconds: listed ?? assumedSeconds.alone });
-  }
-  return [...jobs, ...groupsOf(shared)].sort((a, b) => b.seconds - a.seconds);
-}
-
-/** @param {TestFile} file */
-function needsOwnProcess({ root, source }) {
-  const text = readFileSync(join(root, source), "utf8");
-  return ownProcessSigns.some((sign) => sign.test(text));
+  const read = files.map((file) => ({ file, text: readFileSync(join(file.root, file.source), "utf8") }));
+  /** @param {typeof read} some */
+  const plan = (some) => {
+    /** @type {Job[]} */
+    const jobs = [];
+    /** @type {{ file: TestFile, seconds: number }[]} */
+    const shared = [];
+    for (const { file, text } of some) {
+      const listed = durations[file.source];
+      const needsOwn = ownProcessSigns.some((sign) => sign.test(text));
+      if (canShare && !needsOwn) shared.push({ file, seconds: listed ?? assumedSeconds.shared });
+      else jobs.push({ files: [file], seconds: listed ?? assumedSeconds.alone });
+    }
+    return [...jobs, ...groupsOf(shared)].sort((a, b) => b.seconds - a.seconds);
+  };
+  return {
+    busy: plan(read.filter(({ text }) => !waitingSign.test(text))),
+    waiting: plan(read.filter(({ text }) => waitingSign.test(text))),
+  };
 }
 
 /**

@@ -31,9 +31,10 @@ const reporter = fileURLToPath(new URL("./event-log.mjs", import.meta.url));
 
 /**
  * A test process is short: most code that V8 optimizes would hardly run. This is six times its usual patience, a sixth less processor
- * time for tests of the compiler. Not every version of node has the flag.
+ * time for tests of the compiler. The collector's threads would take more from the other processes than they give to this one. Not every
+ * version of node has the flags.
  */
-const lateOptimization = ["--interrupt-budget=400000"].filter(
+const flagsForShortRuns = ["--interrupt-budget=400000", "--single-threaded-gc"].filter(
   (flag) => spawnSync(process.execPath, [flag, "--version"], { stdio: "ignore" }).status === 0,
 );
 
@@ -60,7 +61,7 @@ process.on("exit", () => {
 export function runTestProcess(args, { root, isLong, timeoutMs, onOutput }) {
   return new Promise((resolve, reject) => {
     const log = join(logs, `${++logCount}.jsonl`);
-    const flags = [...lateOptimization, `--test-reporter=${reporter}`, `--test-reporter-destination=${log}`];
+    const flags = [...flagsForShortRuns, `--test-reporter=${reporter}`, `--test-reporter-destination=${log}`];
     const child = spawn(process.execPath, [...flags, ...args], {
       cwd: root,
       // A rejected plan fails its test; a user's step would be slower, and a test might not see that.

@@ -1,6 +1,8 @@
 /**
  * Regressions: the watchdog that hung with its run (H13), and of Holdfast itself, the watchdog that ended good runs (S5), and
  * the unhandled signal (S6).
+ *
+ * @mostlyWaits for the limits of watched processes
  */
 
 import assert from "node:assert/strict";

@@ -1,4 +1,8 @@
-/** The watchdog with real processes, because threads that do not respond cannot be simulated. */
+/**
+ * The watchdog with real processes, because threads that do not respond cannot be simulated.
+ *
+ * @mostlyWaits for the limits of watched processes
+ */
 
 import assert from "node:assert/strict";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
