@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * A step of `npm run build`: makes dist/page, the files that the inspector sends to a browser. The page's modules and its libraries are
- * one bundle, because a browser asks for each module apart.
+ * one bundle, because a browser would request each module separately.
  */
 
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

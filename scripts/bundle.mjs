@@ -99,8 +99,8 @@ async function bundleModules() {
 }
 
 /**
- * Restores the names that the bundler has changed: errors, printed models and records have class names in them, stack traces have those
- * of functions. With esbuild's option `keepNames`, every closure would be named each time that it is made.
+ * Restores the names that the bundler has changed. Class names appear in errors, printed models and records; function names appear in
+ * stack traces. esbuild's own option `keepNames` would set the name of a closure each time that it is created.
  *
  * A class that uses its own name becomes `var Tensor = class _Tensor`. Of two functions with one name, the second becomes `cat2`.
  *

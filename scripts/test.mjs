@@ -12,8 +12,8 @@
  *                                try more with TEST_EFFORT=all; the result is kept in bench/results/
  *   npm test -- --write-durations  keeps how long files take in scripts/testing/durations.json, for the order of the next runs
  *
- * Small files share a process, one after the other; the others are a process each, the longest first. Files whose tests mostly wait
- * run next to those, in one more process at a time. Processes are started here rather than by `run()` of node:test. `run()` only asks a
+ * Files share a process in groups, except for those that need their own; the longest jobs start first. Files whose tests mostly wait run
+ * next to the others, in one more process, except with --at-once 1. Processes are started here rather than by `run()` of node:test. `run()` only asks a
  * hung file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed one; and its time
  * limit is for a file in Node 20 and for a test in Node 24.
  */

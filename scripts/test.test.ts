@@ -154,7 +154,7 @@ describe("the test runner", { concurrency: 2 }, () => {
       assert.match(
         lastLine,
         /^[123] passed, 6 failed, 0 skipped$/,
-        "whether a test was told of before its process ended varies",
+        "the count varies: a test may be reported before its process ends, or not",
       );
       assert.equal(exitCode, 1);
       assert.match(
@@ -174,7 +174,7 @@ describe("the test runner", { concurrency: 2 }, () => {
     });
   }
 
-  /** Of a file that prints the process it runs in. */
+  /** A test that prints the id of its process. */
   const tellsProcess = `test("runs", (t) => t.diagnostic(String(process.pid)));`;
 
   function processOf(printed: string, file: string): string | undefined {
@@ -212,14 +212,10 @@ describe("the test runner", { concurrency: 2 }, () => {
     const processes = ["a-changing", "b-reading", "c-leaving", "d-last"].map((file) =>
       processOf(printed, file),
     );
-    assert.equal(
-      new Set(processes).size,
-      4,
-      "the files with something to clean up after take no other with them",
-    );
+    assert.equal(new Set(processes).size, 4, "every file ran in its own process");
   });
 
-  test("what a file of a group prints is told with its own failures alone", async (t) => {
+  test("the output of a file in a group is printed with that file's failures only", async (t) => {
     const { printed } = await runSamples(t, {
       "a-quiet": `console.log("from a"); test("fine", () => {});`,
       "b-failing": `console.log("from b"); console.error("also b"); test("fails", () => { throw new Error("no"); });`,
@@ -229,7 +225,7 @@ describe("the test runner", { concurrency: 2 }, () => {
     assert.doesNotMatch(printed, /from [ac]/);
   });
 
-  test("a file that mostly waits runs next to the others, unless one is to run at a time", async (t) => {
+  test("a file that mostly waits runs next to the others, except with --at-once 1", async (t) => {
     const meeting = `
       import { existsSync, writeFileSync } from "node:fs";
       const all = ["a", "b", "c"].map((name) => new URL(name, import.meta.url));

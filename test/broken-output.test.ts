@@ -53,7 +53,7 @@ describe("a training", () => {
     assert.equal(checkpoints.at(-1)?.step, status?.step);
   });
 
-  // With every `npm test`, a closed pipe stands for lost output of a training, and `settings` is written to a full disk.
+  // Only in test:long. npm test covers its two halves: a training with a closed pipe, and `settings` with its output on a full disk.
   if (isThorough) {
     test("trains to the end if its output fills the disk", noFull, async () => {
       const run = join(folder, "full");

@@ -35,7 +35,7 @@ function tried(run: () => Tensor): string {
   }
 }
 
-/** In a quick run each value in one of the expressions, and in every dtype in another. */
+/** A quick run tries each value in one expression per dtype; the expression changes with the dtype. */
 function valuesFor(dtype: number, use: number): readonly number[] {
   const count = Object.keys(uses).length;
   return specialValues.filter((_, index) => isThorough || (index + dtype) % count === use);

@@ -133,7 +133,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
         const columnOutputs = outputs.filter(({ per }) => per === "column").length;
         return columnOutputs > 0 ? [columnOutputs] : [];
       });
-    // Of the gain, of the shift, and of the bias before the norm.
+    // One kernel has three column sums: for the gain, the shift, and the bias before the norm.
     assert.deepEqual([columnOutputsOf(within), columnOutputsOf(separate)], [[3], []]);
     assert.match(
       within.text,

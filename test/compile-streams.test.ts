@@ -86,7 +86,7 @@ function requireSame(actual: Trained, expected: Trained): void {
     sameBytes(state, expected.states[index]!, `state ${index}`);
 }
 
-/** Of the step without side streams: the bytes of its plan, of the same with them, and with them only where they gain much. */
+/** The bytes of a step's plan: without side streams, with them, and with them only where the gain is large. */
 const planBytes: (number | undefined)[] = [];
 
 const plain = withDevice(

@@ -40,7 +40,7 @@ function drawCall({ draw }: OpCase): CaseCall {
   return call;
 }
 
-/** A case of every op, and one of each variant that several ops have, such as a number on the right. */
+/** One case per op, and one per variant that several ops share, such as a number as the right operand. */
 function sampleCases(): readonly OpCase[] {
   const opsOf = (variant: string | undefined): number =>
     new Set(opCases.filter(({ what }) => what === variant).map(({ op }) => op)).size;
@@ -67,7 +67,7 @@ interface Comparison {
 
 function open(kind: "cpu" | "cuda", driver: Driver): Device {
   const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
-  // A captured step would be one of many candidates, which are all tried.
+  // Capture is off: to capture a step, the autotuner would run all of its candidates.
   const device = new Device(kind, {
     driver: strict(driver),
     memory: "256MiB",
@@ -107,7 +107,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   /**
    * In a quick run, elementwise ops are in one compiled step: they are half of the kernels, and each kernel
-   * takes a compiler's start.
+   * starts a compiler.
    */
   const isTogether = (one: OpCase): boolean =>
     effort({ quick: elementwiseCases.includes(one), thorough: false });
@@ -179,7 +179,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 });
 
 interface Suite {
-  /** Each with the beginning of a test's name, which a run prints. */
+  /** Test files, each with the start of a test name that the output must have. */
   readonly files: Readonly<Record<string, string>>;
   /** The tests that always run, if not all of them do. */
   readonly sample?: string;

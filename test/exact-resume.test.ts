@@ -51,8 +51,8 @@ const kills: Readonly<Record<string, readonly number[]>> = {
 const modes = Object.keys(kills);
 
 /**
- * Kills a training after these numbers of steps, and calls `onKill` after each. The first process ends the training `before`, so
- * that it needs none of its own.
+ * Kills a training after the step counts in `kills`, and calls `onKill` after each kill. The first process also runs the training
+ * `before` to its end, which saves a process.
  */
 async function kill(training: Training, onKill: () => void, before?: Training): Promise<void> {
   let steps = 0;

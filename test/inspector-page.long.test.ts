@@ -9,12 +9,12 @@ import { openPage, serve, waitUntil } from "./support/inspector-page.js";
 import { samplePlan } from "./support/sample-plan.js";
 import { writeSampleRun } from "./support/sample-run.js";
 
-/** Made here, so that they outlast the pages that look at them: what a test makes goes before its pages do. */
+/** Created outside the tests: a test's own folders are removed before its pages close. */
 const folders = { million: makeFolder(), wide: makeFolder() };
 
 const frames = 60;
 
-/** A busy machine may be slow once; three times it is the page. */
+/** Measures up to three times: one slow result may be the machine's, three are the page's. */
 async function bestOf(limit: number, measure: () => Promise<number>): Promise<number> {
   let best = await measure();
   for (let attempt = 1; attempt < 3 && best > limit; attempt++) best = Math.min(best, await measure());

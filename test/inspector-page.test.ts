@@ -19,7 +19,7 @@ import { sampleIncidents, writeSampleRun } from "./support/sample-run.js";
 const plan = withCopies(samplePlan({ layers: 12 }));
 const tabs = ["learning", "speed", "memory", "incidents", "about"] as const;
 
-/** Made here, so that they outlast the pages that look at them: what a test makes goes before its pages do. */
+/** Created outside the tests: a test's own folders are removed before its pages close. */
 const folders = {
   runs: makeFolder(),
   trained: makeFolder(),

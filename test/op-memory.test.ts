@@ -31,7 +31,7 @@ const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly 
 const dirt = 0x3f;
 const dirtyArenaBytes = 2 ** 20;
 
-// Every device reads the host's memory: here, from one short file.
+// A device reads the size of the host's memory when it opens. This fake host makes that fast.
 const host = fakeHost(4 * GiB, 4 * GiB);
 const driver = openTestDriver();
 const plain = open(driver, (device) => device, {});
@@ -98,8 +98,8 @@ test("the arena has no byte to spare: with 256 bytes less, the op that needs the
 });
 
 /**
- * The same work three times: plain, tight under the strict driver and poisoned, and in dirty memory; the last in a quick
- * run with one call.
+ * Does the same work three times: plain; poisoned, in a tight arena under the strict driver; and in dirty memory. A quick run makes only
+ * one call in dirty memory.
  */
 function checkMemory(work: readonly Work[]): void {
   const expected = runPlain(work);
@@ -138,13 +138,16 @@ function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferV
   return { results, arenaBytes };
 }
 
-/** The ops begin with different dtypes; and so do the cases of an op, which in a quick run share their kernels. */
+/**
+ * Each op starts with a different dtype. In a thorough run, so does each case of an op. In a quick run, all cases of an op use one dtype
+ * and share kernels.
+ */
 function workOf(op: Op): readonly Work[] {
   const shift = Object.values(opTable).indexOf(op);
   const cases = opCases.filter((opCase) => opCase.op === op);
   return cases.flatMap((opCase, first) =>
     drawCalls(opCase, { elements, seed, count: callsOfACase })
-      // The last one has no elements: in a quick run one of an op.
+      // The last call has no elements. A quick run keeps it only for the first case of an op.
       .slice(0, isThorough || first === 0 ? undefined : callsOfACase)
       .map((call, index) => ({
         op,

@@ -119,8 +119,8 @@ describe("holdfast train with a busy main thread", () => {
 });
 
 /**
- * A program that waits for the listener, and for nothing else, stays alive until it listens. A program that is
- * too busy is tried with SIGTERM in regressions/engine-watch.test.ts.
+ * The program waits only for `stopOnSignals` to listen, which keeps its process alive. A program that is too busy to stop gets SIGTERM in
+ * regressions/engine-watch.test.ts.
  */
 describe("a program with a Trainer", () => {
   for (const signal of effort({ quick: [], thorough: ["SIGHUP", "SIGINT"] as const })) {

@@ -12,7 +12,7 @@ import { effort } from "./support/effort.js";
 import { heapAfterCollection } from "./support/gc.js";
 import { openTestDriver } from "./support/test-device.js";
 
-// Without optimised code, which V8 keeps for thousands of steps, the heap is flat after some hundred.
+// V8 keeps optimized code for thousands of steps. Without it, the heap stops growing after a few hundred.
 setFlagsFromString("--no-opt");
 
 const steps = effort({ quick: 400, thorough: 5000 });
@@ -82,7 +82,7 @@ test(`${steps} steps of training keep memory constant after the second, and lear
     pins: arena.figures.pins,
   };
   const [takenBefore, liveBefore] = [calls.length, arena.figures.live];
-  // Feedback of the first steps is kept; a leak grows in every stretch.
+  // V8 keeps what it learns of types in the first steps, so an early stretch may grow; a leak grows in every stretch.
   const stretch = effort({ quick: 100, thorough: 500 });
   const flat = (stretch / 500) * 48 * KiB;
   const growths: number[] = [];

@@ -1,8 +1,8 @@
 // @ts-check
 /**
  * Divides the test files among processes: small files in groups that share one, every other file alone; the longest jobs first, so
- * that the processes that run at once end together. Files whose tests wait most of the time are jobs of their own, for a process
- * that runs next to the others.
+ * that the processes that run at once end together. Files whose tests mostly wait form a second list of jobs, which run next to the
+ * others, one at a time.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -25,8 +25,8 @@ const maxGroupSeconds = 12;
 const maxGroupFiles = 30;
 
 /**
- * Signs that a file needs a process of its own: it changes the process in a way that the group can't see, or says so with
- * `@ownProcess` and the reason.
+ * Signs that a file needs a process of its own: it changes the process in a way that the runner of a group can't detect, or it has
+ * `@ownProcess` with a reason.
  */
 const ownProcessSigns = [
   /"node:(?:v8|vm)"/,
@@ -35,7 +35,7 @@ const ownProcessSigns = [
   /@ownProcess\b/,
 ];
 
-/** A file that says so, with the reason: its tests wait for processes and time limits, and leave the processor to others. */
+/** Marks a file whose tests mostly wait for processes or time limits and use little processor time. The reason follows the mark. */
 const waitingSign = /@mostlyWaits\b/;
 
 /**

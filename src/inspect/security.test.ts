@@ -65,7 +65,8 @@ test("no spelling of a parent path leads to a file or a run outside", async () =
   const combinations = prefixes.flatMap((prefix) =>
     upwards.flatMap((up) => targets.flatMap((target) => forms.map((form) => `${prefix}${form(up, target)}`))),
   );
-  // Every seventh has each spelling with each prefix, and all targets and forms: 12 combine with a prefix and a spelling.
+  // Each pair of a prefix and a spelling has 12 paths: 4 targets in 3 forms. Every seventh path covers every pair, target and form,
+  // because 7 is less than 12 and has no factor in common with it.
   const step = effort({ quick: 7, thorough: 1 });
   for (const path of combinations.filter((_, index) => index % step === 0)) {
     const text = await exchange(

@@ -119,7 +119,7 @@ type Elements = ArrayBufferView & { readonly BYTES_PER_ELEMENT: number };
 
 type Made = ReturnType<typeof makeValues>;
 
-/** The longest made so far, of which shorter ones are the beginning. */
+/** The longest arrays made so far. Shorter ones are their beginnings. */
 const made = new Map<string, Made>();
 
 function valuesFor(dtype: Dtype, count: number, seed: number): Elements {

@@ -107,7 +107,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   }
 
-  /** Three rows for most partials. */
+  /** A size at which most partial sums cover three rows. */
   const several = [2100, 68] as const;
   let known: ReturnType<typeof bothWays> | undefined;
   function severalWays(): ReturnType<typeof bothWays> {
@@ -249,7 +249,7 @@ if (isThorough) {
           assert.equal(stackBytes, 0, `${architecture}, ${threads} threads`);
         }
       }
-      // g, x and the gain, and no half floats.
+      // Vector loads are used for g, x and the gain, and not for half floats.
       assert.equal(sources[0]!.cuda!.code.match(/loadVec<4>\(/g)?.length, 3);
     });
   });

@@ -23,7 +23,7 @@ const scalar: Expression = { kind: "scalar", index: 0, type: "i32" };
 
 const widths = [1, 2, 3, 4, 7, 16, 33];
 
-/** The quick form tries all of them in one dtype, and in the others an odd one and one of whole vectors. */
+/** A quick run tries all widths in f32. In the other dtypes it tries an odd width and a width of whole vectors. */
 function widthsFor(dtype: Dtype): readonly number[] {
   return effort({ quick: dtype === "f32" ? widths : [3, 16], thorough: widths });
 }

@@ -107,7 +107,7 @@ const problems = fc.record<Problem>({
   scalar: fc.double({ min: -2, max: 2, noNaN: true }),
 });
 
-/** The longest made so far, of which shorter ones are the beginning. */
+/** The longest arrays made so far. Shorter ones are their beginnings. */
 const made = new Map<string, ReturnType<typeof makeValues>>();
 
 function valuesFor(dtype: Dtype, count: number, seed: number) {

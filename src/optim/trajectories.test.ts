@@ -61,7 +61,7 @@ const placements = {
 for (const [placement, place] of Object.entries(placements)) {
   for (const dtype of ["f64", "f32"] as const) {
     for (const [number, oracleCase] of cases.entries()) {
-      // In a quick run a case has each dtype once, and the placements in turn.
+      // A quick run tries each case once per dtype, with another placement for each.
       const isModule = placement === "a module's parameters";
       if (!isThorough && isModule !== ((dtype === "f64") === (number % 2 === 0))) continue;
       test(`${oracleCase.optimizer} of ${placement} in ${dtype} has PyTorch's trajectory: ${oracleCase.name}`, () => {

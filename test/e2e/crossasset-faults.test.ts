@@ -38,7 +38,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const at = (...names: readonly string[]): string => join(folder, ...names);
 const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
-/** Epochs of one step, each with its checkpoint: enough of them that a signal after the first comes before the last. */
+/** Epochs of one step, each with its checkpoint: enough epochs that a signal sent after the first arrives before the last ends. */
 const small = [
   ...["--bars", "market.csv", "--stride", "40", "--folds", "1", "--epochs", "10", "--batch", "16"],
   ...tinyModel,
@@ -98,7 +98,7 @@ interface Fault {
   readonly limit?: string;
   /** Its exit code, where that is not the one of its list. */
   readonly exit?: number;
-  /** Whether it ends before it prints anything and makes the run's folder. */
+  /** Whether it ends without printing to stdout and without creating the run's folder. */
   readonly isUnstarted?: boolean;
   /** Why it can't be tried here. */
   readonly skip?: string | false;
@@ -286,7 +286,7 @@ describe("an error is one line with the right exit code, before the first step:"
     test(`${what}: 2`, { skip }, async () => {
       const out = join("rejected", what.replaceAll(" ", "-"));
       const ofJob = [...small, "--out", out, ...args()];
-      // The first is run by the program itself.
+      // The first case runs in its own process, the others in the command host.
       const { status, stdout, stderr } = await (index === 0 ? train(ofJob) : inHost(ofJob));
       const [first = "", second, ...more] = stderr.split("\n");
       assert.match(first, /^error: /);
@@ -382,7 +382,7 @@ describe("a stopped run resumes to the same bits after", () => {
 
   const statusOf = (run: string) => JSON.parse(readFileSync(at(run, "status.json"), "utf8"));
 
-  /** The copies of the stopped run that go on where there is little room, and their folders. */
+  /** Copies of the stopped run whose resumption fails at a write, and their folders. */
   const cramped: Readonly<Record<string, string>> = {
     large: "large",
     ...(canMount && { full: "disk-full/run", "read-only": "disk-read-only/run" }),
@@ -420,7 +420,7 @@ describe("a stopped run resumes to the same bits after", () => {
     return ended;
   }
 
-  test("a checkpoint that was too large for the disk, and a second process that wanted to go on at the same time", async () => {
+  test("a checkpoint above the limit of a file's size, and a second process that tried to resume at the same time", async () => {
     const run = "large";
     const checkpoints = readdirSync(at("stopped", "checkpoints"));
     const says = /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/;
@@ -493,7 +493,7 @@ describe("a stopped run resumes to the same bits after", () => {
     if (isThorough) await goesOn("full");
   });
 
-  test("a disk that was read-only, and writable again", { skip: noMount }, () => {
+  test("a read-only disk, which leaves the run's files as they were", { skip: noMount }, () => {
     const says =
       /^BAD_FILE: disk-read-only\/run\/.*EROFS.* The disk is read-only: choose a folder on another/;
     requireFailure(crampedEnd("read-only"), exitCodes.failed.code, says);

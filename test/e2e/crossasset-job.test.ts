@@ -72,7 +72,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     for (let count = 0; count < kills; count++) {
       if (existsSync(join(folder, "cut", "results.json"))) rmSync(join(folder, "cut"), { recursive: true });
       const signal = (["SIGKILL", "SIGINT", "SIGKILL", "SIGTERM"] as const)[count % 4]!;
-      // Each goes further, so that the last ones come to the end.
+      // Each attempt runs longer before its signal, so that the last ones finish.
       codes.push(await end("cut", signal, 8 + 3 * count, (17 * count) % 40));
     }
     t.diagnostic(`exit codes: ${codes.join(" ")}`);

@@ -22,7 +22,7 @@ describe("a job that is watched", onDevice, () => {
   const folder = makeFolder();
   const device = openDevice({ memory: "2GiB", threads: 1 });
   const bars = crossasset.generateBars({ bars: 9000, seed: 42 });
-  /** More than 256 samples; a step of 45 three times. */
+  /** More than 256 samples, so that their features take two chunks. */
   const settings: crossasset.JobSettings = {
     ...{ ...crossasset.defaultSettings, stride: 4, folds: 1, epochs: 1, batch: 45 },
     ...tinySizes,
@@ -30,7 +30,7 @@ describe("a job that is watched", onDevice, () => {
   const job = { device, bars, source: "the generator", cacheFolder: join(folder, "cache"), settings };
   let whole: crossasset.JobResults | undefined;
 
-  test("has every phase in its status before it begins, none while steps are made, and a heart that beats in the long ones", async () => {
+  test("shows each phase in its status before the phase begins, shows none during steps, and sends heartbeats in long phases", async () => {
     const path = join(folder, "whole");
     const run = crossasset.openJobRun({ path, settings: {}, device: "x" });
     const status = () => JSON.parse(readFileSync(join(path, "status.json"), "utf8"));
@@ -63,7 +63,7 @@ describe("a job that is watched", onDevice, () => {
     assert.ok(figures.usedBytes > 0 && figures.budgetBytes === 2 * 2 ** 30);
   });
 
-  test("hears a signal while a fold is tested, and who goes on tests again and finds the same", async () => {
+  test("stops on a signal during the test of a fold; a resumed job repeats the test and gets the same results", async () => {
     const runCut = async (endsAtTest: boolean): Promise<crossasset.JobResults | undefined> => {
       const halt = new AbortController();
       const run = crossasset.openJobRun({ path: join(folder, "cut"), settings: {}, device: "x" });

@@ -145,7 +145,7 @@ function checkOnce(extra: ExtraWork | undefined): void {
   sound();
 }
 
-/** Runs it now, and returns a function that ends as it did. */
+/** Calls `run` once. The returned function throws the same error, or nothing. */
 function resultOf(run: () => void): () => void {
   try {
     run();

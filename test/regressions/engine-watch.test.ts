@@ -1,6 +1,6 @@
 /**
- * Regressions: the watchdog that hung with its run (H13), and of Holdfast itself, the watchdog that ended good runs (S5), and
- * the unhandled signal (S6).
+ * Regressions: a watchdog that hung with its run (H13). Regressions of Holdfast itself: a watchdog that ended good runs (S5), and an
+ * unhandled signal (S6).
  *
  * @mostlyWaits for the limits of watched processes
  */
@@ -118,7 +118,7 @@ regressionRow<string>({
     assert.equal(reports.length, 1);
     const [{ what, noticedBy, ending, notes }] = reports as [StallReport];
     assert.deepEqual([what.phase, what.number, what.call], ["step", 3, null]);
-    // A thread that acts without its outside process prints a note.
+    // If the thread had to end the run without its outside process, the report would have a note.
     assert.deepEqual([noticedBy, ending, notes], ["thread", "exit", []]);
     assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
   },

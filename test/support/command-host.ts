@@ -18,9 +18,9 @@ export interface CommandOptions {
   readonly cwd?: string;
   /** Variables that it sees besides those of the host. */
   readonly env?: Readonly<Record<string, string>>;
-  /** A signal that the process gets when the command has printed a text; without a name, only `onSignal` is called. */
+  /** When the output contains `at`, the process calls `onSignal`, and then sends itself the signal `name` if one is given. */
   readonly signal?: { readonly name?: NodeJS.Signals; readonly at: string };
-  /** Called when the process gets the signal, with what the command has printed. */
+  /** Gets the output so far, just before the signal. */
   readonly onSignal?: (printed: string) => void;
 }
 

@@ -20,7 +20,7 @@ export function readImports(file: string, text: string): SourceImports {
   return { file, imports: importedFiles.map(({ fileName }) => fileName) };
 }
 
-/** More than the rest of an import after its keyword, its names left out. */
+/** How many characters to keep after the last import's keyword: more than any import has. */
 const importLength = 300;
 
 /** Most of a file has no imports, and reading it takes most of the time. */

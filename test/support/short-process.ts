@@ -1,8 +1,8 @@
 /** What makes a short process of a test cheaper. */
 
 /**
- * The flag with which the runner delays V8's optimization: `spawn` passes on no flags of its own process, and a short process
- * hardly runs what is optimized.
+ * The runner's flag that delays V8's optimization. Pass it to child processes, which don't inherit it: a short process hardly uses
+ * optimized code.
  */
 export const lateOptimization: readonly string[] = process.execArgv.filter((flag) =>
   flag.startsWith("--interrupt-budget"),

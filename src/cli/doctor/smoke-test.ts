@@ -21,7 +21,7 @@ export interface SmokeSizes {
   readonly model: ModelSizes;
 }
 
-/** Those that are left out are those of the whole model. */
+/** Sizes of the model; an omitted size is that of the whole model. */
 export type ModelSizes = Pick<CrossAssetOptions, "width" | "layers">;
 
 /** The cost of a training step on this device. */

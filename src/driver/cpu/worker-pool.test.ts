@@ -282,7 +282,7 @@ test("a lost worker is a warning, and launches continue", async () => {
   pool.close();
 });
 
-test("a process with workers exits by itself, of a driver that was closed and of one that was not", () => {
+test("a process exits by itself with the workers of a closed driver and of an open one", () => {
   const script = `
     import { once } from "node:events";
     import { basicKernels, openCpuDriver } from "holdfast/internals";

@@ -93,7 +93,7 @@ const injected = {
   "a function that does not exist": { cuMemUnmapAll: [] },
 } as const satisfies Readonly<Record<string, Signatures>>;
 
-/** The compiler's problems with all of them, found at the first use. */
+/** The compiler's errors for all injected faults, compiled once, at the first use. */
 let problems: readonly string[] | undefined;
 
 for (const [fault, functions] of Object.entries<Signatures>(injected)) {

@@ -10,7 +10,7 @@ import { readBars } from "../read.js";
 import { readParquet } from "../read-parquet.js";
 import { decodeParquet } from "./decode.js";
 
-/** Of the bombs, how many are decoded as the library does it. The others are decoded without a thread, which takes time to start. */
+/** How many bombs are decoded in a thread, as the library does. The others are decoded here, which saves the start of a thread. */
 const inThreads = effort({ quick: 2, thorough: Infinity });
 const decodeHere: typeof readBars = async (path) => decodeParquet(path);
 

@@ -24,9 +24,14 @@ export function checkRuns(
     const values = isPacked ? (header >>> 1) * 8 : header >>> 1;
     if (values > count - seen + (isPacked ? padding : 0))
       throw new RangeError(`a run has ${values} values, but ${count - seen} are left in the page`);
-    at = next + (isPacked ? (header >>> 1) * width : Math.ceil(width / 8));
+    at = next + (isPacked ? packedBytes(header, width) : Math.ceil(width / 8));
     seen += values;
   }
+}
+
+/** The bytes that hyparquet reads of a bit-packed run: one at least, even if the run has no values or no bits. */
+function packedBytes(header: number, width: number): number {
+  return Math.max(1, (header >>> 1) * width);
 }
 
 /** Like `checkRuns` for one-bit runs. Returns the number of 1 bits. */
@@ -44,7 +49,7 @@ export function countDefined(bytes: Uint8Array, offset: number, end: number, cou
     }
     const values = Math.min((header >>> 1) * 8, count - seen);
     for (let bit = 0; bit < values; bit++) defined += ((bytes[next + (bit >> 3)] ?? 0) >> (bit & 7)) & 1;
-    at = next + (header >>> 1);
+    at = next + packedBytes(header, 1);
     seen += (header >>> 1) * 8;
   }
   return defined;

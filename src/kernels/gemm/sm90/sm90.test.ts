@@ -177,7 +177,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
     });
   const testedTiles = [...allTiles, ...swappedTiles];
 
-  /** One of a tile's layouts, another one for the next tile. */
+  /** One layout per tile, another one for the next tile. */
   function sampleLayouts(element: MmaElement, tile: Sm90Tile) {
     const possible = layoutsOf(element, tile);
     const index = testedTiles.indexOf(tile);

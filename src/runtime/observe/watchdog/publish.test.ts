@@ -72,7 +72,7 @@ describe("publishing a stall report", () => {
       /^ {2}report +could not be written: ENOSPC: no space left on device, write$/,
     );
     assert.match(lines[1] ?? "", /^ {2}report +not written after 500ms: the disk does not respond$/);
-    // A write is pending on the disk that hangs, which `process.exit` would wait for.
+    // "false": a write to the hung disk is pending, and `process.exit` would wait for it.
     assert.equal(stdout, "full true\nhung false\n");
     assert.deepEqual(readdirSync(folder), []);
   });

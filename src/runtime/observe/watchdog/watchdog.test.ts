@@ -38,7 +38,7 @@ describe("the watchdog", () => {
   });
   afterEach(() => rmSync(reportDir, { recursive: true }));
 
-  it("reports a program that is busy between two phases without ending it, survives signals to the whole process group, names the driver call that a run is blocked in, and ends the run in time", {
+  it("reports a busy program without ending it, survives signals to its process group, names the driver call that blocks, and ends the run in time", {
     skip: needsProc,
   }, async () => {
     const run = start("ends it", [
@@ -79,7 +79,7 @@ describe("the watchdog", () => {
     assert.match(report?.notes.join() ?? "", /outside process ended early \(SIGKILL\)/);
   });
 
-  // The next test, and the process of regressions/engine-watch.test.ts that spins, stand for these with every `npm test`.
+  // Only in test:long. In npm test, the test after these two and the spinning process of regressions/engine-watch.test.ts cover them.
   if (isThorough) {
     it("ends a run that is busy in step 3", async () => {
       const { code, stderr } = await start("ends it", ["busy in step 3"]).end;
@@ -95,17 +95,17 @@ describe("the watchdog", () => {
     });
 
     it("ends a run whose stall begins before the watchdog's thread has started", async () => {
-      const { code } = await start("ends it, and still starts", ["blocked in step 3"]).end;
+      const { code } = await start("ends it, and is still starting", ["blocked in step 3"]).end;
       assert.equal(code, exitCodes.stalled.code);
       assert.equal(reports(1)[0]?.what.number, 3);
     });
   }
 
-  it("reports each stall once if onStall is report, also one that begins before its thread has started, and does not report a run that works, is stopped or is held by a debugger; no process is left after its close, or after a run without a close", {
+  it("with onStall report: reports each stall once, is silent for working, stopped and debugged runs, and leaves no process", {
     skip: needsProc,
   }, async () => {
     const run = start(
-      "lets it continue, and still starts",
+      "lets it continue, and is still starting",
       [
         "stalls in step 3 and goes on",
         "stalls in step 4 and goes on",
