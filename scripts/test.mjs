@@ -13,9 +13,9 @@
  *   npm test -- --write-durations  keeps how long files take in scripts/testing/durations.json, for the order of the next runs
  *
  * Files share a process in groups, except for those that need their own; the longest jobs start first. Files whose tests mostly wait run
- * next to the others, in one more process, except with --at-once 1. Processes are started here rather than by `run()` of node:test. `run()` only asks a
- * hung file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed one; and its time
- * limit is for a file in Node 20 and for a test in Node 24.
+ * next to the others, in one more process, except with --at-once 1. Processes are started here rather than by `run()` of node:test.
+ * `run()` only asks a hung file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed
+ * one; and its time limit is for a file in Node 20 and for a test in Node 24.
  */
 
 import { parseArgs } from "node:util";
@@ -68,7 +68,11 @@ const results = [];
 const canShare = suites === "all" && (process.env.TEST_DEVICE ?? "cpu") === "cpu";
 const { busy, waiting } = planJobs(files, { canShare });
 
-/** Runs jobs one after the other. Workers that share an iterator share its jobs. @param {Iterable<import("./testing/jobs.mjs").Job>} jobs */
+/**
+ * Runs jobs one after the other. Workers that share an iterator share its jobs.
+ *
+ * @param {Iterable<import("./testing/jobs.mjs").Job>} jobs
+ */
 async function work(jobs) {
   for (const job of jobs) {
     for (const result of await runGroup(job.files, timeoutMs)) {

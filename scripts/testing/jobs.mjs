@@ -45,25 +45,23 @@ const waitingSign = /@mostlyWaits\b/;
  */
 export function planJobs(files, { canShare }) {
   const durations = readDurations(files[0]?.root);
-  const read = files.map((file) => ({ file, text: readFileSync(join(file.root, file.source), "utf8") }));
-  /** @param {typeof read} some */
-  const plan = (some) => {
-    /** @type {Job[]} */
-    const jobs = [];
-    /** @type {{ file: TestFile, seconds: number }[]} */
-    const shared = [];
-    for (const { file, text } of some) {
-      const listed = durations[file.source];
-      const needsOwn = ownProcessSigns.some((sign) => sign.test(text));
-      if (canShare && !needsOwn) shared.push({ file, seconds: listed ?? assumedSeconds.shared });
-      else jobs.push({ files: [file], seconds: listed ?? assumedSeconds.alone });
-    }
-    return [...jobs, ...groupsOf(shared)].sort((a, b) => b.seconds - a.seconds);
-  };
-  return {
-    busy: plan(read.filter(({ text }) => !waitingSign.test(text))),
-    waiting: plan(read.filter(({ text }) => waitingSign.test(text))),
-  };
+  /** @type {Jobs} */
+  const jobs = { busy: [], waiting: [] };
+  /** @type {Record<keyof Jobs, { file: TestFile, seconds: number }[]>} */
+  const shared = { busy: [], waiting: [] };
+  for (const file of files) {
+    const text = readFileSync(join(file.root, file.source), "utf8");
+    const kind = waitingSign.test(text) ? "waiting" : "busy";
+    const listed = durations[file.source];
+    if (canShare && !ownProcessSigns.some((sign) => sign.test(text)))
+      shared[kind].push({ file, seconds: listed ?? assumedSeconds.shared });
+    else jobs[kind].push({ files: [file], seconds: listed ?? assumedSeconds.alone });
+  }
+  for (const kind of /** @type {const} */ (["busy", "waiting"])) {
+    jobs[kind].push(...groupsOf(shared[kind]));
+    jobs[kind].sort((a, b) => b.seconds - a.seconds);
+  }
+  return jobs;
 }
 
 /**

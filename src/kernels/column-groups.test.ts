@@ -9,6 +9,7 @@ import {
   openCpuKernelRuntime,
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
+import { keepLongest } from "../../test/support/longest-values.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { ColumnKernel, ReduceOp } from "../ir/index.js";
@@ -115,22 +116,7 @@ const problems = fc.record<Problem>({
   scalar: fc.double({ min: -2, max: 2, noNaN: true }),
 });
 
-type Elements = ArrayBufferView & { readonly BYTES_PER_ELEMENT: number };
-
-type Made = ReturnType<typeof makeValues>;
-
-/** The longest arrays made so far. Shorter ones are their beginnings. */
-const made = new Map<string, Made>();
-
-function valuesFor(dtype: Dtype, count: number, seed: number): Elements {
-  const key = `${dtype} ${seed}`;
-  let values = made.get(key);
-  if (values === undefined || values.length < count) {
-    values = makeValues(dtype, count, seed);
-    made.set(key, values);
-  }
-  return values.subarray(0, count);
-}
+const valuesFor = keepLongest(makeValues);
 
 /** Numbers whose sums round, so that another order of additions gives other bits. */
 function makeValues(dtype: Dtype, count: number, seed: number) {

@@ -9,6 +9,7 @@ import {
   openCpuKernelRuntime,
   openCudaKernelRuntime,
 } from "../../test/support/kernel-runtime.js";
+import { keepLongest } from "../../test/support/longest-values.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { Dtype, Output, RowKernel, Stage } from "../ir/index.js";
@@ -107,18 +108,7 @@ const problems = fc.record<Problem>({
   scalar: fc.double({ min: -2, max: 2, noNaN: true }),
 });
 
-/** The longest arrays made so far. Shorter ones are their beginnings. */
-const made = new Map<string, ReturnType<typeof makeValues>>();
-
-function valuesFor(dtype: Dtype, count: number, seed: number) {
-  const key = `${dtype} ${seed}`;
-  let values = made.get(key);
-  if (values === undefined || values.length < count) {
-    values = makeValues(dtype, count, seed);
-    made.set(key, values);
-  }
-  return values.subarray(0, count);
-}
+const valuesFor = keepLongest(makeValues);
 
 /** Numbers whose sums round, so that another order of additions gives other bits. */
 function makeValues(dtype: Dtype, count: number, seed: number) {

@@ -101,7 +101,7 @@ for (const [fault, functions] of Object.entries<Signatures>(injected)) {
     const all = Object.values<Signatures>(injected).flatMap(claimsOf);
     problems ??= findFalseClaims({ header: "cuda.h", prelude, claims: all });
     const name = Object.keys(functions)[0] as string;
-    // Faults of one function differ in what is claimed.
+    // Several faults are in claims about one function.
     const own = claimsOf(functions).map(({ otherwise }) => otherwise);
     const isUnknown = !(name in cudaFunctions);
     const found = problems.filter((problem) => (isUnknown ? problem.includes(name) : own.includes(problem)));
