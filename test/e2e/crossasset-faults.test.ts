@@ -27,24 +27,28 @@ import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../../src/data/index.js";
 import { exitCodes } from "../../src/errors/index.js";
 import { type CommandHost, type CommandOptions, startCommandHost } from "../support/command-host.js";
-import { holdfastProgram, measuredIn, recordsIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
+import {
+  holdfastProgram,
+  jobEnvironment,
+  measuredIn,
+  recordsIn,
+  tensorsIn,
+  tinyModel,
+} from "../support/crossasset-runs.js";
 import { isThorough } from "../support/effort.js";
 import { bytesIn } from "../support/folder-bytes.js";
-import { lateOptimization, plainDevice } from "../support/short-process.js";
-import { testEnvironment } from "../support/test-device.js";
+import { lateOptimization } from "../support/short-process.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 const at = (...names: readonly string[]): string => join(folder, ...names);
 const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
-/** Epochs of one step, each with its checkpoint: enough epochs that a signal sent after the first arrives before the last ends. */
+/** Epochs of one step, each with its checkpoint: enough epochs that a signal sent before the first arrives before the last ends. */
 const small = [
-  ...["--bars", "market.csv", "--stride", "40", "--folds", "1", "--epochs", "10", "--batch", "16"],
+  ...["--bars", "market.csv", "--stride", "40", "--folds", "1", "--epochs", "3", "--batch", "16"],
   ...tinyModel,
 ];
-
-const environment = { PATH: process.env["PATH"] ?? "", ...plainDevice, ...testEnvironment };
 
 interface Ended {
   readonly status: number | null;
@@ -52,13 +56,12 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** Runs the command, under a limit of the shell's where one is given: "ulimit -f 0". */
-async function train(args: readonly string[], limit?: string, cwd = folder): Promise<Ended> {
-  const program = [process.execPath, ...lateOptimization, ...command, ...args];
-  const shell = ["bash", "--norc", "-c", `${limit}; exec "$@"`, "bash"];
-  const [name = "", ...rest] = limit ? [...shell, ...program] : program;
+/** Runs the command in a process of its own. */
+async function train(args: readonly string[]): Promise<Ended> {
   // What hangs is killed: then there is no exit code, and the test fails.
-  const child = spawn(name, rest, { cwd, env: environment, timeout: 60_000, killSignal: "SIGKILL" });
+  const child = spawn(process.execPath, [...lateOptimization, ...command, ...args], {
+    ...{ cwd: folder, env: jobEnvironment, timeout: 60_000, killSignal: "SIGKILL" },
+  });
   const [stdout, stderr, [status]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),
@@ -72,9 +75,25 @@ let host: CommandHost;
 const inHost = (args: readonly string[], options?: CommandOptions): Promise<Ended> =>
   host.run([...command.slice(1), ...args], options);
 
+/** Can the limits of a process be changed from outside? */
+const canLimit = !isThorough && spawnSync("prlimit", ["--version"]).status === 0;
+
+/** Runs the command in a process that may write no larger file. */
+async function inLimitedHost(args: readonly string[], fileKiB: number): Promise<Ended> {
+  if (!canLimit) {
+    const shell = ["bash", "--norc", "-c", `ulimit -f ${fileKiB}; "$@"`, "bash"];
+    const limited = startCommandHost(folder, jobEnvironment, shell);
+    return limited.run([...command.slice(1), ...args]).finally(() => limited.close());
+  }
+  const limitHost = (size: number | string) =>
+    assert.equal(spawnSync("prlimit", ["--pid", `${host.process.pid}`, `--fsize=${size}:`]).status, 0);
+  limitHost(1024 * fileKiB);
+  return inHost(args).finally(() => limitHost("unlimited"));
+}
+
 before(async () => {
   await crossasset.writeBars(at("market.csv"), crossasset.generateBars({ bars: 9000, seed: 42 }));
-  host = startCommandHost(folder, environment);
+  host = startCommandHost(folder, jobEnvironment);
 });
 after(() => host.close());
 
@@ -94,8 +113,8 @@ interface Fault {
   readonly what: string;
   readonly args: () => readonly string[];
   readonly says: RegExp;
-  /** A limit of the shell's that it runs under. */
-  readonly limit?: string;
+  /** The limit of a file's size that it runs under. */
+  readonly fileKiB?: number;
   /** Its exit code, where that is not the one of its list. */
   readonly exit?: number;
   /** Whether it ends without printing to stdout and without creating the run's folder. */
@@ -248,17 +267,17 @@ const ofWhatIsGiven: readonly Fault[] = [
   },
   {
     what: "a file where the run's folder should be",
-    args: () => ["--out", file("file", "")],
+    args: () => ["--bars", file("short.csv", bars()), "--out", file("file", "")],
     says: /^BAD_FILE: file can't be created: EEXIST/,
   },
   {
     what: "a file where a folder above it should be",
-    args: () => ["--out", join(file("file", ""), "run")],
+    args: () => ["--bars", file("short.csv", bars()), "--out", join(file("file", ""), "run")],
     says: /^BAD_FILE: file\/run can't be created: ENOTDIR.*a component of it is a file/,
   },
   {
     what: "a folder that nobody may write to, not even root",
-    args: () => ["--out", "/proc/holdfast"],
+    args: () => ["--bars", file("short.csv", bars()), "--out", "/proc/holdfast"],
     says: /^BAD_FILE: \/proc\/holdfast can't be created/,
     skip: !isLinux && "there is no /proc here",
   },
@@ -269,8 +288,8 @@ const ofWhatIsGiven: readonly Fault[] = [
   },
   {
     what: "no room for any file",
-    args: () => [],
-    limit: "ulimit -f 0",
+    args: () => ["--bars", file("short.csv", bars())],
+    fileKiB: 0,
     says: /^BAD_FILE: rejected\/no-room.* can't be .*: EFBIG.*ulimit -f/,
   },
 ];
@@ -282,12 +301,11 @@ describe("an error is one line with the right exit code, before the first step:"
   });
   after(() => portHolder.close());
 
-  for (const [index, { what, args, says, skip = false }] of ofCommandLine.entries()) {
+  for (const { what, args, says, skip = false } of ofCommandLine) {
     test(`${what}: 2`, { skip }, async () => {
       const out = join("rejected", what.replaceAll(" ", "-"));
       const ofJob = [...small, "--out", out, ...args()];
-      // The first case runs in its own process, the others in the command host.
-      const { status, stdout, stderr } = await (index === 0 ? train(ofJob) : inHost(ofJob));
+      const { status, stdout, stderr } = await (isThorough ? train(ofJob) : inHost(ofJob));
       const [first = "", second, ...more] = stderr.split("\n");
       assert.match(first, /^error: /);
       assert.match(first, says);
@@ -296,11 +314,13 @@ describe("an error is one line with the right exit code, before the first step:"
     });
   }
   for (const fault of ofWhatIsGiven) {
-    const { what, args, says, limit, exit = exitCodes.rejected.code, isUnstarted, skip = false } = fault;
+    const { what, args, says, fileKiB, exit = exitCodes.rejected.code, isUnstarted, skip = false } = fault;
     test(`${what}: ${exit}`, { skip }, async () => {
       const out = join("rejected", what.replaceAll(" ", "-"));
       const ofJob = [...small, "--out", out, ...args()];
-      const { status, stdout, stderr } = await (limit ? train(ofJob, limit) : inHost(ofJob));
+      const { status, stdout, stderr } = await (fileKiB === undefined
+        ? inHost(ofJob)
+        : inLimitedHost(ofJob, fileKiB));
       const [first = "", ...more] = stderr.split("\n");
       assert.equal(status, exit, stderr);
       assert.match(first, /^holdfast: /);
@@ -317,8 +337,8 @@ describe("an error is one line with the right exit code, before the first step:"
 interface FailedTry {
   readonly cwd?: string;
   readonly exit?: number;
-  /** Whether it needs a process of its own. */
-  readonly isOwn?: boolean;
+  /** Where it runs, if not with the others. */
+  readonly in?: CommandHost;
 }
 
 /** Can this user mount a small disk, in a name space of its own? */
@@ -328,17 +348,15 @@ const canMount =
 const noMount = !canMount && "this user can't mount a disk";
 
 describe("a stopped run resumes to the same bits after", () => {
-  let crampedEnds: ReadonlyMap<string, Ended> = new Map();
-  const crampedEnd = (run: string): Ended => crampedEnds.get(run) ?? assert.fail(run);
-
   before(async () => {
     const whole = await inHost([...small, "--quiet", "--out", "whole", "--cache", "cache"]);
     assert.equal(whole.status, 0, whole.stderr);
-    const signal = { name: "SIGTERM", at: '"checkpoint"' } as const;
+    const signal = { name: "SIGTERM", at: '"compiling"' } as const;
     const stopped = await inHost([...small, "--json", "--out", "stopped"], { signal });
     assert.equal(stopped.status, exitCodes.stopped.code, stopped.stderr);
-    crampedEnds = await resumeCramped();
+    await resumeCramped();
   });
+  after(() => endCramped());
 
   /** A copy of the stopped run, to be spoilt. */
   function copy(run: string): string {
@@ -347,10 +365,9 @@ describe("a stopped run resumes to the same bits after", () => {
   }
 
   async function fails(run: string, says: RegExp, options: FailedTry = {}): Promise<void> {
-    const { cwd = folder, exit = exitCodes.rejected.code, isOwn } = options;
+    const { cwd = folder, exit = exitCodes.rejected.code, in: where = host } = options;
     const before = bytesIn(join(cwd, run));
-    const args = [...small, "--quiet", "--out", run];
-    const ended = await (isOwn ? train(args, undefined, cwd) : inHost(args, { cwd }));
+    const ended = await where.run([...command.slice(1), ...small, "--quiet", "--out", run], { cwd });
     assert.deepEqual(bytesIn(join(cwd, run)), before, "a rejection writes nothing");
     requireFailure(ended, exit, says);
   }
@@ -361,8 +378,12 @@ describe("a stopped run resumes to the same bits after", () => {
     assert.match(stderr.slice("holdfast: ".length), says);
   }
 
-  async function goesOn(run: string, more: readonly string[] = []): Promise<string> {
-    const { status, stdout, stderr } = await inHost([...small, "--out", run, ...more]);
+  async function goesOn(
+    run: string,
+    more: readonly string[] = [],
+    options?: CommandOptions,
+  ): Promise<string> {
+    const { status, stdout, stderr } = await inHost([...small, "--out", run, ...more], options);
     assert.equal(status, 0, stderr);
     assert.match(stdout, /resumed at step [1-9]\b/);
     assertWhole(at(run));
@@ -382,22 +403,20 @@ describe("a stopped run resumes to the same bits after", () => {
 
   const statusOf = (run: string) => JSON.parse(readFileSync(at(run, "status.json"), "utf8"));
 
-  /** Copies of the stopped run whose resumption fails at a write, and their folders. */
-  const cramped: Readonly<Record<string, string>> = {
-    large: "large",
-    ...(canMount && { full: "disk-full/run", "read-only": "disk-read-only/run" }),
-  };
+  let crampedHost: CommandHost | undefined;
+  const crampedEnds = new Map<string, Ended>();
+  const crampedEnd = (run: string): Ended => crampedEnds.get(run) ?? assert.fail(run);
 
   /**
-   * Resumes the cramped runs in one process, which may write no file of more than three quarters of a checkpoint. There is room
-   * for half a checkpoint on one disk, and the other is read-only. Copies of both are left in "full" and "read-only".
+   * Resumes copies of the stopped run that have no room for a checkpoint: a limit on the size of a file is below it, a disk has half
+   * of its size left, another is read-only. Copies of the runs on the disks are left in "full" and "read-only".
    */
-  async function resumeCramped(): Promise<ReadonlyMap<string, Ended>> {
-    copy("large");
+  async function resumeCramped(): Promise<void> {
     const [name = ""] = readdirSync(at("stopped", "checkpoints"));
     const checkpointKiB = statSync(at("stopped", "checkpoints", name)).size / 1024;
+    const resume = (out: string) => [...small, "--quiet", "--out", out];
+    crampedEnds.set("large", await inLimitedHost(resume(copy("large")), Math.floor((3 * checkpointKiB) / 4)));
     const room = `$(($(du -sk stopped | cut -f1) + ${Math.floor(checkpointKiB / 2)}))k`;
-    const limited = `(ulimit -f ${Math.floor((3 * checkpointKiB) / 4)}; "$@")`;
     const mountDisk = (disk: string, options: string) => `mkdir ${disk}
       mount -t tmpfs -o size=500m none ${disk}
       cp -r stopped ${disk}/run
@@ -405,22 +424,46 @@ describe("a stopped run resumes to the same bits after", () => {
     const onDisks = `set -e
       ${mountDisk("disk-full", `size=${room}`)}
       ${mountDisk("disk-read-only", "ro,size=500m")}
-      ${limited}
+      "$@"
       cp -r disk-full/run full
       cp -r disk-read-only/run read-only`;
-    const bash = (script: string) => ["bash", "--norc", "-c", script, "bash"];
-    const shell = canMount ? ["unshare", "-rm", ...bash(onDisks)] : bash(limited);
-    const own = startCommandHost(folder, environment, shell);
-    const ended = new Map<string, Ended>();
-    for (const [run, out] of Object.entries(cramped))
-      ended.set(run, await own.run([...command.slice(1), ...small, "--quiet", "--out", out]));
-    const exit = once(own.process, "exit");
-    own.close();
-    assert.deepEqual(await exit, [0, null]);
-    return ended;
+    const [bash, unshare] = [
+      ["bash", "--norc", "-c"],
+      ["unshare", "-rm"],
+    ];
+    const shell = canMount ? [...unshare, ...bash, onDisks, "bash"] : [...bash, '"$@"', "bash"];
+    crampedHost = startCommandHost(folder, jobEnvironment, shell);
+    if (!canMount) return;
+    // The first is stopped at once, which needs a checkpoint too.
+    const signal = { name: "SIGTERM", at: '"resumed"' } as const;
+    const onFull = [...command.slice(1), ...small, "--json", "--out", "disk-full/run"];
+    crampedEnds.set("full", await crampedHost.run(onFull, { signal }));
+    const onReadOnly = [...command.slice(1), ...resume("disk-read-only/run")];
+    crampedEnds.set("read-only", await crampedHost.run(onReadOnly));
   }
 
-  test("a checkpoint above the limit of a file's size, and a second process that tried to resume at the same time", async () => {
+  async function endCramped(): Promise<void> {
+    const cramping = crampedHost;
+    crampedHost = undefined;
+    if (!cramping) return;
+    const exit = once(cramping.process, "exit");
+    cramping.close();
+    assert.deepEqual(await exit, [0, null]);
+  }
+
+  test("features in the cache with an invalid label, which are rejected", async () => {
+    const [name = ""] = readdirSync(at("cache"));
+    mkdirSync(at("forged"));
+    writeFileSync(at("forged", name), withLabel(at("cache", name), 3));
+    const rejected = await inHost([...small, "--quiet", "--out", "labels", "--cache", "forged"]);
+    assert.equal(rejected.status, exitCodes.rejected.code);
+    assert.match(
+      rejected.stderr,
+      /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3; the 3 classes are 0 to 2\. [^\n]*\n$/,
+    );
+  });
+
+  test("a checkpoint above the limit of a file's size, a second process that tried to resume at the same time, and altered features in the cache, which are computed again", async () => {
     const run = "large";
     const checkpoints = readdirSync(at("stopped", "checkpoints"));
     const says = /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/;
@@ -429,19 +472,23 @@ describe("a stopped run resumes to the same bits after", () => {
     assert.deepEqual([state, exitCode], ["failed", exitCodes.rejected.code]);
     assert.match(reason, /EFBIG/);
     assert.deepEqual(readdirSync(at(run, "checkpoints")), checkpoints, "none is lost, and no piece is left");
-    const signal = { name: "SIGSTOP", at: '"resumed"' } as const;
-    let first: Promise<Ended> | undefined;
-    await new Promise<void>((onSignal) => {
-      first = inHost([...small, "--json", "--out", run], { signal, onSignal: () => onSignal() });
+
+    const [name = ""] = readdirSync(at("cache"));
+    const features = readFileSync(at("cache", name));
+    features[features.length - 5]! ^= 64;
+    writeFileSync(at("cache", name), features);
+    const signal = { name: "SIGSTOP", at: "resumed at" } as const;
+    let first: Promise<string> | undefined;
+    await new Promise<void>((resolve) => {
+      first = goesOn(run, ["--cache", "cache"], { signal, onSignal: () => resolve() });
     });
     const held = /^RUN_LOCKED: .*large.*is held by process \d+\. Wait for it, stop it/;
     try {
-      await fails(run, held, { exit: exitCodes.failed.code, isOwn: true });
+      await fails(run, held, { exit: exitCodes.failed.code, in: crampedHost ?? assert.fail("no host") });
     } finally {
       host.process.kill("SIGCONT");
     }
-    assert.equal((await first)?.status, 0);
-    assertWhole(at(run));
+    assert.match((await first) ?? "", /samples, features in /);
   });
 
   test("bars that had vanished, or were others", async () => {
@@ -466,26 +513,10 @@ describe("a stopped run resumes to the same bits after", () => {
     assertStopped(at(run));
   });
 
-  test("features in the cache that were altered: they are computed again, or rejected by the invalid label", async () => {
-    const run = copy("cached");
-    const [name = ""] = readdirSync(at("cache"));
-    const path = at("cache", name);
-    const bytes = readFileSync(path);
-    writeFileSync(path, withLabel(path, 3));
-    const rejected = await inHost([...small, "--quiet", "--out", "labels", "--cache", "cache"]);
-    assert.equal(rejected.status, exitCodes.rejected.code);
-    assert.match(
-      rejected.stderr,
-      /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3; the 3 classes are 0 to 2\. [^\n]*\n$/,
-    );
-    bytes[bytes.length - 5]! ^= 64;
-    writeFileSync(path, bytes);
-    assert.match(await goesOn(run, ["--cache", "cache"]), /samples, features in /);
-  });
-
   test("a disk that was full, on a larger one", { skip: noMount }, async () => {
     const says =
       /^BAD_FILE: disk-full\/run\/checkpoints\/step-.* can't be written: ENOSPC.* The disk is full: free some space/;
+    await endCramped();
     requireFailure(crampedEnd("full"), exitCodes.failed.code, says);
     assert.equal(statusOf("full").state, "failed");
     // It goes on from the checkpoints of the stopped run, as the others do.
@@ -493,9 +524,10 @@ describe("a stopped run resumes to the same bits after", () => {
     if (isThorough) await goesOn("full");
   });
 
-  test("a read-only disk, which leaves the run's files as they were", { skip: noMount }, () => {
+  test("a read-only disk, which leaves the run's files as they were", { skip: noMount }, async () => {
     const says =
       /^BAD_FILE: disk-read-only\/run\/.*EROFS.* The disk is read-only: choose a folder on another/;
+    await endCramped();
     requireFailure(crampedEnd("read-only"), exitCodes.failed.code, says);
     assertStopped(at("read-only"));
   });

@@ -7,6 +7,8 @@ import type { JsonRecord } from "../../src/records/index.js";
 import { readJsonLog } from "../../src/train/files/json-log.js";
 import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
+import { plainDevice } from "./short-process.js";
+import { testEnvironment } from "./test-device.js";
 
 /** The program, as installed. */
 export const holdfastProgram = join(repositoryRoot, "dist/lib/main.js");
@@ -16,6 +18,11 @@ export const tinySizes = { width: 32, layers: 1 } as const;
 
 /** The same, as options of `holdfast train crossasset`. */
 export const tinyModel: readonly string[] = ["--width", "32", "--layers", "1"];
+
+const { PATH = "", TEST_HOLDFAST_SIZES = "" } = process.env;
+
+/** The variables for the commands of the job: the same in all test files, so that they share one command host. */
+export const jobEnvironment = { PATH, TEST_HOLDFAST_SIZES, ...plainDevice, ...testEnvironment } as const;
 
 /** All results that follow from the weights; times differ from run to run. */
 export function measuredIn(run: string): string {
