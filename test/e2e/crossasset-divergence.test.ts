@@ -7,18 +7,16 @@ import { crossasset } from "holdfast";
 import { exitCodes } from "../../src/errors/index.js";
 import { healthOf, readInspection, readRun } from "../../src/train/index.js";
 import { startCommandHost } from "../support/command-host.js";
-import { tinyModel } from "../support/crossasset-runs.js";
+import { jobEnvironment, tinyModel } from "../support/crossasset-runs.js";
 import { openDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
 import { rejects } from "../support/rejects.js";
-import { plainDevice } from "../support/short-process.js";
-import { testDevice, testEnvironment } from "../support/test-device.js";
+import { testDevice } from "../support/test-device.js";
 
 const folder = makeFolder();
 
-const { PATH = "" } = process.env;
 // The program takes a second to load: one process runs both commands.
-const host = startCommandHost(folder, { PATH, ...plainDevice, ...testEnvironment });
+const host = startCommandHost(folder, jobEnvironment);
 after(() => host.close());
 
 test("a learning rate of 1e30 is an outcome of its own", {

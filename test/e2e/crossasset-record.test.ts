@@ -9,10 +9,9 @@ import { viewAsText } from "../../src/inspect/index.js";
 import { readInspection, readRun, readSteps } from "../../src/train/index.js";
 import { readMetricsPage } from "../../src/train/metrics-page.js";
 import { type CommandHost, startCommandHost } from "../support/command-host.js";
-import { measuredIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
+import { jobEnvironment, measuredIn, tensorsIn, tinyModel } from "../support/crossasset-runs.js";
 import { readEventFile } from "../support/event-file.js";
 import { makeFolder } from "../support/folders.js";
-import { plainDevice } from "../support/short-process.js";
 import { testDevice } from "../support/test-device.js";
 
 const skip = testDevice === "emulator" && "minutes of training on an emulator";
@@ -25,14 +24,14 @@ const job = [
 /** Enough memory for the weights, and not for their gradients. */
 const short =
   testDevice === "cpu"
-    ? { args: [...tinyModel, "--memory", "1280KiB"], env: { ...plainDevice, HOLDFAST_STAGING: "512KiB" } }
-    : { args: ["--memory", "60MiB"], env: plainDevice };
+    ? { args: [...tinyModel, "--memory", "1280KiB"], env: { HOLDFAST_STAGING: "512KiB" } }
+    : { args: ["--memory", "60MiB"], env: {} };
 
 describe("a run's record", { skip }, () => {
   // The program takes a second to load: one process runs all commands.
   let host: CommandHost;
   before(() => {
-    host = startCommandHost(process.cwd(), process.env);
+    host = startCommandHost(process.cwd(), jobEnvironment);
   });
   after(() => host.close());
 
@@ -83,10 +82,7 @@ describe("a run's record", { skip }, () => {
         .includes(`speed     ${Math.round(Number(pace)).toLocaleString("en")} samples/s`),
     );
     const plain = join(folder, "plain");
-    assert.equal(
-      (await host.run([...job, ...tinyModel, "--out", plain, "--quiet"], { env: plainDevice })).status,
-      0,
-    );
+    assert.equal((await host.run([...job, ...tinyModel, "--out", plain, "--quiet"])).status, 0);
     assert.equal(measuredIn(plain), measuredIn(out), "looking on changes nothing");
     assert.equal(tensorsIn(plain), tensorsIn(out), "nor any weight");
 
