@@ -1,19 +1,18 @@
 /** The CrossAsset job as a cluster sees it: phases and a heartbeat in its status, and its metrics over HTTP. */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
-import { holdfastProgram, tinyModel, tinySizes } from "../support/crossasset-runs.js";
+import { type CommandResult, startCommandHost } from "../support/command-host.js";
+import { jobEnvironment, tinyModel, tinySizes } from "../support/crossasset-runs.js";
 import { openDevice } from "../support/devices.js";
 import { readExposition } from "../support/exposition-format.js";
 import { makeFolder } from "../support/folders.js";
-import { lateOptimization, plainDevice } from "../support/short-process.js";
 import { testDevice } from "../support/test-device.js";
 
 const onDevice = { skip: testDevice === "emulator" && "minutes of training on an emulator" };
@@ -102,23 +101,26 @@ async function freePort(): Promise<number> {
 
 test("a run that is asked to serves its metrics while it trains, and says where", onDevice, async () => {
   const port = await freePort();
+  const folder = makeFolder();
+  const host = startCommandHost(folder, jobEnvironment);
+  after(() => host.close());
   const args = [
     ...["train", "crossasset", "--device", "cpu", "--generate", "9000", "--stride", "40", "--batch", "16"],
-    ...["--epochs", "99", ...tinyModel, "--metrics-port", String(port), "--out", join(makeFolder(), "run")],
+    ...["--epochs", "99", ...tinyModel, "--metrics-port", String(port), "--out", "run"],
   ];
-  const child = spawn(process.execPath, [...lateOptimization, holdfastProgram, ...args], {
-    ...{ env: { ...process.env, ...plainDevice }, stdio: ["ignore", "pipe", "inherit"] },
+  const page = `http://127.0.0.1:${port}`;
+  let ended: Promise<CommandResult> | undefined;
+  const first = await new Promise<string>((onSignal) => {
+    ended = host.run(args, { signal: { at: "\n" }, onSignal });
   });
-  const ended = once(child, "exit");
   try {
-    const [first] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
-    assert.match(first, new RegExp(`^metrics {2}http://127\\.0\\.0\\.1:${port}/metrics\n`));
+    assert.match(first, new RegExp(`^metrics {2}${page}/metrics\n`));
     // Until the first losses are known; a run that never comes so far ends, and then the connection is rejected.
     for (;;) {
       await setTimeout(20);
-      const page = await fetch(`http://127.0.0.1:${port}/metrics`);
-      const text = await page.text();
-      if (page.status !== 200) continue;
+      const answer = await fetch(`${page}/metrics`);
+      const text = await answer.text();
+      if (answer.status !== 200) continue;
       const metrics = readExposition(text);
       // Losses come to the host some steps late.
       if (!metrics.has("holdfast_loss")) continue;
@@ -128,11 +130,11 @@ test("a run that is asked to serves its metrics while it trains, and says where"
       assert.equal(metrics.get("holdfast_run_info")?.labels["state"], "running");
       break;
     }
-    const health = await fetch(`http://127.0.0.1:${port}/healthz`);
+    const health = await fetch(`${page}/healthz`);
     assert.match(`${health.status} ${await health.text()}`, /^200 alive: It is at step /);
   } finally {
-    child.kill("SIGTERM");
+    host.process.kill("SIGTERM");
   }
-  const [code] = (await ended) as [number | null];
-  assert.equal(code, 3, "the server is no reason to go on");
+  assert.equal((await ended)?.status, 3);
+  await assert.rejects(fetch(`${page}/metrics`), "the server ends with the run");
 });
