@@ -45,8 +45,8 @@ const endsOf = (lines: readonly string[]): string[] => lines.filter(isEnd);
 
 // Six batches make an epoch: kills in the middle of one, at its last batch, and across several.
 const kills: Readonly<Record<string, readonly number[]>> = {
-  eager: effort({ quick: [2, 10], thorough: [2, 4, 9] }),
-  compiled: effort({ quick: [8], thorough: [3, 8] }),
+  eager: effort({ quick: [2], thorough: [2, 4, 9, 10] }),
+  compiled: effort({ quick: [12], thorough: [3, 8, 12] }),
 };
 const modes = Object.keys(kills);
 

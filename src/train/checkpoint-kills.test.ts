@@ -66,7 +66,7 @@ test("a kill in the middle of a write leaves the earlier checkpoints and an igno
   const folder = join(makeFolder(), "checkpoints");
   // A checkpoint takes about 660 writes. One kill is in the third checkpoint, the others are in the first of their process.
   let returned = 0;
-  for (const atWrite of [1500, 3, 600]) {
+  for (const atWrite of effort({ quick: [1500, 3], thorough: [1500, 3, 600] })) {
     const { stdout, signal } = spawnSync(process.execPath, [fixture, folder, String(atWrite)], {
       encoding: "utf8",
     });

@@ -17,13 +17,13 @@ const {
   Pick<crossasset.JobSettings, "folds" | "epochs"> &
     Partial<crossasset.JobSettings> & { readonly bars: number }
 >({
-  quick: { bars: 30_000, stride: 30, folds: 1, epochs: 4, width: 64, layers: 1, lr: 0.002 },
+  quick: { bars: 24_000, stride: 30, folds: 1, epochs: 4, width: 32, layers: 1, lr: 0.004 },
   thorough: { bars: 60_000, folds: 1, epochs: 3, width: 128 },
 });
 const { folds } = sizes;
 
 describe("a job", { skip: testDevice === "emulator" && "minutes of training on an emulator" }, () => {
-  const device = openDevice({ memory: "2GiB" });
+  const device = openDevice({ memory: "2GiB", ...effort({ quick: { threads: 1 }, thorough: {} }) });
   const market = crossasset.generateBars({ bars, seed: 42 });
   const cacheFolder = makeFolder();
   const learn = (more: Partial<crossasset.JobSettings>) =>
