@@ -19,15 +19,23 @@ export function markdownExamples(file: string, text: string): Example[] {
   }));
 }
 
+/** The start of an example in a TSDoc comment. */
+const fence = "* ```ts";
+
 /** The fenced blocks of the TSDoc comments in a source file, named after the described symbols. */
 export function sourceExamples(file: string, text: string): Example[] {
   // Parsing all sources for a few examples would take seconds.
-  if (!text.includes("* ```ts")) return [];
-  const source = ts.createSourceFile(file, text, ts.ScriptTarget.ESNext, true);
+  if (!text.includes(fence)) return [];
+  const source = ts.createSourceFile(file, text, {
+    languageVersion: ts.ScriptTarget.ESNext,
+    jsDocParsingMode: ts.JSDocParsingMode.ParseNone,
+  });
   const seen = new Set<number>();
   const examples: Example[] = [];
   const visit = (node: ts.Node, owner: string): void => {
-    const name = [owner, nameOf(node)].filter((word) => word !== "").join(".");
+    const next = text.indexOf(fence, node.pos);
+    if (next === -1 || next >= node.end) return;
+    const name = [owner, nameOf(node, source)].filter((word) => word !== "").join(".");
     for (const comment of ts.getLeadingCommentRanges(text, node.pos) ?? []) {
       // A comment leads its node and that node's first children too; it describes the outermost.
       if (seen.has(comment.pos)) continue;
@@ -48,9 +56,11 @@ export function promisedLines(code: string): string[] {
   return code.split("\n").flatMap((line) => /\/\/ → (.*)$/.exec(line)?.[1] ?? []);
 }
 
-function nameOf(node: ts.Node): string {
+function nameOf(node: ts.Node, source: ts.SourceFile): string {
   if (ts.isVariableStatement(node)) {
-    return node.declarationList.declarations.map((declaration) => declaration.name.getText()).join(", ");
+    return node.declarationList.declarations
+      .map((declaration) => declaration.name.getText(source))
+      .join(", ");
   }
   const hasName =
     ts.isFunctionDeclaration(node) ||
@@ -59,7 +69,7 @@ function nameOf(node: ts.Node): string {
     ts.isTypeAliasDeclaration(node) ||
     ts.isClassElement(node) ||
     ts.isTypeElement(node);
-  return hasName ? (node.name?.getText() ?? "") : "";
+  return hasName ? (node.name?.getText(source) ?? "") : "";
 }
 
 /** A comment's text without its stars, still one line for each line of the file. */

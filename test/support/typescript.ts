@@ -13,5 +13,6 @@ export declare namespace ts {
   type Declaration = typescript.Declaration;
   type Node = typescript.Node;
   type Program = typescript.Program;
+  type SourceFile = typescript.SourceFile;
   type Symbol = typescript.Symbol;
 }
