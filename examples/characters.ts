@@ -73,7 +73,7 @@ class CharacterModel extends nn.Module {
 
 export async function main(
   print: (line: string) => void = console.log,
-  { steps = 250 } = {},
+  { steps = 250, letters = 60 } = {},
 ): Promise<Result> {
   const cpu = await device("cpu", { memory: "512MiB" });
   manualSeed(5);
@@ -124,7 +124,7 @@ export async function main(
   const baseline = Math.max(...counts) / heldOut.length;
 
   let sample = "the ";
-  for (let letter = 0; letter < 60; letter++) {
+  for (let letter = 0; letter < letters; letter++) {
     sample += cpu.step(() =>
       noGrad(() => {
         const codes = encode(sample.slice(-context));

@@ -87,7 +87,10 @@ function makeModel(): nn.Sequential {
   );
 }
 
-export async function main(print: (line: string) => void = console.log): Promise<Result> {
+export async function main(
+  print: (line: string) => void = console.log,
+  { epochs = 6 } = {},
+): Promise<Result> {
   const cpu = await device("cpu", { memory: "512MiB" });
   manualSeed(3);
   const [train, heldOut] = [drawDigits(cpu, 1500), drawDigits(cpu, 300)];
@@ -99,7 +102,7 @@ export async function main(print: (line: string) => void = console.log): Promise
   const model = makeModel().to(cpu);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 3e-3 });
 
-  for (let epoch = 1; epoch <= 6; epoch++) {
+  for (let epoch = 1; epoch <= epochs; epoch++) {
     let total = 0;
     for (const [x, y] of batches) {
       total += cpu.step(() => {
