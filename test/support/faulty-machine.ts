@@ -7,6 +7,7 @@ import type { DoctorPhase } from "../../src/cli/doctor/phase-log.js";
 import { exitCodes } from "../../src/errors/index.js";
 import type { Bytes } from "../../src/units/index.js";
 import { tinySizes } from "./crossasset-runs.js";
+import { withIdleThreads } from "./idle-threads.js";
 import { testEnvironment } from "./test-device.js";
 
 /** Sizes with which a run takes a moment, and every phase has something to check. */
@@ -19,7 +20,10 @@ export const smallDoctor = {
   environment: testEnvironment,
 } as const satisfies DoctorOptions;
 
-/** `inject` wraps the driver with the fault; the caller replaces methods, around this call. */
+/**
+ * `inject` wraps the driver with the fault; the caller replaces methods, around this call. The doctor's
+ * watchdogs don't run: they would take half of the time.
+ */
 export function failsIn(
   phase: DoctorPhase,
   reason: RegExp,
@@ -31,9 +35,9 @@ export function failsIn(
     text += chunk;
   };
   try {
-    const code = runDoctor(
-      { ...smallDoctor, driver: inject(machine) },
-      { version: "1.2.3", columns: 112, json: true, write },
+    const options = { ...smallDoctor, driver: inject(machine) };
+    const code = withIdleThreads(() =>
+      runDoctor(options, { version: "1.2.3", columns: 112, json: true, write }),
     );
     const { passed, phases }: DoctorReport = JSON.parse(text);
     const failed = phases.filter(({ outcome }) => outcome === "failed");
