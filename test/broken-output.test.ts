@@ -15,16 +15,20 @@ import { readRun } from "../src/train/index.js";
 import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
 import { isThorough } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
+import { lateOptimization, plainDevice } from "./support/short-process.js";
 
 const folder = makeFolder();
 const noFull = { skip: !existsSync("/dev/full") && "this system has no /dev/full" };
 const data = ["--device", "cpu", "--generate", "8600", "--folds", "1", "--batch", "8"];
-const job = ["train", "crossasset", ...data, "--stall-after", "off", "--capture", "off", ...tinyModel];
+const job = ["train", "crossasset", ...data, "--capture", "off", ...tinyModel];
+
+const program = [...lateOptimization, holdfastProgram];
+const env = { ...process.env, ...plainDevice };
 
 /** Runs the command with stdout on a device; returns its exit code and its stderr. */
 async function runOnto(device: string, args: readonly string[]) {
   const file = openSync(device, "w");
-  const child = spawn(process.execPath, [holdfastProgram, ...args], { stdio: ["ignore", file, "pipe"] });
+  const child = spawn(process.execPath, [...program, ...args], { env, stdio: ["ignore", file, "pipe"] });
   closeSync(file);
   const [stderr, [code]] = await Promise.all([text(child.stderr!), once(child, "exit")]);
   return { code: code as number | null, stderr };
@@ -33,8 +37,8 @@ async function runOnto(device: string, args: readonly string[]) {
 describe("a training", () => {
   test("continues after its reader is gone, and a hangup stops it with a checkpoint", async () => {
     const run = join(folder, "closed");
-    const args = [holdfastProgram, ...job, "--epochs", "500", "--out", run];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const args = [...program, ...job, "--epochs", "500", "--out", run];
+    const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "pipe"] });
     const [stderr, ended] = [text(child.stderr), once(child, "exit")];
     let isOver = false;
     void ended.then(() => {
@@ -72,7 +76,8 @@ describe("a command whose purpose is its output", () => {
   });
 
   test("succeeds if its reader stops reading", async () => {
-    const child = spawn(process.execPath, [holdfastProgram, "settings"], {
+    const child = spawn(process.execPath, [...program, "settings"], {
+      env,
       stdio: ["ignore", "pipe", "pipe"],
     });
     child.stdout.destroy();

@@ -12,12 +12,17 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { GiB, MiB } from "../src/units/index.js";
 import { groupsMissing, makeGroup } from "./support/control-group.js";
+import { effort } from "./support/effort.js";
 import { repositoryRoot } from "./support/repository.js";
+import { lateOptimization, plainDevice } from "./support/short-process.js";
 
-/** Opens the CPU with each size of its arguments; "" is none. */
+/** Opens the CPU in each group of its arguments, with the size that follows it; "" is none. */
 const program = `
+  const { writeFileSync } = await import("node:fs");
   const { device } = await import(${JSON.stringify(join(repositoryRoot, "dist/lib/index.js"))});
-  for (const size of process.argv.slice(1)) {
+  for (let index = 1; index < process.argv.length; index += 2) {
+    const [folder, size] = process.argv.slice(index);
+    writeFileSync(folder + "/cgroup.procs", String(process.pid));
     process.env.HOLDFAST_MEMORY = size;
     if (size === "") delete process.env.HOLDFAST_MEMORY;
     const cpu = await device("cpu");
@@ -31,26 +36,41 @@ function joining(folder: string): readonly string[] {
   return ["-c", 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"', "sh", folder];
 }
 
-/** The budget's limits in a process of a group, with each value of HOLDFAST_MEMORY; "" is none. */
-function limitsIn(folder: string, ...sizes: readonly string[]): readonly number[] {
+/** A group, and the value of HOLDFAST_MEMORY; "" is none. */
+type Place = readonly [folder: string, memory: string];
+
+/** The budget's limits in a process that starts in the first group and joins each of the others. */
+function limitsIn(...places: readonly [Place, ...Place[]]): readonly number[] {
+  const command = [process.execPath, ...lateOptimization, "--input-type=module", "--eval", program];
   const { stdout, stderr, status } = spawnSync(
     "sh",
-    [...joining(folder), process.execPath, "--input-type=module", "--eval", program, ...sizes],
-    { encoding: "utf8", env: { ...process.env, HOLDFAST_STALL_AFTER: "off" } },
+    [...joining(places[0][0]), ...command, ...places.flat()],
+    {
+      encoding: "utf8",
+      env: { ...process.env, ...plainDevice },
+    },
   );
   assert.equal(status, 0, stderr);
   return stdout.trim().split("\n").map(Number);
 }
 
 describe("in a control group", { skip: groupsMissing("memory") }, () => {
+  let known: readonly number[] | undefined;
+  const limits = (): readonly number[] => (known ??= measureLimits());
+
+  /** In a group of 2 GiB, in one of 512 MiB inside such a one, and there with an explicit size. */
+  function measureLimits(): readonly number[] {
+    const inner = makeGroup("memory", "inner", 512 * MiB, makeGroup("memory", "outer", 2 * GiB));
+    return limitsIn([makeGroup("memory", "two", 2 * GiB), ""], [inner, ""], [inner, "256MiB"]);
+  }
+
   test("of 2 GiB, the budget is the limit's rest, minus a margin of the limit's size", () => {
-    const [limit = 0] = limitsIn(makeGroup("memory", "two", 2 * GiB), "");
+    const [limit = 0] = limits();
     assert.ok(limit > GiB && limit <= 1.5 * GiB, `${limit}`);
   });
 
   test("of 512 MiB inside one of 2 GiB, the inner limit counts, and an explicit size is used unchanged", () => {
-    const inner = makeGroup("memory", "inner", 512 * MiB, makeGroup("memory", "outer", 2 * GiB));
-    const [limit = 0, explicit] = limitsIn(inner, "", "256MiB");
+    const [, limit = 0, explicit] = limits();
     assert.ok(limit > 100 * MiB && limit <= 384 * MiB, `${limit}`);
     assert.equal(explicit, 256 * MiB);
   });
@@ -78,12 +98,12 @@ describe("in a control group that allows few tasks", { skip: groupsMissing("pids
   const taken = groupsMissing("pids") ? 0 : tasksOfNode();
   // The first leaves no thread to Holdfast. A second process of Node hangs if it gets two of the four tasks
   // that it needs.
-  for (const more of [0, 1, 3, 5]) {
+  for (const more of effort({ quick: [0, 3], thorough: [0, 1, 3, 5] })) {
     test(`a run continues and ends with ${more} more tasks than Node itself takes`, {
       timeout: 60_000,
     }, async () => {
       const folder = makeGroup("pids", `tasks-${more}`, taken + more);
-      const program = [process.execPath, "--input-type=module", "--eval", work];
+      const program = [process.execPath, ...lateOptimization, "--input-type=module", "--eval", work];
       const child = spawn("sh", [...joining(folder), ...program], { stdio: ["ignore", "pipe", "pipe"] });
       // The end of stderr counts too: an orphaned process would keep it open.
       const [stdout, stderr, [code]] = await Promise.all([

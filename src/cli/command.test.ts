@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { after, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { Command } from "commander";
-import { startCommandHost } from "../../test/support/command-host.js";
+import { runCommand } from "../../test/support/run-command.js";
+import { lateOptimization, plainDevice } from "../../test/support/short-process.js";
 import { errorCodes, exitCodes } from "../errors/index.js";
 import { packagePath } from "../files/index.js";
 import { settingsTable } from "../runtime/index.js";
@@ -12,18 +13,13 @@ import { buildProgram } from "./command.js";
 
 const main = packagePath("dist/lib/main.js");
 
-function holdfast(args: readonly string[], environment: Record<string, string> = {}) {
-  const { PATH = "" } = process.env;
-  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
-    encoding: "utf8",
-    env: { PATH, ...environment },
-  });
-  return { status, stdout, stderr };
-}
-
 describe("holdfast tour", () => {
   test("shows the runtime, its errors and its diagnostics, and exits with 0", () => {
-    const { status, stdout, stderr } = holdfast(["tour"]);
+    const { PATH = "" } = process.env;
+    const { status, stdout, stderr } = spawnSync(process.execPath, [...lateOptimization, main, "tour"], {
+      encoding: "utf8",
+      env: { PATH, ...plainDevice },
+    });
     assert.equal(status, 0, stderr);
     for (const pattern of [
       /20001 tensors, .* uploaded in \d copies/,
@@ -39,8 +35,8 @@ describe("holdfast tour", () => {
     assert.match(stderr, /^holdfast: memory under pressure/);
   });
 
-  test("ends with one message and exit code 4 for a bad setting", () => {
-    const { status, stderr } = holdfast(["tour"], { HOLDFAST_POISON: "yes" });
+  test("ends with one message and exit code 4 for a bad setting", async () => {
+    const { status, stderr } = await runCommand(["tour"], { env: { HOLDFAST_POISON: "yes" } });
     assert.equal(status, 4);
     assert.equal(
       stderr,
@@ -49,12 +45,8 @@ describe("holdfast tour", () => {
   });
 });
 
-/** For commands that only print: the program takes most of a second to load. */
-const host = startCommandHost(process.cwd(), { PATH: process.env["PATH"] ?? "" });
-after(() => host.close());
-
 test("holdfast settings names every variable with its default", async () => {
-  const { status, stdout } = await host.run(["settings"]);
+  const { status, stdout } = await runCommand(["settings"]);
   assert.equal(status, 0);
   for (const { variable, defaultText } of Object.values(settingsTable)) {
     assert.ok(stdout.includes(`${variable} (option `) && stdout.includes(`default ${defaultText}`), variable);
@@ -65,15 +57,15 @@ test("holdfast explain explains a code, in either case, and rejects an unknown o
   const { meaning, help } = errorCodes.OUT_OF_BUDGET;
   for (const code of ["OUT_OF_BUDGET", "out_of_budget"]) {
     assert.equal(
-      (await host.run(["explain", code])).stdout,
+      (await runCommand(["explain", code])).stdout,
       `OUT_OF_BUDGET: ${meaning}\n  ${help}\n  Exit code: 1.\n`,
     );
   }
   assert.equal(
-    (await host.run(["explain", "4"])).stdout,
+    (await runCommand(["explain", "4"])).stdout,
     `4: ${exitCodes.rejected.meaning}\n  Retry: fails again.\n`,
   );
-  const { status, stderr } = await host.run(["explain", "nonsense"]);
+  const { status, stderr } = await runCommand(["explain", "nonsense"]);
   assert.equal(status, 2);
   assert.match(stderr, /^error: .*'nonsense'.*The error codes are BAD_SETTING, .*The exit codes are 0, 1, /);
 });
@@ -85,16 +77,16 @@ test("an unknown command, a missing argument and an empty command line are usage
     [["explain"], "holdfast explain"],
     [["tour", "--fast"], "holdfast tour"],
   ] as const) {
-    const { status, stderr } = await host.run(args);
+    const { status, stderr } = await runCommand(args);
     assert.equal(status, 2, args.join(" "));
     assert.match(stderr, new RegExp(`Run ${help} --help to see its `));
   }
-  assert.equal((await host.run([])).status, 2);
+  assert.equal((await runCommand([])).status, 2);
 });
 
 test("--version and --help print and exit with 0", async () => {
-  assert.match((await host.run(["--version"])).stdout, /^\d+\.\d+\.\d+\n$/);
-  const { status, stdout } = await host.run(["--help"]);
+  assert.match((await runCommand(["--version"])).stdout, /^\d+\.\d+\.\d+\n$/);
+  const { status, stdout } = await runCommand(["--help"]);
   assert.equal(status, 0);
   assert.match(stdout, /tour +demonstrate the memory runtime/);
   for (const { code, meaning } of Object.values(exitCodes))

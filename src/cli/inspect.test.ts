@@ -4,24 +4,22 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { after, test } from "node:test";
-import { startCommandHost } from "../../test/support/command-host.js";
+import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
+import { runCommand } from "../../test/support/run-command.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
+import { lateOptimization } from "../../test/support/short-process.js";
 import { packagePath } from "../files/index.js";
 
 const main = packagePath("dist/lib/main.js");
 const { PATH = "" } = process.env;
 
-// The program takes a second to load: one process runs the commands that no signal ends.
-const host = startCommandHost(process.cwd(), { PATH });
-after(() => host.close());
-const holdfast = (args: readonly string[], cwd = makeFolder()) => host.run(args, { cwd });
+const holdfast = (args: readonly string[], cwd = makeFolder()) => runCommand(args, { cwd });
 
 test("the address is one line; the server answers until a signal, and then exits with 0", async () => {
   const root = makeFolder();
   writeSampleRun(root, "one", { steps: 5 });
-  const child = spawn(process.execPath, [main, "inspect", root], { env: { PATH } });
+  const child = spawn(process.execPath, [...lateOptimization, main, "inspect", root], { env: { PATH } });
   const [line] = (await once(createInterface(child.stdout), "line")) as [string];
   assert.match(line, /^http:\/\/127\.0\.0\.1:\d+\/$/);
   const runs = (await (await fetch(new URL("/api/runs", line))).json()) as { name: string }[];

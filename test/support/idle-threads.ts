@@ -13,15 +13,19 @@ class IdleThread extends EventEmitter {
   }
 }
 
-/** Runs a function that starts threads and doesn't wait for them. None of them runs. */
+/** Runs a function that starts threads and doesn't wait for them, to the end of its promise. None of them runs. */
 export function withIdleThreads<Result>(run: () => Result): Result {
   const { Worker: Real } = threads;
-  Object.assign(threads, { Worker: IdleThread });
-  syncBuiltinESMExports();
-  try {
-    return run();
-  } finally {
-    threads.Worker = Real;
+  const use = (Worker: unknown): void => {
+    Object.assign(threads, { Worker });
     syncBuiltinESMExports();
+  };
+  use(IdleThread);
+  let result: Result | undefined;
+  try {
+    result = run();
+  } finally {
+    if (!(result instanceof Promise)) use(Real);
   }
+  return result instanceof Promise ? (result.finally(() => use(Real)) as Result) : result;
 }

@@ -1,22 +1,34 @@
 /** `holdfast doctor` as a command: its options, its exit codes, and its end if a device hangs. */
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { startCommandHost } from "../../../test/support/command-host.js";
+import { withIdleThreads } from "../../../test/support/idle-threads.js";
+import { runCommand } from "../../../test/support/run-command.js";
+import { lateOptimization } from "../../../test/support/short-process.js";
 import { exitCodes } from "../../errors/index.js";
 import type { DoctorReport } from "./index.js";
 
-const { PATH = "" } = process.env;
-// The program takes a second to load: one process runs the commands.
-const host = startCommandHost(process.cwd(), { PATH });
-after(() => host.close());
+const holdfast = (...args: readonly string[]) => withIdleThreads(() => runCommand(["doctor", ...args]));
 
-const holdfast = (...args: readonly string[]) => host.run(["doctor", ...args]);
+/** Started first: it waits most of its time. */
+const stalled = startStalledDoctor();
+after(() => rmSync(stalled.reports, { recursive: true }));
+
+function startStalledDoctor() {
+  const reports = mkdtempSync(join(tmpdir(), "holdfast-doctor-"));
+  const fixture = fileURLToPath(new URL("../../../test/fixtures/stalled-doctor.js", import.meta.url));
+  const child = spawn(process.execPath, [...lateOptimization, fixture, reports], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  return { reports, ended: once(child, "exit"), stdout: text(child.stdout), stderr: text(child.stderr) };
+}
 
 test("a missing GPU is an error with the reason and exit code 1, as text and as JSON", async () => {
   const { status, stdout } = await holdfast("--device", "cuda", "--index", "99");
@@ -48,13 +60,11 @@ test("invalid options are usage errors", async () => {
   }
 });
 
-test("a driver call that never returns ends the doctor with exit code 86 in every environment, and the text shows the phase", () => {
-  const reports = mkdtempSync(join(tmpdir(), "holdfast-doctor-"));
-  const fixture = fileURLToPath(new URL("../../../test/fixtures/stalled-doctor.js", import.meta.url));
-  const { status, stdout, stderr } = spawnSync(process.execPath, [fixture, reports], { encoding: "utf8" });
+test("a driver call that never returns ends the doctor with exit code 86 in every environment, and the text shows the phase", async () => {
+  const [status] = await stalled.ended;
+  const stderr = await stalled.stderr;
   assert.equal(status, exitCodes.stalled.code, stderr);
-  assert.match(stdout, /\n {2}upload {8}passed .*\n {2}forward {7}$/);
+  assert.match(await stalled.stdout, /\n {2}upload {8}passed .*\n {2}forward {7}$/);
   assert.match(stderr, /launch/);
-  assert.equal(readdirSync(reports).length > 0, true);
-  rmSync(reports, { recursive: true });
+  assert.equal(readdirSync(stalled.reports).length > 0, true);
 });
