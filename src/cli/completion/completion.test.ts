@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { startCommandHost } from "../../../test/support/command-host.js";
+import { runCommand } from "../../../test/support/run-command.js";
 import { shells } from "./scripts.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-completion-"));
@@ -15,16 +15,9 @@ mkdirSync(join(folder, "runs"));
 mkdirSync(join(folder, "my runs"));
 for (const name of ["market.csv", "my bars.csv"]) writeFileSync(join(folder, name), "");
 
-// The program takes a second to load: one process runs the commands.
-const host = startCommandHost(process.cwd(), process.env);
-after(() => host.close());
-
-const scripts = Object.fromEntries(
-  await Promise.all(
-    shells.map(async (shell) => [shell, (await host.run(["completion", shell])).stdout] as const),
-  ),
-);
-const { stdout: help } = await host.run(["train", "crossasset", "--help"]);
+const scripts: Record<string, string> = {};
+for (const shell of shells) scripts[shell] = (await runCommand(["completion", shell])).stdout;
+const { stdout: help } = await runCommand(["train", "crossasset", "--help"]);
 const has = (name: string): boolean => spawnSync(name, ["-c", "true"]).status === 0;
 
 describe("in a bash", { skip: !has("bash") && "bash is not installed" }, () => {
@@ -95,9 +88,9 @@ for (const shell of shells) {
 }
 
 test("the help says how to install it, and another shell is a usage error", async () => {
-  const { stdout } = await host.run(["completion", "--help"]);
+  const { stdout } = await runCommand(["completion", "--help"]);
   assert.match(stdout, /source <\(holdfast completion bash\)/);
-  const { status, stderr } = await host.run(["completion", "tcsh"]);
+  const { status, stderr } = await runCommand(["completion", "tcsh"]);
   assert.equal(status, 2);
   assert.match(stderr, /Allowed choices are bash, zsh, fish/);
 });
