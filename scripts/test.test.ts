@@ -2,21 +2,14 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import test, { describe, type TestContext } from "node:test";
+import test, { describe } from "node:test";
 import { fileURLToPath } from "node:url";
+import { effort } from "../test/support/effort.js";
+import { makeFolder } from "../test/support/folders.js";
 
-const opening = 'import test, { before, describe, it } from "node:test";';
+const opening = 'import test, { before, beforeEach, describe, it } from "node:test";';
 
 /** The runner in the source tree: this file runs compiled, from dist/scripts/. */
 const runner = fileURLToPath(new URL("../../scripts/test.mjs", import.meta.url));
@@ -29,40 +22,47 @@ interface Outcome {
   readonly kept: readonly string[];
 }
 
+/** Text by path, without the ending of the path where that is always the same. */
+type Files = Readonly<Record<string, string>>;
+
 interface SampleOptions {
   readonly args?: readonly string[];
-  /** Files that the tests import: path below dist → code. */
-  readonly imported?: Readonly<Record<string, string>>;
-  /** Whether each file asks for a process of its own; by default they share one. */
-  readonly isAlone?: boolean;
-  /** The files that say that they mostly wait. */
-  readonly waiting?: readonly string[];
+  /** Files that the tests import, by their paths below dist. */
+  readonly imported?: Files;
+  /** How long the runner thinks that files take. */
+  readonly durations?: Readonly<Record<string, number>>;
 }
 
-/** Runs the runner over a package that has just these tests, given as file name → code. */
+function writeFiles(folder: string, files: Files): void {
+  for (const [path, text] of Object.entries(files)) {
+    const file = join(folder, path);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, text);
+  }
+}
+
+/** The sources of samples say by their folders what they need. Those of a stale sample are gone. */
+function sourceOf(name: string): Files {
+  const signs = [/\balone\//.test(name) && "@ownProcess: a sample"];
+  signs.push(/\bwaiting\//.test(name) && "@mostlyWaits for nothing");
+  return name.startsWith("stale") ? {} : { [`${name}.test.ts`]: `// ${signs.filter(Boolean).join(" ")}` };
+}
+
+/** Runs the runner over a package that has just these tests. */
 async function runSamples(
-  t: TestContext,
-  samples: Readonly<Record<string, string>>,
-  { args = [], imported = {}, isAlone = false, waiting = [] }: SampleOptions = {},
+  samples: Files,
+  { args = [], imported = {}, durations = {} }: SampleOptions = {},
 ): Promise<Outcome> {
-  const root = mkdtempSync(join(tmpdir(), "holdfast-runner-"));
-  t.after(() => rmSync(root, { recursive: true, force: true }));
-  writeFileSync(join(root, "package.json"), '{ "type": "module" }');
-  for (const [name, code] of Object.entries(samples)) {
-    const compiled = join(root, "dist", `${name}.test.js`);
-    mkdirSync(dirname(compiled), { recursive: true });
-    writeFileSync(compiled, `${opening}\n${code}`);
-    const source = join(root, `${name}.test.ts`);
-    mkdirSync(dirname(source), { recursive: true });
-    const signs = [isAlone && "@ownProcess: a sample", waiting.includes(name) && "@mostlyWaits for nothing"];
-    if (!name.startsWith("stale")) writeFileSync(source, `// ${signs.filter(Boolean).join(" ")}`);
-  }
-  for (const [path, code] of Object.entries(imported)) {
-    const compiled = join(root, "dist", path);
-    mkdirSync(dirname(compiled), { recursive: true });
-    writeFileSync(compiled, code);
-  }
-  const child = spawn(process.execPath, [runner, ...args], { cwd: root });
+  const root = makeFolder();
+  writeFiles(root, {
+    "package.json": '{ "type": "module" }',
+    "scripts/testing/durations.json": JSON.stringify(durations),
+  });
+  for (const [name, code] of Object.entries(samples))
+    writeFiles(root, { [`dist/${name}.test.js`]: `${opening}\n${code}`, ...sourceOf(name) });
+  writeFiles(join(root, "dist"), imported);
+  const env = { ...process.env, TEST_EFFORT: undefined };
+  const child = spawn(process.execPath, [runner, ...args], { cwd: root, env });
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding("utf8").on("data", (chunk: string) => {
@@ -77,260 +77,368 @@ async function runSamples(
   return { exitCode, printed, lastLine: printed.trimEnd().split("\n").at(-1) ?? "", kept };
 }
 
+/** Tests whose numbers are known. */
+const counted = {
+  "counted/failing": `
+    import assert from "node:assert/strict";
+    describe("suite", () => it("differs", () => assert.deepEqual({ a: 1 }, { a: 2 })));
+    test("parent", async (t) => { await t.test("fine", () => {}); throw new Error("parent's own"); });
+    describe("hooked", () => { before(() => { throw new Error("hook broke"); }); it("never", () => {}); });`,
+  "counted/leaves": `
+    test("one", () => {});
+    describe("suite", () => { it("two", () => {}); describe("inner", () => it("three", () => {})); });
+    test("parent", async (t) => { await t.test("four", () => {}); });
+    describe("a suite with nothing in it", () => {});
+    test("five", (t) => t.diagnostic("a figure: 7"));`,
+  "counted/reasons": `
+    test("a", { skip: "needs a GPU" }, () => {});
+    test("b", (t) => t.skip("needs a GPU"));
+    test("c", { todo: "waits for streams" }, () => { throw new Error("not yet"); });`,
+  "counted/unreasoned": `
+    test("d", { skip: true }, () => {});
+    test("e", (t) => t.skip());
+    test("f", { todo: true }, () => {});`,
+};
+
+/** Files that don't end as they should. */
+const ending: Files = {
+  "ending/crashing": `throw new Error("at import");`,
+  "ending/empty": "",
+  "ending/hanging": `
+    process.on("SIGTERM", () => {});
+    test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); block(); });
+    const block = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
+  "ending/killed": `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
+  "ending/quitting": `
+    test("seen", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); });
+    test("quits", () => process.exit(0));
+    test("unseen", () => {});`,
+};
+
+/** In a group also one that throws and one that hangs are run alone. */
+const endingAlone = effort({
+  quick: ["ending/crashing", "ending/quitting"],
+  thorough: Object.keys(ending),
+});
+
+/** One that the group can't keep, so that it is run alone too, and one that ends well after all others. */
+const endingInGroup = {
+  "ending/crashing-late": `test("ends", () => { setTimeout(() => { throw new Error("too late"); }, 20); });`,
+  "ending/sound": `test("still runs", () => {});`,
+};
+
+/** A test that prints the id of its process. */
+const tellsProcess = `test("runs", (t) => t.diagnostic(String(process.pid)));`;
+
+/** Files that share a process, and files that can't. */
+const sharing = {
+  "sharing/first": `globalThis.hookCalls = 0; beforeEach(() => { globalThis.hookCalls++; });
+    test("one", () => {}); ${tellsProcess}`,
+  "sharing/second": `${tellsProcess}
+    test("no hook", () => { if (globalThis.hookCalls !== 2) throw new Error("called here"); });`,
+  "waiting/a-changing": `process.env.LEFT = "1"; ${tellsProcess}`,
+  "waiting/b-reading": `${tellsProcess}
+    test("clean", () => { if (process.env.LEFT) throw new Error("left"); });`,
+  "waiting/c-leaving": `setInterval(() => {}, 1000); ${tellsProcess}`,
+};
+
+const printing = {
+  "printing/a-quiet": `console.log("from a"); test("fine", () => {});`,
+  "printing/b-failing": `console.log("from b"); console.error("also b");
+    test("fails", () => { throw new Error("no"); });`,
+  "printing/c-quiet": `console.log("from c"); test("fine", () => {});`,
+};
+
+/** The orphan would run for ever, and it holds the pipes that the runner reads. */
+const leavesOrphan = `
+  import { spawn } from "node:child_process";
+  const orphan = () => spawn("sleep", ["100000"], { stdio: "inherit" });
+  test("leaves a process", () => { orphan().unref(); });`;
+
+/** Each passes only while the others run too. */
+const meeting: Files = Object.fromEntries(
+  ["alone/meeting/a", "alone/meeting/b", "alone/waiting/c"].map((name) => [
+    name,
+    `import { meet } from "../../meet.js"; ${tellsProcess}
+    test("meets", () => meet(${JSON.stringify(name)})); ${leavesOrphan}`,
+  ]),
+);
+const meet = `
+  import { readdirSync, writeFileSync } from "node:fs";
+  const folder = new URL("./", import.meta.url);
+  const isHere = (file) => file.startsWith("here-");
+  export async function meet(name) {
+    writeFileSync(new URL("here-" + name.at(-1), folder), "");
+    while (readdirSync(folder).filter(isHere).length < ${Object.keys(meeting).length})
+      await new Promise((resolve) => setTimeout(resolve, 20));
+  }`;
+
+const efforts = {
+  "efforts/quick": `test("small buffers", () => {
+    if (process.env.TEST_HOLDFAST_SIZES !== "8") throw new Error("not small");
+  });`,
+  "efforts/sampling": `import { effort } from "../test/support/effort.js";
+    test("an effort", (t) => t.diagnostic("effort: " + effort));`,
+  "efforts/soak.long": `
+    test("real buffers", () => { if ("TEST_HOLDFAST_SIZES" in process.env) throw new Error("small"); });
+    test("on a GPU", { skip: "needs a GPU" }, () => {});`,
+};
+const effortFile = { "test/support/effort.js": "export const effort = process.env.TEST_EFFORT;" };
+
+/** One run over samples of all kinds: each process that it starts shows several things. */
+const everything = runSamples(
+  {
+    ...counted,
+    ...ending,
+    ...Object.fromEntries(endingAlone.map((name) => [`alone/${name}`, ending[name] ?? ""])),
+    ...endingInGroup,
+    ...sharing,
+    ...printing,
+    ...meeting,
+    ...efforts,
+    stale: `test("ghost", () => {});`,
+  },
+  {
+    args: ["--timeout", "2"],
+    imported: { ...effortFile, "meet.js": meet },
+    // The longest start first, so these run at once.
+    durations: Object.fromEntries(Object.keys(meeting).map((name) => [`${name}.test.ts`, 60])),
+  },
+);
+
+/** The line of a file, and its notes. */
+function lineOf(printed: string, file: string): string {
+  return (
+    printed.match(new RegExp(`^(?:ok  |FAIL) ${file}\\.test\\.ts {2}.*(?:\n {5}note: .*)*`, "m"))?.[0] ?? ""
+  );
+}
+
+/** What the line of a file tells of its tests: "2 passed, 1 failed". */
+function countsOf(printed: string, file: string): string {
+  return lineOf(printed, file).match(/ {2}(\d.*(?:passed|failed|skipped)) {2}/)?.[1] ?? "";
+}
+
+function processOf(printed: string, file: string): string | undefined {
+  return lineOf(printed, file).match(/note: (\d+)/)?.[1];
+}
+
+/** What the summary says about the failures of a file. */
+function failuresOf(printed: string, file: string): string {
+  const [failures = ""] = printed.split("\n\nslowest:");
+  const told = failures.split(/\n(?=FAIL )/).filter((text) => text.startsWith(`FAIL ${file}.test.ts › `));
+  return told.join("\n");
+}
+
 // Two at once: most of them wait for processes.
 describe("the test runner", { concurrency: 2 }, () => {
-  test("only leaf tests are counted, and a run that passes exits with 0", async (t) => {
-    const { exitCode, lastLine, printed } = await runSamples(t, {
-      leaves: `
-      test("one", () => {});
-      describe("suite", () => { it("two", () => {}); describe("inner", () => it("three", () => {})); });
-      test("parent", async (t) => { await t.test("four", () => {}); });
-      describe("a suite with nothing in it", () => {});
-      test("five", (t) => t.diagnostic("a figure: 7"));`,
-    });
-    assert.equal(lastLine, "5 passed, 0 failed, 0 skipped");
-    assert.equal(exitCode, 0);
-    assert.match(
-      printed,
-      /^ok {3}leaves\.test\.ts {2}5 passed {2}[\d.]+s\n {5}note: a figure: 7\n\nslowest:\n/,
-    );
-    assert.ok(!printed.includes("\x1b"), "a pipe gets no colour");
-  });
-
-  test("failures are printed in full and counted once, whatever stands around them", async (t) => {
-    const { exitCode, lastLine, printed } = await runSamples(t, {
-      failing: `
-      import assert from "node:assert/strict";
-      describe("suite", () => it("differs", () => assert.deepEqual({ a: 1 }, { a: 2 })));
-      test("parent", async (t) => { await t.test("fine", () => {}); throw new Error("parent's own"); });
-      describe("hooked", () => { before(() => { throw new Error("hook broke"); }); it("never", () => {}); });`,
-    });
-    assert.equal(lastLine, "1 passed, 4 failed, 0 skipped");
-    assert.equal(exitCode, 1);
-    assert.match(printed, /FAIL failing\.test\.ts › suite › differs\n {2}AssertionError/);
-    assert.match(printed, /\+ {3}a: 1\n {2}- {3}a: 2/);
-    assert.match(printed, /parent's own/);
-    assert.match(printed, /failed running before hook\n {2}Error: hook broke/);
-  });
-
-  test("a skip or a todo needs its reason, and those with the same reason are grouped", async (t) => {
-    const { exitCode, lastLine, printed } = await runSamples(t, {
-      reasons: `
-      test("a", { skip: "needs a GPU" }, () => {});
-      test("b", (t) => t.skip("needs a GPU"));
-      test("c", { todo: "waits for streams" }, () => { throw new Error("not yet"); });`,
-      unreasoned: `
-      test("d", { skip: true }, () => {});
-      test("e", (t) => t.skip());
-      test("f", { todo: true }, () => {});`,
-    });
-    assert.equal(lastLine, "0 passed, 3 failed, 3 skipped");
-    assert.equal(exitCode, 1);
-    assert.match(printed, /skipped: 2 × needs a GPU\n {2}reasons\.test\.ts › a\n {2}reasons\.test\.ts › b\n/);
-    assert.match(printed, /skipped: 1 × todo: waits for streams/);
-  });
-
-  for (const isAlone of [false, true]) {
-    test(`a file that crashes, quits early, hangs or has no test is a failure, ${isAlone ? "alone" : "in a group"}`, async (t) => {
-      const { exitCode, lastLine, printed } = await runSamples(
-        t,
-        {
-          crashing: `throw new Error("at import");`,
-          "crashing-late": `test("ends", () => { setTimeout(() => { throw new Error("too late"); }, 20); });`,
-          empty: "",
-          hanging: `
-        process.on("SIGTERM", () => {});
-        test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); block(); });
-        const block = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
-          killed: `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
-          quitting: `
-        test("seen", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); });
-        test("quits", () => process.exit(0));
-        test("unseen", () => {});`,
-          sound: `test("still runs", () => {});`,
-        },
-        { args: ["--timeout", "3"], isAlone },
-      );
-      assert.match(
-        lastLine,
-        /^[123] passed, 6 failed, 0 skipped$/,
-        "the count varies: a test may be reported before its process ends, or not",
-      );
-      assert.equal(exitCode, 1);
-      assert.match(
-        printed,
-        /FAIL crashing\.test\.ts › \(the file\)\n {2}(?:The file exited with code 1|Error: at import)/,
-      );
-      assert.match(printed, /Error: at import/);
-      assert.match(printed, /FAIL crashing-late\.test\.ts .*\n {5}note: .*"Error: too late"/);
-      assert.match(
-        printed,
-        /FAIL empty\.test\.ts › \(the file\)\n {2}The file ended without having reported a test/,
-      );
-      assert.match(printed, /did not end within 3 s and was killed\. It was running: turns\./);
-      assert.match(printed, /was killed by SIGKILL/);
-      assert.match(printed, /FAIL quitting\.test\.ts › \(the file\)/);
-      assert.match(printed, /ok {3}sound\.test\.ts {2}1 passed/);
-    });
-  }
-
-  /** A test that prints the id of its process. */
-  const tellsProcess = `test("runs", (t) => t.diagnostic(String(process.pid)));`;
-
-  function processOf(printed: string, file: string): string | undefined {
-    return printed.match(new RegExp(`${file}\\.test\\.ts .*\\n {5}note: (\\d+)`))?.[1];
-  }
-
-  test("files share a process, hooks are a file's own, and a file is alone where it says so", async (t) => {
-    const samples = {
-      first: `import { beforeEach } from "node:test"; let calls = 0; beforeEach(() => { calls++; });
-      test("one", () => {}); test("two", (t) => t.diagnostic(String(process.pid + 0 * calls)));`,
-      second: tellsProcess,
-    };
-    const { printed, lastLine } = await runSamples(t, samples);
-    assert.equal(lastLine, "3 passed, 0 failed, 0 skipped");
-    assert.ok(processOf(printed, "first"));
-    assert.equal(processOf(printed, "first"), processOf(printed, "second"));
-    const alone = await runSamples(t, samples, { isAlone: true });
-    assert.equal(alone.lastLine, lastLine);
-    assert.notEqual(processOf(alone.printed, "first"), processOf(alone.printed, "second"));
-  });
-
-  test("a file that changes the process or leaves something running is run again alone, and counted once", async (t) => {
-    const { printed, lastLine } = await runSamples(
-      t,
-      {
-        "a-changing": `process.env.LEFT = "1"; ${tellsProcess}`,
-        "b-reading": `test("clean", (t) => { if (process.env.LEFT) throw new Error("left"); t.diagnostic(String(process.pid)); });`,
-        "c-leaving": `setInterval(() => {}, 1000); ${tellsProcess}`,
-        "d-last": tellsProcess,
-      },
-      { args: ["--timeout", "3"] },
-    );
-    assert.equal(lastLine, "4 passed, 1 failed, 0 skipped");
-    assert.match(printed, /FAIL c-leaving\.test\.ts › \(the file\)\n {2}The file did not end within 3 s/);
-    const processes = ["a-changing", "b-reading", "c-leaving", "d-last"].map((file) =>
-      processOf(printed, file),
-    );
-    assert.equal(new Set(processes).size, 4, "every file ran in its own process");
-  });
-
-  test("the output of a file in a group is printed with that file's failures only", async (t) => {
-    const { printed } = await runSamples(t, {
-      "a-quiet": `console.log("from a"); test("fine", () => {});`,
-      "b-failing": `console.log("from b"); console.error("also b"); test("fails", () => { throw new Error("no"); });`,
-      "c-quiet": `console.log("from c"); test("fine", () => {});`,
-    });
-    assert.match(printed, /printed by b-failing\.test\.ts:\n {2}from b\n {2}also b\n/);
-    assert.doesNotMatch(printed, /from [ac]/);
-  });
-
-  test("a file that mostly waits runs next to the others, except with --at-once 1", async (t) => {
-    const meeting = `
-      import { existsSync, writeFileSync } from "node:fs";
-      const all = ["a", "b", "c"].map((name) => new URL(name, import.meta.url));
-      const meet = async (index) => {
-        writeFileSync(all[index], "");
-        const end = Date.now() + 2000;
-        while (!all.every((file) => existsSync(file)) && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 20));
-        if (Date.now() >= end) throw new Error("alone");
-      };`;
-    const samples = Object.fromEntries(
-      ["a", "b", "c"].map((name, index) => [name, `${meeting}\ntest("meets", () => meet(${index}));`]),
-    );
-    const options = { isAlone: true, waiting: ["c"] };
-    const { lastLine } = await runSamples(t, samples, options);
-    assert.equal(lastLine, "3 passed, 0 failed, 0 skipped");
-    const apart = await runSamples(t, samples, { ...options, args: ["--at-once", "1"] });
-    assert.equal(apart.lastLine, "1 passed, 2 failed, 0 skipped");
-  });
-
-  test("what a test file leaves running is ended with it", { timeout: 30_000 }, async (t) => {
-    // The orphan would run for ever, and it holds the pipes that the runner reads: an end proves that it is gone.
-    const { lastLine } = await runSamples(t, {
-      orphaning: `
-      import { spawn } from "node:child_process";
-      const orphan = () => spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "inherit" });
-      test("leaves a process", () => { orphan().unref(); });`,
-    });
-    assert.equal(lastLine, "1 passed, 0 failed, 0 skipped");
-  });
-
-  test("names given as arguments choose the files, and choosing none is a failure", async (t) => {
-    const samples = { arena: `test("a", () => {});`, budget: `test("b", () => {}); test("c", () => {});` };
-    const chosen = await runSamples(t, samples, { args: ["budg"] });
-    assert.equal(chosen.lastLine, "2 passed, 0 failed, 0 skipped");
-    assert.equal(chosen.exitCode, 0);
-    const none = await runSamples(t, samples, { args: ["tensor"] });
+  test("choosing no file is a failure", async () => {
+    const none = await runSamples(counted, { args: ["tensor"] });
     assert.equal(none.lastLine, "0 passed, 0 failed, 0 skipped");
     assert.equal(none.exitCode, 1);
   });
 
-  /** A device under test that opens, and one that does not. */
-  const deviceFiles = (open: string): Readonly<Record<string, string>> => ({
-    "test/support/test-device.js": `export const testDevice = "sample";\nexport const openTestDriver = () => { ${open} };`,
+  /** A device under test, which this opens. */
+  const deviceFiles = (open: string): Files => ({
+    "test/support/test-device.js": `export const testDevice = "sample";
+      export const openTestDriver = () => { ${open} };`,
     "test/support/devices.js":
       'import { testDevice } from "./test-device.js";\nexport const device = testDevice;',
     "test/support/numbers.js": 'export { seven } from "./seven.js";',
     "test/support/seven.js": 'import "./numbers.js";\nexport const seven = 7;',
   });
+  /** Passes if no other test does the same at that time. */
+  const beAlone = `
+    import { rmSync, writeFileSync } from "node:fs";
+    async function beAlone() {
+      writeFileSync("busy", "", { flag: "wx" });
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      rmSync("busy");
+    }`;
   const deviceSamples = {
-    "src/direct": `import { testDevice } from "../test/support/test-device.js"; test(testDevice, () => {});`,
-    "test/through": `import {\n  device,\n} from "./support/devices.js";\ntest(device, () => {});`,
+    "src/direct": `import { testDevice } from "../test/support/test-device.js";
+      test(testDevice, beAlone); test("told", (t) => t.diagnostic("a figure: 7")); ${beAlone}`,
+    "src/other": `import { testDevice } from "../test/support/test-device.js"; test(testDevice, () => {});`,
+    "test/waiting/through": `import {\n  device,\n} from "../support/devices.js";
+      test(device, beAlone); ${beAlone}`,
     "test/without": `import { seven } from "./support/numbers.js"; test(String(seven), () => {});`,
   };
+  const onDevice = ["--suites", "device", "--at-once", "1", "direct", "test/"];
 
-  test("the device suites are the files whose imports lead to the device under test, which is opened first", async (t) => {
-    const sound = "return { describe: () => ({ name: 'a sample' }), close: () => {} };";
-    const args = ["--suites", "device", "--at-once", "1"];
-    const run = await runSamples(t, deviceSamples, { args, imported: deviceFiles(sound) });
-    assert.match(run.printed, /^On sample, a sample\.\nok {3}src\/direct.*\nok {3}test\/through/);
-    assert.equal(run.lastLine, "2 passed, 0 failed, 0 skipped");
-    const missing = await runSamples(t, deviceSamples, {
-      args,
-      imported: deviceFiles("throw new Error('NO_CUDA: none');"),
-    });
+  const onSampleDevice = runSamples(deviceSamples, {
+    args: onDevice,
+    imported: deviceFiles("return { describe: () => ({ name: 'a sample' }), close: () => {} };"),
+  });
+
+  test("the device suites are the files whose imports lead to the device", async () => {
+    const { printed } = await onSampleDevice;
+    assert.match(printed, /^On sample, a sample\.\nok {3}test\/waiting\/through.*\nok {3}src\/direct/);
+    assert.doesNotMatch(printed, /without/);
+  });
+
+  test("names given as arguments choose the files, and a run that passes exits with 0", async () => {
+    const { exitCode, lastLine, printed } = await onSampleDevice;
+    assert.doesNotMatch(printed, /other/);
+    assert.equal(lastLine, "3 passed, 0 failed, 0 skipped");
+    assert.equal(exitCode, 0);
+    assert.match(
+      printed,
+      /^ok {3}src\/direct\.test\.ts {2}2 passed {2}[\d.]+s\n {5}note: a figure: 7\n\nslowest:\n/m,
+    );
+    assert.ok(!printed.includes("\x1b"), "a pipe gets no colour");
+  });
+
+  test("with --at-once 1 no file runs next to another, also not one that mostly waits", async () => {
+    const { printed } = await onSampleDevice;
+    assert.equal(countsOf(printed, "test/waiting/through"), "1 passed");
+    assert.equal(countsOf(printed, "src/direct"), "2 passed");
+  });
+
+  test("the device is opened first, and one that can't be is told once", async () => {
+    const imported = deviceFiles("throw new Error('NO_CUDA: none');");
+    const missing = await runSamples(deviceSamples, { args: onDevice, imported });
     assert.equal(missing.exitCode, 1);
     assert.match(missing.printed, /NO_CUDA: none/);
     assert.doesNotMatch(missing.printed, /passed/);
   });
 
-  test("--suites long runs the files named *.long.test.ts, with the buffers of a real run, and those that can try more", async (t) => {
-    const samples = {
-      quick: `test("small buffers", () => { if (process.env.TEST_HOLDFAST_SIZES !== "8") throw new Error("not small"); });`,
-      sampling: `import { effort } from "./test/support/effort.js";
-      test("an effort", (t) => t.diagnostic("effort: " + effort));`,
-      "soak.long": `
-      test("real buffers", () => { if ("TEST_HOLDFAST_SIZES" in process.env) throw new Error("small"); });
-      test("on a GPU", { skip: "needs a GPU" }, () => {});`,
-    };
-    const imported = { "test/support/effort.js": "export const effort = process.env.TEST_EFFORT;" };
-    const usual = await runSamples(t, samples, { imported });
-    assert.match(usual.printed, /ok {3}quick\.test\.ts/);
-    assert.match(usual.printed, /note: effort: undefined/);
-    assert.doesNotMatch(usual.printed, /soak/);
-    assert.equal(usual.lastLine, "2 passed, 0 failed, 0 skipped");
-    assert.deepEqual(usual.kept, []);
-    const long = await runSamples(t, samples, { args: ["--suites", "long"], imported });
-    assert.match(long.printed, /ok {3}soak\.long\.test\.ts/);
+  test("--suites long runs the files named *.long.test.ts, with the buffers of a real run, and those that can try more", async () => {
+    const long = await runSamples(efforts, { args: ["--suites", "long"], imported: effortFile });
+    assert.match(long.printed, /ok {3}efforts\/soak\.long\.test\.ts/);
     assert.match(long.printed, /note: effort: all/);
     assert.doesNotMatch(long.printed, /quick/);
     assert.match(long.printed, /skipped: 1 × needs a GPU/);
     assert.equal(long.lastLine, "2 passed, 0 failed, 1 skipped");
     assert.match(
       long.kept.join(),
-      /^npm run test:long, [\d-]+, .*ok {3}sampling\.test\.ts.*2 passed, 0 failed, 1 skipped\n$/s,
+      /^npm run test:long, [\d-]+, .*ok {3}efforts\/sampling\.test\.ts.*2 passed, 0 failed, 1 skipped\n$/s,
     );
-    const rejected = await runSamples(t, samples, { args: ["--suites", "longer"] });
+  });
+
+  test("suites that there are not are rejected", async () => {
+    const rejected = await runSamples({}, { args: ["--suites", "longer"] });
     assert.equal(rejected.exitCode, 1);
     assert.match(rejected.printed, /--suites takes all, device or long; this is "longer"\./);
   });
 
-  test("a compiled test whose source is gone is not run", async (t) => {
-    const { lastLine } = await runSamples(t, {
-      kept: `test("a", () => {});`,
-      stale: `test("ghost", () => {});`,
+  test("without --suites long the buffers are small, and long files and all efforts are left out", async () => {
+    const { printed, kept } = await everything;
+    assert.equal(countsOf(printed, "efforts/quick"), "1 passed");
+    assert.match(lineOf(printed, "efforts/sampling"), /note: effort: undefined/);
+    assert.doesNotMatch(printed, /soak/);
+    assert.deepEqual(kept, []);
+  });
+
+  test("the last line is the sum of the files, and a run that fails exits with 1", async () => {
+    const { printed, lastLine, exitCode } = await everything;
+    const sums = { passed: 0, failed: 0, skipped: 0 };
+    for (const [line] of printed.matchAll(/^(?:ok {2}|FAIL) \S+ {2}\d.*$/gm)) {
+      for (const [, count, kind] of line.matchAll(/(\d+) (passed|failed|skipped)/g))
+        sums[kind as keyof typeof sums] += Number(count);
+    }
+    assert.ok(sums.passed >= 20, "most pass");
+    assert.equal(lastLine, `${sums.passed} passed, ${sums.failed} failed, ${sums.skipped} skipped`);
+    assert.equal(exitCode, 1);
+  });
+
+  test("only leaf tests are counted", async () => {
+    const { printed } = await everything;
+    assert.equal(countsOf(printed, "counted/leaves"), "5 passed");
+    assert.match(lineOf(printed, "counted/leaves"), /^ok .*\n {5}note: a figure: 7$/);
+  });
+
+  test("failures are printed in full and counted once, whatever stands around them", async () => {
+    const { printed } = await everything;
+    assert.equal(countsOf(printed, "counted/failing"), "1 passed, 4 failed");
+    const told = failuresOf(printed, "counted/failing");
+    assert.match(told, /FAIL counted\/failing\.test\.ts › suite › differs\n {2}AssertionError/);
+    assert.match(told, /\+ {3}a: 1\n {2}- {3}a: 2/);
+    assert.match(told, /parent's own/);
+    assert.match(told, /failed running before hook\n {2}Error: hook broke/);
+  });
+
+  test("a skip or a todo needs its reason, and those with the same reason are grouped", async () => {
+    const { printed } = await everything;
+    assert.equal(countsOf(printed, "counted/reasons"), "0 passed, 3 skipped");
+    assert.equal(countsOf(printed, "counted/unreasoned"), "0 passed, 3 failed");
+    assert.match(
+      printed,
+      /skipped: 2 × needs a GPU\n {2}counted\/reasons\.test\.ts › a\n {2}counted\/reasons\.test\.ts › b\n/,
+    );
+    assert.match(printed, /skipped: 1 × todo: waits for streams/);
+  });
+
+  /** What is told of a file that doesn't end as it should. */
+  const toldOfEnding: Readonly<Record<string, RegExp>> = {
+    "ending/crashing":
+      / › \(the file\)\n {2}(?:Error: at import|The file exited with code 1[\s\S]*\n {2}Error: at import)/,
+    "ending/empty": / › \(the file\)\n {2}The file ended without having reported a test/,
+    "ending/hanging": /did not end within 2 s and was killed\. It was running: turns\./,
+    "ending/killed": /was killed by SIGKILL/,
+    "ending/quitting": / › \(the file\)\n {2}The file (?:ended without|exited with code 0 before)/,
+  };
+  for (const [where, folder, names] of [
+    ["in a group", "", Object.keys(ending)],
+    ["alone", "alone/", endingAlone],
+  ] as const) {
+    test(`a file that crashes, quits early, hangs or has no test is a failure, ${where}`, async () => {
+      const { printed } = await everything;
+      for (const name of names) {
+        // The count varies: a test may be reported before its process ends, or not.
+        assert.match(countsOf(printed, folder + name), /^[01] passed, 1 failed$/, name);
+        assert.match(failuresOf(printed, folder + name), toldOfEnding[name] ?? assert.fail(name));
+      }
     });
-    assert.equal(lastLine, "1 passed, 0 failed, 0 skipped");
+  }
+
+  test("a file that throws when its tests have ended is a failure, and those after it run", async () => {
+    const { printed } = await everything;
+    assert.equal(countsOf(printed, "ending/crashing-late"), "1 passed, 1 failed");
+    assert.match(lineOf(printed, "ending/crashing-late"), /^FAIL .*\n {5}note: .*"Error: too late"/);
+    assert.equal(countsOf(printed, "ending/sound"), "1 passed");
+  });
+
+  test("files share a process, hooks are a file's own, and a file is alone where it says so", async () => {
+    const { printed } = await everything;
+    for (const file of ["first", "second"]) assert.equal(countsOf(printed, `sharing/${file}`), "2 passed");
+    assert.ok(processOf(printed, "sharing/first"));
+    assert.equal(processOf(printed, "sharing/first"), processOf(printed, "sharing/second"));
+    const alone = Object.keys(meeting).map((file) => processOf(printed, file) ?? assert.fail(file));
+    assert.equal(new Set(alone).size, alone.length);
+  });
+
+  test("a file that changes the process or leaves something running is run again alone, and counted once", async () => {
+    const { printed } = await everything;
+    const files = ["a-changing", "b-reading", "c-leaving"].map((name) => `waiting/${name}`);
+    assert.deepEqual(
+      files.map((file) => countsOf(printed, file)),
+      ["1 passed", "2 passed", "1 passed, 1 failed"],
+    );
+    assert.match(
+      failuresOf(printed, "waiting/c-leaving"),
+      / › \(the file\)\n {2}The file did not end within 2 s/,
+    );
+    const processes = files.map((file) => processOf(printed, file) ?? assert.fail(file));
+    assert.equal(new Set(processes).size, 3, "every file ran in its own process");
+  });
+
+  test("the output of a file in a group is printed with that file's failures only", async () => {
+    const { printed } = await everything;
+    assert.match(printed, /printed by printing\/b-failing\.test\.ts:\n {2}from b\n {2}also b\n/);
+    assert.doesNotMatch(printed, /from [ac]/);
+  });
+
+  test("two files run at a time, and one that mostly waits next to them", async () => {
+    const { printed } = await everything;
+    for (const file of Object.keys(meeting)) assert.equal(countsOf(printed, file), "3 passed", file);
+  });
+
+  test("what a test file leaves running is ended with it", async () => {
+    const { printed } = await everything;
+    for (const file of Object.keys(meeting)) assert.match(lineOf(printed, file), /^ok /, file);
+  });
+
+  test("a compiled test whose source is gone is not run", async () => {
+    const { printed } = await everything;
+    assert.doesNotMatch(printed, /stale|ghost/);
   });
 });
