@@ -6,12 +6,14 @@ import { once } from "node:events";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { setTimeout } from "node:timers/promises";
 import type { PlanRecord } from "../src/records/index.js";
 import { readInspection } from "../src/train/index.js";
 import { needsBrowser, type Page } from "./support/browser.js";
 import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
+import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
-import { openPage, saved, serve, waitUntil } from "./support/inspector-page.js";
+import { openPage, SharedPage, saved, serve, waitUntil } from "./support/inspector-page.js";
 import { repositoryRoot } from "./support/repository.js";
 import { samplePlan } from "./support/sample-plan.js";
 import { sampleIncidents, writeSampleRun } from "./support/sample-run.js";
@@ -20,16 +22,11 @@ const plan = withCopies(samplePlan({ layers: 12 }));
 const tabs = ["learning", "speed", "memory", "incidents", "about"] as const;
 
 /** Created outside the tests: a test's own folders are removed before its pages close. */
-const folders = {
-  runs: makeFolder(),
-  trained: makeFolder(),
-  damaged: makeFolder(),
-  going: makeFolder(),
-  empty: makeFolder(),
-  long: makeFolder(),
-};
+const folders = { runs: makeFolder(), trained: makeFolder() };
 
 writeRuns(folders.runs);
+
+const runs = new SharedPage(folders.runs);
 
 /** Two whole runs, one of them with incidents. */
 function writeRuns(folder: string): void {
@@ -63,8 +60,7 @@ test("the built page has all that it names, and names nothing from elsewhere", (
 });
 
 test("every tab shows its figures", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`);
+  const page = await runs.show(t, "first");
   const expected: Readonly<Record<(typeof tabs)[number], readonly string[]>> = {
     learning: [
       "Loss by step",
@@ -104,8 +100,7 @@ test("every tab shows its figures", needsBrowser, async (t) => {
 });
 
 test("the head tells the step, the loss and the memory", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`);
+  const page = await runs.show(t, "first");
   const head = page.locator(".run-head");
   await head.getByText("of 600, 100 %").waitFor();
   await head.getByText("96 MiB").waitFor();
@@ -117,13 +112,15 @@ test(
   "the picture has a rectangle for each tensor of the plan, and hovering tells all of it",
   needsBrowser,
   async (t) => {
-    const { url } = await serve(t, folders.runs);
-    const page = await openPage(t, `${url}#/first/memory`);
+    const page = await runs.show(t, "first/memory");
     const picture = page.locator(".plan-picture");
     await picture.scrollIntoViewIfNeeded();
     assert.equal(Number(await picture.getAttribute("data-boxes")), plan.memory.tensors.length);
     const place = await pointerOver(page, plan);
-    for (const tensor of plan.memory.tensors) {
+    const kinds = new Map(
+      plan.memory.tensors.map((tensor) => [`${tensor.type === undefined} ${tensor.isSaved}`, tensor]),
+    );
+    for (const tensor of effort({ quick: [...kinds.values()], thorough: plan.memory.tensors })) {
       const { x, y } = place(tensor);
       await page.mouse.move(x, y);
       await waitUntil(
@@ -144,8 +141,7 @@ test(
 );
 
 test("those alive at the peak add up to the plan's lower bound", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first/memory`);
+  const page = await runs.show(t, "first/memory");
   const sum = figure(page, "Live at the peak").locator("[data-sum]");
   assert.equal(Number(await sum.getAttribute("data-sum")), plan.memory.lowerBound);
   const alive = plan.memory.tensors.filter(
@@ -155,8 +151,7 @@ test("those alive at the peak add up to the plan's lower bound", needsBrowser, a
 });
 
 test("a search narrows the table, and a selected row is outlined in the picture", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first/memory`);
+  const page = await runs.show(t, "first/memory");
   await page.locator(".plan-picture").waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("scratch");
@@ -173,8 +168,7 @@ test("a search narrows the table, and a selected row is outlined in the picture"
 });
 
 test("another run that is ticked is laid over the first", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`);
+  const page = await runs.show(t, "first");
   await page.getByLabel("Compare second").check();
   const loss = figure(page, "Loss by step");
   for (const name of ["first", "second"])
@@ -190,8 +184,7 @@ test("another run that is ticked is laid over the first", needsBrowser, async (t
 });
 
 test("charts are saved as PNG and CSV, and every export comes", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`);
+  const page = await runs.show(t, "first");
   const loss = figure(page, "Loss by step");
   await loss.locator("canvas").waitFor();
   const png = await saved(page, () => loss.getByRole("button", { name: "PNG" }).click());
@@ -218,8 +211,7 @@ test(
   "a folder that is damaged or half written is told, and what can be read is shown",
   needsBrowser,
   async (t) => {
-    const folder = folders.damaged;
-    writeRuns(folder);
+    const folder = folders.runs;
     mkdirSync(join(folder, "torn"));
     writeFileSync(join(folder, "torn", "run.json"), '{"settings":');
     writeSampleRun(folder, "cut", { steps: 50 }).close();
@@ -228,14 +220,13 @@ test(
     appendFileSync(join(folder, "cut", "incidents.jsonl"), "no JSON at all\n");
     writeSampleRun(folder, "strange", { steps: 50 }).close();
     writeFileSync(join(folder, "strange", "steps.bin"), "x".repeat(2000));
-    const { url } = await serve(t, folder);
-    const page = await openPage(t, `${url}#/torn`, { mayFail: true });
+    const page = await runs.show(t, "torn", { mayFail: true });
     await page.locator(".banner").getByText("run.json").waitFor();
     for (const tab of tabs) {
       await page.locator(`#tab-${tab}`).click();
       await page.locator(".empty").first().waitFor();
     }
-    await page.goto(`${url}#/cut/learning`);
+    await runs.goTo("cut/learning");
     await page.locator("h1", { hasText: "cut" }).waitFor();
     await page.locator(".banner").getByText("incidents.jsonl").waitFor();
     await figure(page, "Loss by step").locator("canvas").waitFor();
@@ -243,7 +234,7 @@ test(
       figure(page, "Loss by step").getByRole("button", { name: "CSV" }).click(),
     );
     assert.equal(bytes.toString().trim().split("\r\n").length, 21);
-    await page.goto(`${url}#/strange/learning`);
+    await runs.goTo("strange/learning");
     await page.locator(".banner").getByText("steps.bin").waitFor();
     await figure(page, "Loss by step").getByText("The steps can't be shown").waitFor();
     await figure(page, "Accuracy by fold").locator(".bars li").first().waitFor();
@@ -251,11 +242,9 @@ test(
 );
 
 test("a running run is followed", needsBrowser, async (t) => {
-  const folder = folders.going;
-  const run = writeSampleRun(folder, "going", { steps: 40, state: "running", startMs: Date.now() });
+  const run = writeSampleRun(folders.runs, "going", { steps: 40, state: "running", startMs: Date.now() });
   t.after(() => run.close());
-  const { url } = await serve(t, folder);
-  const page = await openPage(t, url);
+  const page = await runs.show(t, "going");
   await page.locator(".run-head .tiles").getByText("40", { exact: true }).waitFor();
   assert.equal(await page.locator("#tab-incidents .badge").count(), 0);
   run.appendSteps(25);
@@ -267,31 +256,27 @@ test("a running run is followed", needsBrowser, async (t) => {
 });
 
 test(
-  "a run that is trained now appears, is followed to its end, and its picture is its plan's",
+  "a folder without runs says how to make one, and a run that is trained there appears, is followed to its end, and its picture is its plan's",
   needsBrowser,
   async (t) => {
     const out = join(folders.trained, "now");
-    const job = [
-      "train",
-      "crossasset",
-      "--device",
-      "cpu",
-      "--generate",
-      "12000",
-      "--batch",
-      "32",
-      "--epochs",
-      "2",
-    ];
+    const data = ["--generate", "8600", "--batch", "64", "--epochs", "1"];
+    const job = ["train", "crossasset", "--device", "cpu", ...data, ...tinyModel, "--quiet", "--out", out];
     const { url } = await serve(t, folders.trained);
     const page = await openPage(t, `${url}#/`);
     page.setDefaultTimeout(60_000);
-    const child = spawn(process.execPath, [holdfastProgram, ...job, ...tinyModel, "--quiet", "--out", out], {
+    await page.getByText("No runs yet").waitFor();
+    const child = spawn(process.execPath, [holdfastProgram, ...job], {
+      env: { ...process.env, HOLDFAST_STALL_AFTER: "off" },
       stdio: "ignore",
     });
     const ended = once(child, "close");
-    t.after(() => child.kill());
+    t.after(() => child.kill("SIGKILL"));
+    // A run this short might end before the page looks: it stops while the page finds it.
+    while (!existsSync(join(out, "status.json")) && child.exitCode === null) await setTimeout(5);
+    child.kill("SIGSTOP");
     await page.locator(".state.live").waitFor();
+    child.kill("SIGCONT");
     await figure(page, "Loss by step").locator("canvas").waitFor();
     const [code] = (await ended) as [number];
     assert.equal(code, 0);
@@ -307,26 +292,20 @@ test(
 );
 
 test("a lost server is reported, and found again when it is back", needsBrowser, async (t) => {
-  const folder = folders.runs;
-  const { url, close } = await serve(t, folder);
-  const page = await openPage(t, `${url}#/first`, { mayFail: true });
+  const page = await runs.show(t, "first/learning", { mayFail: true });
   await figure(page, "Loss by step").locator("canvas").waitFor();
-  await close();
+  await runs.stopServer();
   await page.getByText("Connection lost, retrying").waitFor();
   await figure(page, "Loss by step").locator("canvas").waitFor();
-  await serve(t, folder, Number(new URL(url).port));
+  await runs.startServer();
   await page.getByText("Connection lost, retrying").waitFor({ state: "detached" });
 });
 
-test("a folder without runs says how to make one", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.empty);
-  const page = await openPage(t, url);
-  await page.getByText("No runs yet").waitFor();
-});
-
 test("a phone's width needs no scrolling sideways, in any tab", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`, { width: 390, height: 844 });
+  const page = await runs.show(t, "second/about");
+  await page.setViewportSize({ width: 390, height: 844 });
+  t.after(() => page.setViewportSize({ width: 1280, height: 900 }));
+  await runs.goTo("first/about");
   for (const tab of tabs) {
     await page.locator(`#tab-${tab}`).click();
     await page.locator("#panel .figure").first().waitFor();
@@ -335,8 +314,9 @@ test("a phone's width needs no scrolling sideways, in any tab", needsBrowser, as
 });
 
 test("the page is dark where the system is, and as the reader wants it", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`, { isDark: true });
+  const page = await runs.show(t, "first");
+  await page.emulateMedia({ colorScheme: "dark" });
+  t.after(() => page.emulateMedia({ colorScheme: "light" }));
   await page.locator(".run-head").waitFor();
   const hasGround = (colour: string): Promise<void> =>
     waitUntil(page, `getComputedStyle(document.querySelector(".run-head")).backgroundColor === "${colour}"`);
@@ -346,12 +326,12 @@ test("the page is dark where the system is, and as the reader wants it", needsBr
   await page.getByRole("button", { name: "Light" }).click();
   await hasGround("rgb(26, 30, 37)");
   await page.reload();
-  await page.getByRole("button", { name: "Dark" }).waitFor();
+  await page.getByRole("button", { name: "Dark" }).click();
+  await page.getByRole("button", { name: "Auto" }).waitFor();
 });
 
 test("the keyboard reaches tabs, help, charts, tables and the picture", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first`);
+  const page = await runs.show(t, "first");
   await figure(page, "Loss by step").locator("canvas").waitFor();
   for (const [index, tab] of tabs.entries()) {
     await page.keyboard.press(String(index + 1));
@@ -394,8 +374,7 @@ test("the keyboard reaches tabs, help, charts, tables and the picture", needsBro
 });
 
 test("a pass is shown by the calls that it removed", needsBrowser, async (t) => {
-  const { url } = await serve(t, folders.runs);
-  const page = await openPage(t, `${url}#/first/speed`);
+  const page = await runs.show(t, "first/speed");
   const passes = figure(page, "Compiler passes");
   const [trace, dead] = plan.stages;
   await passes
@@ -409,10 +388,8 @@ test(
   "smoothing, the log scale and zooming by wheel and drag change the loss chart",
   needsBrowser,
   async (t) => {
-    const folder = folders.long;
-    writeSampleRun(folder, "long", { steps: 20_000 }).close();
-    const { url } = await serve(t, folder);
-    const page = await openPage(t, `${url}#/long`);
+    writeSampleRun(folders.runs, "long", { steps: 20_000 }).close();
+    const page = await runs.show(t, "long");
     const loss = figure(page, "Loss by step");
     await loss.locator("canvas").waitFor();
     await loss.getByLabel("Log scale").check();

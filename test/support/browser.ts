@@ -51,6 +51,8 @@ export interface Page extends Omit<Locator, "first" | "click" | "fill" | "focus"
   evaluate(expression: string): Promise<unknown>;
   waitForEvent(event: "download"): Promise<Download>;
   setDefaultTimeout(ms: number): void;
+  setViewportSize(size: { readonly width: number; readonly height: number }): Promise<void>;
+  emulateMedia(options: { readonly colorScheme: "light" | "dark" }): Promise<void>;
   on(event: "pageerror", listen: (error: Error) => void): void;
   on(event: "console", listen: (message: ConsoleMessage) => void): void;
   screenshot(options: { readonly path: string; readonly fullPage?: boolean }): Promise<unknown>;

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, type TestContext } from "node:test";
-import { openInspector } from "../../src/inspect/index.js";
+import { type Inspector, openInspector } from "../../src/inspect/index.js";
 import { type BrowserContext, closeBrowser, openContext, type Page } from "./browser.js";
 
 after(closeBrowser);
@@ -14,6 +14,8 @@ interface OpenedPage {
   readonly context: BrowserContext;
   /** What the page has thrown or logged since its test began. */
   readonly errors: string[];
+  /** Whether requests may fail in the current test. */
+  mayFail: boolean;
 }
 
 /** Pages that the next test uses again, by their options: to open a browser's process takes longer than most tests. */
@@ -42,40 +44,85 @@ export interface PageOptions {
 /** Opens a page for a test. Errors that the page throws or logs fail the test. */
 export async function openPage(t: TestContext, url: string, options: PageOptions = {}): Promise<Page> {
   const { width = 1280, height = 900, isDark = false, mayFail = false } = options;
-  const all = { width, height, isDark, mayFail };
-  const opened = idle.get(keyOf(all)) ?? (await openNewPage(all));
-  idle.delete(opened.key);
+  const key = [width, height, isDark].join();
+  const opened = idle.get(key) ?? (await openNewPage(key, { width, height, isDark }));
+  idle.delete(key);
   busy.add(opened);
-  const { page, errors } = opened;
-  errors.length = 0;
-  page.setDefaultTimeout(10_000);
+  opened.mayFail = mayFail;
+  opened.errors.length = 0;
+  opened.page.setDefaultTimeout(10_000);
   t.after(async () => {
     await leavePages();
-    assert.deepEqual(errors, []);
+    assert.deepEqual(opened.errors, []);
   });
-  await page.goto(url);
-  return page;
+  await opened.page.goto(url);
+  return opened.page;
 }
 
-function keyOf({ width, height, isDark, mayFail }: Required<PageOptions>): string {
-  return [width, height, isDark, mayFail].join();
-}
-
-async function openNewPage(options: Required<PageOptions>): Promise<OpenedPage> {
-  const { width, height, isDark, mayFail } = options;
+async function openNewPage(
+  key: string,
+  { width, height, isDark }: { readonly width: number; readonly height: number; readonly isDark: boolean },
+): Promise<OpenedPage> {
   const context = await openContext({
     viewport: { width, height },
     colorScheme: isDark ? "dark" : "light",
   });
   const page = await context.newPage();
-  const errors: string[] = [];
-  page.on("pageerror", (error) => errors.push(String(error.stack)));
+  const opened: OpenedPage = { key, page, context, errors: [], mayFail: false };
+  page.on("pageerror", (error) => opened.errors.push(String(error.stack)));
   page.on("console", (message) => {
     const isRequest = message.text().startsWith("Failed to load resource");
-    if (message.type() === "error" && !(mayFail && isRequest))
-      errors.push(`${message.text()} (${message.location().url})`);
+    if (message.type() === "error" && !(opened.mayFail && isRequest))
+      opened.errors.push(`${message.text()} (${message.location().url})`);
   });
-  return { key: keyOf(options), page, context, errors };
+  return opened;
+}
+
+/** A page and its server, which the tests of a file share: a page that stays open loads once. */
+export class SharedPage {
+  readonly #root: string;
+  #server: Promise<Inspector> | undefined;
+  #opened: Promise<OpenedPage> | undefined;
+  /** Where the server was started first. */
+  #url: string | undefined;
+
+  constructor(root: string) {
+    this.#root = root;
+    after(() => this.stopServer());
+  }
+
+  /** Shows a route, such as "first/memory". Errors that the page throws or logs until the test's end fail the test. */
+  async show(
+    t: TestContext,
+    route: string,
+    { mayFail = false }: Pick<PageOptions, "mayFail"> = {},
+  ): Promise<Page> {
+    await this.startServer();
+    this.#opened ??= openNewPage("shared", { width: 1280, height: 900, isDark: false });
+    const opened = await this.#opened;
+    opened.mayFail = mayFail;
+    opened.errors.length = 0;
+    opened.page.setDefaultTimeout(10_000);
+    t.after(() => assert.deepEqual(opened.errors, []));
+    await this.goTo(route);
+    return opened.page;
+  }
+
+  /** Shows another route in the same test. */
+  async goTo(route: string): Promise<void> {
+    await (await this.#opened)?.page.goto(`${this.#url}#/${route}`);
+  }
+
+  async startServer(): Promise<void> {
+    const port = this.#url === undefined ? 0 : Number(new URL(this.#url).port);
+    this.#server ??= openInspector({ root: this.#root, port, pollMs: 100 });
+    this.#url = addressOf(await this.#server);
+  }
+
+  async stopServer(): Promise<void> {
+    await (await this.#server)?.close();
+    this.#server = undefined;
+  }
 }
 
 /** Waits until an expression in the page is true, checking in every frame. */
@@ -109,7 +156,12 @@ export async function serve(t: TestContext, root: string, port = 0): Promise<Ser
     await leavePages();
     await close();
   });
-  return { url: inspector.url.replace(/#.*$/, ""), close };
+  return { url: addressOf(inspector), close };
+}
+
+/** The page's address, without a run. */
+function addressOf({ url }: Inspector): string {
+  return url.replace(/#.*$/, "");
 }
 
 /** The file that a click saves. */
