@@ -260,7 +260,7 @@ test(
   needsBrowser,
   async (t) => {
     const out = join(folders.trained, "now");
-    const data = ["--generate", "8600", "--batch", "64", "--epochs", "1"];
+    const data = ["--generate", "8600", "--batch", "256", "--folds", "1", "--epochs", "1"];
     const job = ["train", "crossasset", "--device", "cpu", ...data, ...tinyModel, "--quiet", "--out", out];
     const { url } = await serve(t, folders.trained);
     const page = await openPage(t, `${url}#/`);
