@@ -94,6 +94,7 @@ test("every tab shows its figures", needsBrowser, async (t) => {
     assert.ok(Number(await page.evaluate(below)) <= 1, tab);
   }
   await page.locator("#tab-incidents").click();
+  await page.locator(".incident-card").first().waitFor();
   assert.equal(await page.locator(".incident-card").count(), sampleIncidents().length);
   assert.match(await page.locator(".incident-card").first().innerText(), /failure[\s\S]*The device is lost/);
   assert.equal(await page.locator("#tab-incidents .badge").innerText(), "5");
@@ -260,7 +261,7 @@ test(
   needsBrowser,
   async (t) => {
     const out = join(folders.trained, "now");
-    const data = ["--generate", "8600", "--batch", "256", "--folds", "1", "--epochs", "1"];
+    const data = ["--generate", "8600", "--batch", "64", "--folds", "1", "--epochs", "1"];
     const job = ["train", "crossasset", "--device", "cpu", ...data, ...tinyModel, "--quiet", "--out", out];
     const { url } = await serve(t, folders.trained);
     const page = await openPage(t, `${url}#/`);
@@ -272,8 +273,9 @@ test(
     });
     const ended = once(child, "close");
     t.after(() => child.kill("SIGKILL"));
-    // A run this short might end before the page looks: it stops while the page finds it.
-    while (!existsSync(join(out, "status.json")) && child.exitCode === null) await setTimeout(5);
+    // A run this short might end before the page looks: it stops while the page finds it. This log is the last file that it creates
+    // before it trains.
+    while (!existsSync(join(out, "recorder.log")) && child.exitCode === null) await setTimeout(5);
     child.kill("SIGSTOP");
     await page.locator(".state.live").waitFor();
     child.kill("SIGCONT");

@@ -8,8 +8,6 @@ import { type BrowserContext, closeBrowser, openContext, type Page } from "./bro
 after(closeBrowser);
 
 interface OpenedPage {
-  /** Its options, as a text. */
-  readonly key: string;
   readonly page: Page;
   readonly context: BrowserContext;
   /** What the page has thrown or logged since its test began. */
@@ -18,8 +16,8 @@ interface OpenedPage {
   mayFail: boolean;
 }
 
-/** Pages that the next test uses again, by their options: to open a browser's process takes longer than most tests. */
-const idle = new Map<string, OpenedPage>();
+/** A page that the next test uses again: to open a browser's process takes longer than most tests. */
+let idle: OpenedPage | undefined;
 
 /** The pages of the current test. They are left before its servers end, because a lost stream is an error in a page. */
 const busy = new Set<OpenedPage>();
@@ -27,28 +25,17 @@ const busy = new Set<OpenedPage>();
 async function leavePages(): Promise<void> {
   for (const opened of busy) {
     await opened.page.goto("about:blank");
-    if (idle.has(opened.key)) await opened.context.close();
-    else idle.set(opened.key, opened);
+    if (idle) await opened.context.close();
+    else idle = opened;
   }
   busy.clear();
 }
 
-export interface PageOptions {
-  readonly width?: number;
-  readonly height?: number;
-  readonly isDark?: boolean;
-  /** Requests may fail: the test stops the server, or requests damaged files. */
-  readonly mayFail?: boolean;
-}
-
 /** Opens a page for a test. Errors that the page throws or logs fail the test. */
-export async function openPage(t: TestContext, url: string, options: PageOptions = {}): Promise<Page> {
-  const { width = 1280, height = 900, isDark = false, mayFail = false } = options;
-  const key = [width, height, isDark].join();
-  const opened = idle.get(key) ?? (await openNewPage(key, { width, height, isDark }));
-  idle.delete(key);
+export async function openPage(t: TestContext, url: string): Promise<Page> {
+  const opened = idle ?? (await openNewPage());
+  idle = undefined;
   busy.add(opened);
-  opened.mayFail = mayFail;
   opened.errors.length = 0;
   opened.page.setDefaultTimeout(10_000);
   t.after(async () => {
@@ -59,16 +46,10 @@ export async function openPage(t: TestContext, url: string, options: PageOptions
   return opened.page;
 }
 
-async function openNewPage(
-  key: string,
-  { width, height, isDark }: { readonly width: number; readonly height: number; readonly isDark: boolean },
-): Promise<OpenedPage> {
-  const context = await openContext({
-    viewport: { width, height },
-    colorScheme: isDark ? "dark" : "light",
-  });
+async function openNewPage(): Promise<OpenedPage> {
+  const context = await openContext({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
   const page = await context.newPage();
-  const opened: OpenedPage = { key, page, context, errors: [], mayFail: false };
+  const opened: OpenedPage = { page, context, errors: [], mayFail: false };
   page.on("pageerror", (error) => opened.errors.push(String(error.stack)));
   page.on("console", (message) => {
     const isRequest = message.text().startsWith("Failed to load resource");
@@ -91,14 +72,13 @@ export class SharedPage {
     after(() => this.stopServer());
   }
 
-  /** Shows a route, such as "first/memory". Errors that the page throws or logs until the test's end fail the test. */
-  async show(
-    t: TestContext,
-    route: string,
-    { mayFail = false }: Pick<PageOptions, "mayFail"> = {},
-  ): Promise<Page> {
+  /**
+   * Shows a route, such as "first/memory". Errors that the page throws or logs until the test's end fail the test. Requests may fail
+   * where the test stops the server, or requests damaged files.
+   */
+  async show(t: TestContext, route: string, { mayFail = false } = {}): Promise<Page> {
     await this.startServer();
-    this.#opened ??= openNewPage("shared", { width: 1280, height: 900, isDark: false });
+    this.#opened ??= openNewPage();
     const opened = await this.#opened;
     opened.mayFail = mayFail;
     opened.errors.length = 0;
