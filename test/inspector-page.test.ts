@@ -1,4 +1,8 @@
-/** The inspector's page, end to end: in a real Chromium, from a real server, on run folders as runs leave them. */
+/**
+ * The inspector's page, end to end: in a real Chromium, from a real server, on run folders as runs leave them.
+ *
+ * @mostlyWaits for the browser
+ */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
