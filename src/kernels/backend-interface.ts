@@ -1,7 +1,7 @@
 /** The interface of a backend: how the kernels of one kind of device are lowered to commands. */
 
 import type { ColumnKernel } from "../ir/index.js";
-import type { Command } from "../runtime/index.js";
+import type { Command, LowerDigests } from "../runtime/index.js";
 import type { Bytes } from "../units/index.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
 import type { Capabilities } from "./capabilities.js";
@@ -37,6 +37,9 @@ export interface Backend {
   lowerScatterAdd(scatter: ScatterAdd, op: string): Command;
   lowerCopies(copies: readonly PlainCopy[], op?: string): Commands;
   lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[];
+
+  /** Undefined on a device whose memory the host reads as fast as the device. */
+  readonly lowerDigests: LowerDigests | undefined;
 
   canComboRows(launches: readonly Omit<RowLaunch, "operands">[]): boolean;
   canGroupColumns(kernels: readonly ColumnKernel[]): boolean;

@@ -18,6 +18,7 @@ export function backendOf(runtime: Runtime): Backend {
   if (cached) return cached;
   const backend = runtime.device.kind === "cuda" ? new CudaBackend(runtime) : new WasmBackend(runtime);
   backends.set(runtime, backend);
+  if (backend.lowerDigests) runtime.digestMemoryWith(backend.lowerDigests);
   return backend;
 }
 

@@ -12,6 +12,7 @@ export type {
   LaunchCommand,
   LoadedCommand,
 } from "./capture/command.js";
+export type { LowerDigests } from "./capture/device-copies.js";
 export type { IndexCheck, TraceSink } from "./capture/trace-sink.js";
 export type { LaunchRequest, StreamEvent } from "./capture/work.js";
 export { Arena } from "./memory/arena.js";

@@ -6,6 +6,7 @@ import { beat, runAll } from "../units/index.js";
 import { Captures, type Replayable } from "./capture/captures.js";
 import type { ScratchMemory } from "./capture/checksum.js";
 import type { Command, LoadedCommand } from "./capture/command.js";
+import type { LowerDigests } from "./capture/device-copies.js";
 import type { TraceSink } from "./capture/trace-sink.js";
 import type { LaunchRequest, StreamEvent } from "./capture/work.js";
 import { KernelCache } from "./kernel-cache.js";
@@ -85,6 +86,7 @@ export class Runtime {
   #isNotifyingReadBack = false;
   readonly #sideStreams: Readonly<Record<"high" | "normal", Stream[]>> = { high: [], normal: [] };
   #traceSink: TraceSink | undefined;
+  #lowerDigests: LowerDigests | undefined;
   #steps = 0;
   #hasReportedPressure = false;
   #isOpen = false;
@@ -97,7 +99,12 @@ export class Runtime {
     const components = openComponents(options, { log, onMemoryPressure, progress });
     this.#components = components;
     this.#kernels = new KernelCache(components);
-    this.#captures = new Captures({ ...components, warn: (text) => this.warn(text) });
+    this.#captures = new Captures({
+      ...components,
+      warn: (text) => this.warn(text),
+      issue: (commands) => this.submit(this.load(commands)),
+      lowerDigests: () => this.#lowerDigests,
+    });
     const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = components;
     this.settings = settings;
     this.device = device;
@@ -327,6 +334,11 @@ export class Runtime {
     this.#requireOpen();
     this.#traceSink?.reject("time a capture", name);
     return this.#captures.captureForTiming(name, body);
+  }
+
+  /** Lets captures compare memory by digests that the device computes. By default they read the memory back. */
+  digestMemoryWith(lower: LowerDigests): void {
+    this.#lowerDigests = lower;
   }
 
   /** True if a function is being captured or traced. Nothing may be read back then. */

@@ -34,6 +34,7 @@ import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "../g
 import type { EpilogueOn } from "../gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "../kernel-call.js";
 import { lowerCopies, type PlainCopy } from "../multi-tensor/copy.js";
+import { lowerDigestsOnCuda } from "../multi-tensor/digest.js";
 import { type ChunkedReduceLaunch, lowerChunkedReduceOnCuda } from "../multi-tensor/reduce.js";
 import { lowerScanOnCuda } from "../scan-scatter/cuda-scan.js";
 import { lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
@@ -44,6 +45,7 @@ type Problem = GemmProblem<GemmInputDtype>;
 
 export class CudaBackend implements Backend {
   readonly capabilities = cudaCapabilities;
+  readonly lowerDigests = lowerDigestsOnCuda;
   readonly #target: Target;
 
   constructor(target: Target) {

@@ -36,6 +36,7 @@ type Problem = GemmProblem<GemmInputDtype>;
 
 export class WasmBackend implements Backend {
   readonly capabilities = wasmCapabilities;
+  readonly lowerDigests = undefined;
   readonly #target: Target;
 
   constructor(target: Target) {

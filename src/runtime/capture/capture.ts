@@ -14,32 +14,23 @@ import type { Driver, Graph, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, formatSpan, runAll } from "../../units/index.js";
 import type { Arena } from "../memory/arena.js";
-import type { Budget } from "../memory/budget.js";
-import type { PersistentMemory } from "../memory/persistent.js";
 import { poisonByte } from "../memory/step-allocator.js";
 import { ownerOf } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
-import type { Transfer } from "../transfer/transfer.js";
 import type { CapturePass, CaptureStateMachine } from "./capture-state.js";
 import {
   requireSameChecksums,
-  restoreSnapshot,
   type ScratchMemory,
   takeChecksums,
   takeSnapshot,
   withoutCovered,
 } from "./checksum.js";
-import { type AccessSet, emptyAccessSet, spanKeys, type Work } from "./work.js";
+import type { DeviceCopiesOptions } from "./device-copies.js";
+import { type AccessSet, emptyAccessSet, spanKeys } from "./work.js";
 
-export interface CaptureOptions {
-  readonly driver: Driver;
-  readonly stream: Stream;
+export interface CaptureOptions extends DeviceCopiesOptions {
   readonly arena: Arena;
-  readonly persistent: PersistentMemory;
-  readonly budget: Budget;
   readonly captureState: CaptureStateMachine;
-  readonly work: Work;
-  readonly transfer: Transfer;
   readonly recorder: Recorder;
 }
 
@@ -93,7 +84,7 @@ export function captureGraph(
   body: () => void,
   purpose?: ScratchMemory | "timing",
 ): CapturedGraph {
-  const { driver, stream, captureState, transfer, recorder, arena, persistent, budget } = options;
+  const { driver, stream, captureState, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
   captureState.enter(name);
   try {
@@ -116,17 +107,16 @@ export function captureGraph(
     const results = purpose === "timing" ? [] : withoutCovered(accesses.written);
     const outputs = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
     const compared = scratch ? [...outputs, scratch.storage] : outputs;
-    const before = takeSnapshot(transfer, outputs);
-    const restore = () => restoreSnapshot(transfer, before);
-    undo.push(restore);
+    const before = takeSnapshot(options, outputs);
+    undo.push(before.release, before.restore);
     // Both runs start from NaN there, so a read of unwritten scratch shows up as a difference.
     const poisonScratch = (): void => {
       if (scratch) driver.fill(stream, scratch.storage.span, poisonByte);
     };
     poisonScratch();
     requireSameWork(name, accesses, runPass(options, name, "running", body, accesses));
-    const expected = takeChecksums(transfer, compared);
-    restore();
+    const expected = takeChecksums(options, compared);
+    before.restore();
 
     const graph = record(driver, stream, () =>
       requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
@@ -136,11 +126,12 @@ export function captureGraph(
     driver.instantiate(graph);
     poisonScratch();
     driver.launchGraph(stream, graph);
-    requireSameChecksums(name, expected, takeChecksums(transfer, compared), scratch);
-    restore();
+    requireSameChecksums(name, expected, takeChecksums(options, compared), scratch);
+    before.restore();
+    before.release();
 
     recorder.record("capture", name, 0, accesses.commands);
-    undo.splice(undo.indexOf(restore), 1);
+    undo.splice(undo.indexOf(before.release), 2);
     return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
   } catch (error) {
     captureState.leave();

@@ -1,22 +1,29 @@
-/** Host copies and checksums of storages, to restore them and to compare two runs bit for bit. */
+/** Copies and checksums of storages, to restore them and to compare two runs bit for bit. */
 
 import { createHash } from "node:crypto";
 import { HoldfastError } from "../../errors/index.js";
 import type { Storage } from "../memory/storage.js";
 import type { Transfer } from "../transfer/transfer.js";
+import { copyOnDevice, type DeviceCopiesOptions, type DeviceCopy, readDigests } from "./device-copies.js";
 
-export type Snapshot = ReadonlyMap<Storage, Uint8Array>;
+type HostCopy = ReadonlyMap<Storage, Uint8Array>;
 
-export function takeSnapshot(transfer: Transfer, storages: Iterable<Storage>): Snapshot {
-  return new Map([...storages].map((storage) => [storage, transfer.read(storage)]));
+function copyToHost(transfer: Transfer, storages: readonly Storage[]): HostCopy {
+  return new Map(storages.map((storage) => [storage, transfer.read(storage)]));
 }
 
-export function restoreSnapshot(transfer: Transfer, snapshot: Snapshot): void {
-  transfer.upload([...snapshot].map(([target, source]) => ({ target, source })));
+/** Copies storages, to restore them later: on the device, or to the host if the device has no room. */
+export function takeSnapshot(options: DeviceCopiesOptions, storages: readonly Storage[]): DeviceCopy {
+  const { transfer } = options;
+  const onDevice = copyOnDevice(options, storages);
+  if (onDevice) return onDevice;
+  const copy = copyToHost(transfer, storages);
+  const items = [...copy].map(([target, source]) => ({ target, source }));
+  return { restore: () => void transfer.upload(items), release: () => undefined };
 }
 
 /** Rejects a replay that differs from the direct run; names the first buffer and byte. */
-function requireEqual(name: string, direct: Snapshot, replayed: Snapshot): void {
+function requireEqual(name: string, direct: HostCopy, replayed: HostCopy): void {
   for (const [storage, expected] of direct) {
     const actual = replayed.get(storage);
     if (actual && Buffer.compare(expected, actual) === 0) continue;
@@ -54,35 +61,34 @@ export interface ScratchMemory {
 
 /** The results of a run: small storages as bytes, large ones as checksums of chunks. */
 export interface Checksums {
-  readonly bytes: Snapshot;
+  readonly bytes: HostCopy;
   readonly chunkChecksums: ReadonlyMap<Storage, ChunkChecksums>;
 }
 
-type ChunkChecksums = readonly { readonly offset: number; readonly checksum: string }[];
+/** One for each chunk, in the order of memory. */
+type ChunkChecksums = BigUint64Array | readonly string[];
 
 const chunkBytes = 64 * 1024;
 
-export function takeChecksums(transfer: Transfer, storages: readonly Storage[]): Checksums {
+export function takeChecksums(options: DeviceCopiesOptions, storages: readonly Storage[]): Checksums {
   const isLarge = ({ span }: Storage): boolean => span.size > chunkBytes;
+  const [large, small] = [storages.filter(isLarge), storages.filter((storage) => !isLarge(storage))];
+  const digests = readDigests(options, large, chunkBytes);
+  const checksumsOf = (storage: Storage, index: number): ChunkChecksums =>
+    digests?.[index] ?? hashChunks(options.transfer, storage);
   return {
-    bytes: takeSnapshot(
-      transfer,
-      storages.filter((storage) => !isLarge(storage)),
-    ),
-    chunkChecksums: new Map(
-      storages.filter(isLarge).map((storage) => [storage, takeChunkChecksums(transfer, storage)]),
-    ),
+    bytes: copyToHost(options.transfer, small),
+    chunkChecksums: new Map(large.map((storage, index) => [storage, checksumsOf(storage, index)])),
   };
 }
 
-function takeChunkChecksums(transfer: Transfer, storage: Storage): ChunkChecksums {
-  const checksums: { offset: number; checksum: string }[] = [];
-  transfer.readChunks(storage, (chunk, start) => {
-    for (let offset = 0; offset < chunk.length; offset += chunkBytes) {
-      const checksum = createHash("sha1")
-        .update(chunk.subarray(offset, offset + chunkBytes))
-        .digest("base64");
-      checksums.push({ offset: start + offset, checksum });
+/** Reads a storage back and hashes its chunks on the host. */
+function hashChunks(transfer: Transfer, storage: Storage): readonly string[] {
+  const checksums: string[] = [];
+  transfer.readChunks(storage, (bytes) => {
+    for (let offset = 0; offset < bytes.length; offset += chunkBytes) {
+      const chunk = bytes.subarray(offset, offset + chunkBytes);
+      checksums.push(createHash("sha1").update(chunk).digest("base64"));
     }
   });
   return checksums;
@@ -98,15 +104,16 @@ export function requireSameChecksums(
   requireEqual(name, direct.bytes, replayed.bytes);
   for (const [storage, checksums] of direct.chunkChecksums) {
     const actual = replayed.chunkChecksums.get(storage);
-    const chunk = checksums.find(({ checksum }, index) => checksum !== actual?.[index]?.checksum);
-    if (!chunk) continue;
-    const label = storage === scratch?.storage ? scratch.nameAt(chunk.offset) : storage.label;
+    const chunk = Array.from<unknown>(checksums).findIndex((checksum, index) => checksum !== actual?.[index]);
+    if (chunk < 0) continue;
+    const offset = chunk * chunkBytes;
+    const label = storage === scratch?.storage ? scratch.nameAt(offset) : storage.label;
     throw new HoldfastError(
       "CAPTURE_MISMATCH",
-      `The replay of "${name}" differs from the same work run directly: first in "${label}", in bytes ${chunk.offset} to ` +
-        `${chunk.offset + chunkBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
+      `The replay of "${name}" differs from the same work run directly: first in "${label}", in bytes ${offset} to ` +
+        `${offset + chunkBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
         "the same memory every time.",
-      { numbers: { capture: name, storage: label, byte: chunk.offset } },
+      { numbers: { capture: name, storage: label, byte: offset } },
     );
   }
 }

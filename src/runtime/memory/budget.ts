@@ -77,6 +77,11 @@ export class Budget {
     return charge;
   }
 
+  /** True if a charge fits and leaves the budget without pressure. */
+  hasRoomFor(size: Bytes): boolean {
+    return this.used + size <= pressureShare * this.limit && size <= this.#options.available();
+  }
+
   release(charge: Charge): void {
     if (!this.#charges.delete(charge)) {
       throw new HoldfastError(

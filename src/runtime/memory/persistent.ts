@@ -67,12 +67,17 @@ export class PersistentMemory {
     return [...this.#regions.keys()];
   }
 
+  /** The bytes that a region of these tensors is charged. */
+  chargeFor(name: string, tensors: readonly Placement[]): Bytes {
+    return alignUp(paddedSize(name, tensors), this.#options.driver.describe().granularity);
+  }
+
   /** Places tensors in a new region, or throws and changes nothing. */
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
     const { driver, budget, recorder, captureState } = this.#options;
     const size = paddedSize(name, tensors);
     captureState.reject("placement", name, size);
-    const roundedSize = alignUp(size, driver.describe().granularity);
+    const roundedSize = this.chargeFor(name, tensors);
     const charge = budget.charge(label, roundedSize, name);
     let reservation: Span | undefined;
     try {
