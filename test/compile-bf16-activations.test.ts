@@ -21,6 +21,8 @@ import { sameBytes } from "./support/same-bytes.js";
 import { isNear, tolerances } from "./tolerances.js";
 
 const skip = emulatorMissing;
+/** Two layers have more GEMMs between attentions; one has each kind once. */
+const layers = effort({ quick: 1, thorough: 2 });
 
 afterEach(() => {
   if (!skip) openEmulator().reset();
@@ -29,7 +31,7 @@ afterEach(() => {
 /** The gradients of a small CrossAsset, by the parameters' names; compiled if passes are passed. */
 function gradientsOf(device: Device, passes?: PassSettings) {
   manualSeed(11);
-  const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers: 2, hidden: 64 };
+  const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers, hidden: 64 };
   const model = new crossasset.CrossAsset(sizes).to(device);
   const step = (x: Tensor): Tensor => {
     const loss = model.forward(x).square().mean();
@@ -56,16 +58,20 @@ const resultsOf = (calls: readonly Call[], isGradient: boolean): (string | undef
 
 describe("a compiled step in bf16", { skip }, () => {
   test("has the gradients of f32 within bf16's precision, and stores those of weights as f32", () => {
-    const { gradients: expected } = gradientsOf(openEmulatorGpu());
-    const device = openEmulatorGpu({ precision: "bf16" });
+    const { gradients: expected } = gradientsOf(openEmulatorGpu({ capture: "off" }));
+    const device = openEmulatorGpu({
+      precision: "bf16",
+      // A capture would run the step twice more.
+      capture: effort({ quick: "off", thorough: "on" }),
+    });
     const { gradients, calls } = gradientsOf(device, {});
     const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
-    assert.equal(attention.length, 4);
+    assert.equal(attention.length, 2 * layers);
     for (const { layouts } of attention) {
       const read = ["query", "key", "value"].map((name) => layouts[name]?.dtype);
       assert.deepEqual(read, ["bf16", "bf16", "bf16"]);
     }
-    assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 8);
+    assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 4 * layers);
     assert.deepEqual([...new Set(resultsOf(calls, true))], ["f32"]);
     for (const [name, values] of expected) {
       const actual = gradients.get(name)!;

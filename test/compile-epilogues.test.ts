@@ -146,7 +146,13 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of effort<readonly Precision[]>({ quick: ["tf32"], thorough: precisions })) {
     test(`fuses epilogues and groups gradients in ${precision}, and has the eager losses`, () => {
       // Few enough multiprocessors for large tiles to keep busy.
-      const device = openEmulatorGpu({ precision, multiprocessors: 11, seesSnapshots: false });
+      const device = openEmulatorGpu({
+        precision,
+        multiprocessors: 11,
+        // A capture would run each new step twice more.
+        capture: effort({ quick: "off", thorough: "on" }),
+        seesSnapshots: false,
+      });
       const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager GEMMs"] as const).map(
         (variant) => train(device, variant),
       );

@@ -15,6 +15,8 @@ import { withNullGpu } from "./support/null-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const [rows, width, classes] = [1100, 32, 3] as const;
+// A capture would run each new step twice more.
+const capture = effort({ quick: "off", thorough: "on" } as const);
 
 interface Options {
   readonly isWeighted?: boolean;
@@ -86,7 +88,7 @@ function compare(device: Device, options: Options) {
 const callsOf = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 
 describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
-  const device = emulatorMissing ? undefined! : openEmulatorGpu({ precision: "f32" });
+  const device = emulatorMissing ? undefined! : openEmulatorGpu({ precision: "f32", capture });
 
   for (const isWeighted of effort({ quick: [false], thorough: [false, true] })) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {

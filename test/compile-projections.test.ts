@@ -10,6 +10,8 @@ import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
 const skip = emulatorMissing;
 const [batch, rows, width, heads] = [2, 4, 64, 2];
+// A capture would run each new step twice more.
+const capture = effort({ quick: "off", thorough: "on" } as const);
 
 afterEach(() => {
   if (!skip) openEmulator().reset();
@@ -77,7 +79,7 @@ const cases = effort<Readonly<Record<"tf32" | "bf16", readonly LayerName[]>>>({
 
 for (const precision of ["tf32", "bf16"] as const) {
   describe(`the projections of attention in ${precision}`, { skip }, () => {
-    const device = skip ? undefined! : openEmulatorGpu({ precision, multiprocessors: 1 });
+    const device = skip ? undefined! : openEmulatorGpu({ precision, multiprocessors: 1, capture });
     for (const name of cases[precision]) {
       test(`are one GEMM forward and one backward, written as ${name}; losses are close to eager ones`, () => {
         const eager = train(device, layers[name], false);

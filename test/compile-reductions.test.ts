@@ -19,7 +19,10 @@ import { sameBytes } from "./support/same-bytes.js";
 /** A row of a norm of this width takes more than a warp. */
 const wide = 72;
 
-/** Two steps of a model with two norms and three biases; the weights after them. */
+/** The first call of a captured step replays it. */
+const steps = effort({ quick: 1, thorough: 2 });
+
+/** Steps of a model with two norms and three biases; the weights after them. */
 function train(
   device: Device,
   prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor,
@@ -42,12 +45,14 @@ function train(
   });
   // Enough rows for 1024 partials a column.
   const x = randn([1100, 24], { device });
-  for (let round = 0; round < 2; round++) step(x);
+  for (let round = 0; round < steps; round++) step(x);
   return [...model.parameters()].map((parameter) => parameter.dataSync() as Float32Array);
 }
 
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
-  const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "on" });
+  const [device, uncaptured] = emulatorMissing
+    ? [undefined!, undefined!]
+    : (["on", "off"] as const).map((capture) => openEmulatorGpu({ capture }));
 
   const compile = (passes: PassSettings = {}, { on = device, width = wide } = {}) => {
     const recorded: { step?: object; text?: string } = {};
@@ -66,7 +71,9 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   };
 
   const eager = emulatorMissing ? undefined! : train(device, (step) => step);
-  const separateColumns = emulatorMissing ? undefined! : compile({ columnReductions: false });
+  const separateColumns = emulatorMissing
+    ? undefined!
+    : compile({ columnReductions: false }, { on: effort({ quick: uncaptured, thorough: device }) });
 
   test("groups the gradients of biases and norms, says so, and has the eager weights to the bit", () => {
     const passes = { columnReductions: false, groupReductions: false };

@@ -12,8 +12,10 @@ import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
 const skip = emulatorMissing;
 const [batch, sources, features] = [6, 3, 10] as const;
+// A capture would run each new step twice more.
+const capture = effort({ quick: "off", thorough: "on" } as const);
 
-const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precision });
+const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precision, capture });
 
 /** Two steps from the same start: the losses, the weights after them, and the step's explanation. */
 function train(

@@ -17,6 +17,8 @@ import { type TrainedWorkload, type WorkloadName, widthWorkloads } from "./suppo
 const isWhole = process.env["TEST_WIDTHS"] === "all";
 const workloads = Object.keys(widthWorkloads) as WorkloadName[];
 const precisions: readonly Precision[] = ["f32", "tf32", "bf16"];
+// A capture would run each new step twice more.
+const capture = effort({ quick: "off", thorough: "on" } as const);
 const everyWidth = Array.from({ length: (320 - 8) / 2 + 1 }, (_, index) => 8 + 2 * index);
 
 /** Widths whose layers are not a multiple of the memory alignment, and one whose are. */
@@ -99,7 +101,7 @@ function trained(
   { workload, width, precision }: Case,
   run: (device: Device, training: TrainedWorkload) => number,
 ): Readonly<Record<string, ArrayLike<number>>> {
-  const device = openEmulatorGpu({ precision, seesSnapshots: false });
+  const device = openEmulatorGpu({ precision, capture, seesSnapshots: false });
   manualSeed(11);
   const training = widthWorkloads[workload](device, { width, batch: 2 });
   const isExact = precision === "f32";
