@@ -79,7 +79,7 @@ describe("a run of 0.1.0 that was stopped", onCpu, () => {
   const run = unpackRun("0.1.0", "stopped");
   const bars = crossasset.generateBars({ bars: 12_000, seed: 42 });
   // A capture would run each new step twice more.
-  const device = openDevice({ capture: "off" });
+  const device = openDevice({ capture: "off", threads: 1 });
 
   test("is healthy, and answers questions about bars", () => {
     const { state, exitCode } = healthOf(run);

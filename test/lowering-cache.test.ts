@@ -20,6 +20,7 @@ import { effort } from "./support/effort.js";
 import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall, CaseOperand } from "./support/op-cases/op-case.js";
+import { sampleCases } from "./support/op-cases/sample.js";
 import { describeCall, runCase } from "./support/op-runs.js";
 import { sameNamedBytes } from "./support/same-bytes.js";
 import { openTestDriver, testDeviceKind, testEnvironment } from "./support/test-device.js";
@@ -27,6 +28,7 @@ import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_261_115;
 const callsOfACase = effort({ quick: 1, thorough: 4 });
+const testedCases = effort({ quick: sampleCases(), thorough: opCases });
 const elements = 60;
 const floats = ["f32", "bf16", "f64", "f16"] as const satisfies readonly FloatDtype[];
 
@@ -61,7 +63,7 @@ interface Work {
 /** The ops, and the cases of an op, begin with different dtypes. */
 function workOf(op: Op): readonly Work[] {
   const shift = Object.values(opTable).indexOf(op);
-  return opCases
+  return testedCases
     .filter((opCase) => opCase.op === op)
     .flatMap((opCase, first) =>
       drawCalls(opCase, { elements, seed, count: callsOfACase }).map((call, index) => ({

@@ -16,6 +16,7 @@ import { guarded } from "./support/guarded-driver.js";
 import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall } from "./support/op-cases/op-case.js";
+import { sampleCases } from "./support/op-cases/sample.js";
 import { describeCall, runCase } from "./support/op-runs.js";
 import { withMethods } from "./support/replaced-methods.js";
 import { sameNamedBytes } from "./support/same-bytes.js";
@@ -24,6 +25,7 @@ import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_240_611;
 const callsOfACase = effort({ quick: 1, thorough: 5 });
+const testedCases = effort({ quick: sampleCases(), thorough: opCases });
 const elements = 150;
 /** Each call in one of these dtypes: they differ in how elements are loaded, stored and grouped into vectors. */
 const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly FloatDtype[];
@@ -144,7 +146,7 @@ function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferV
  */
 function workOf(op: Op): readonly Work[] {
   const shift = Object.values(opTable).indexOf(op);
-  const cases = opCases.filter((opCase) => opCase.op === op);
+  const cases = testedCases.filter((opCase) => opCase.op === op);
   return cases.flatMap((opCase, first) =>
     drawCalls(opCase, { elements, seed, count: callsOfACase })
       // The last call has no elements. A quick run keeps it only for the first case of an op.
