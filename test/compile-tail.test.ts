@@ -24,7 +24,7 @@ function train(
   passes: { readonly autotune?: boolean; readonly comboKernels?: boolean } = {},
 ) {
   manualSeed(5);
-  const sizes = { sources, features, width: 64, heads: 2, layers: 1 };
+  const sizes = { sources, features, width: 16, heads: 2, layers: 1 };
   const model = new crossasset.CrossAsset(sizes).to(device);
   const parameters = model.parameters();
   const groups = [{ params: parameters.slice(0, 4), weightDecay: 0 }, { params: parameters.slice(4) }];

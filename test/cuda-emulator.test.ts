@@ -22,6 +22,7 @@ import { sampleCases } from "./support/op-cases/sample.js";
 import { type CaseRun, describeCall, runCase, runInOneStep } from "./support/op-runs.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
+import { lateOptimization } from "./support/short-process.js";
 import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
 import { isNear, tolerances } from "./tolerances.js";
 
@@ -191,10 +192,14 @@ test(`${fileNames.join(", ")} hold on the emulator too`, { skip }, async () => {
     return `await import(${JSON.stringify(pathToFileURL(path).href)});`;
   });
   const choice = chosenTests.map((pattern) => `--test-name-pattern=${pattern}`);
-  const child = spawn(process.execPath, [...choice, "--input-type=module", "--eval", imports.join("\n")], {
-    env: { ...process.env, TEST_DEVICE: "emulator", EMULATOR_GPU: "early=1" },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const child = spawn(
+    process.execPath,
+    [...lateOptimization, ...choice, "--input-type=module", "--eval", imports.join("\n")],
+    {
+      env: { ...process.env, TEST_DEVICE: "emulator", EMULATOR_GPU: "early=1" },
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding("utf8").on("data", (chunk: string) => {

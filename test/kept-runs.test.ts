@@ -87,11 +87,11 @@ describe("a run of 0.1.0 that was stopped", onCpu, () => {
     assert.match(viewAsText(run).print(), /stopped/);
     const model = crossasset.openTrainedModel(device, run);
     assert.equal(model.step, 8);
-    const { samples, overall } = model.evaluate(bars, { stride: 600 });
-    assert.equal(samples, 7);
+    const { samples, overall } = model.evaluate(bars, { stride: 1800 });
+    assert.equal(samples, 3);
     assert.ok(overall.loss > 0 && overall.accuracy > 0);
     const predictions: crossasset.Prediction[] = [];
-    const sampleCount = model.predict(bars, (prediction) => predictions.push(prediction), { stride: 600 });
+    const sampleCount = model.predict(bars, (prediction) => predictions.push(prediction), { stride: 1800 });
     assert.ok(sampleCount >= samples);
     assert.equal(predictions.length, sampleCount * 12);
     for (const { probabilities } of predictions)
