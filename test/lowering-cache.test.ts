@@ -16,7 +16,7 @@ import {
   opTable,
 } from "../src/ops/index.js";
 import { loweringCacheOf } from "../src/ops/lowering-cache.js";
-import { effort } from "./support/effort.js";
+import { effort, isThorough } from "./support/effort.js";
 import { drawCalls } from "./support/op-cases/draw-calls.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall, CaseOperand } from "./support/op-cases/op-case.js";
@@ -66,12 +66,15 @@ function workOf(op: Op): readonly Work[] {
   return testedCases
     .filter((opCase) => opCase.op === op)
     .flatMap((opCase, first) =>
-      drawCalls(opCase, { elements, seed, count: callsOfACase }).map((call, index) => ({
-        op,
-        call,
-        requiresGrad: opCase.gradients === "none" ? [] : opCase.gradients,
-        float: floats[(shift + first + index) % floats.length]!,
-      })),
+      drawCalls(opCase, { elements, seed, count: callsOfACase })
+        // The last call has no elements. A quick run keeps it for some ops.
+        .slice(0, isThorough || shift % 4 === 0 ? undefined : callsOfACase)
+        .map((call, index) => ({
+          op,
+          call,
+          requiresGrad: opCase.gradients === "none" ? [] : opCase.gradients,
+          float: floats[(shift + first + index) % floats.length]!,
+        })),
     );
 }
 

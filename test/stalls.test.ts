@@ -20,6 +20,7 @@ import { FakeClock } from "../src/units/index.js";
 import { effort } from "./support/effort.js";
 import { everyCall } from "./support/every-call.js";
 import { makeFolder } from "./support/folders.js";
+import { lateOptimization } from "./support/short-process.js";
 
 const limitMs = 30_000;
 
@@ -84,10 +85,12 @@ describe("for real", () => {
   const realLimitMs = 150;
   const fixture = fileURLToPath(new URL("./fixtures/stalled-call.js", import.meta.url));
 
-  /** Runs a program whose calls never return, or return once they have been reported. */
-  async function stall(onStall: "end" | "report", calls: readonly DriverCall[]) {
+  /** Runs a program whose calls return once they have been reported, and whose last call never returns. */
+  async function stall(reportedCalls: readonly DriverCall[], endingCalls: readonly DriverCall[]) {
     const reportDir = makeFolder();
-    const child = spawn(process.execPath, [fixture, onStall, String(realLimitMs), reportDir, ...calls]);
+    const calls = [reportedCalls.join(), ...endingCalls];
+    const flags = [...lateOptimization, fixture, String(realLimitMs), reportDir];
+    const child = spawn(process.execPath, [...flags, ...calls]);
     const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
     const reports = readdirSync(reportDir).map(
       (file): StallReport => JSON.parse(readFileSync(join(reportDir, file), "utf8")),
@@ -104,21 +107,30 @@ describe("for real", () => {
     return { code, stderr, reported: reports.map(({ what }) => what.call).sort() };
   }
 
-  test("calls that do not return are reported in time", async () => {
-    const calls = effort<readonly DriverCall[]>({
-      quick: ["launch", "copyToDevice", "synchronizeEvent"],
-      thorough: driverCalls,
-    });
-    const { code, stderr, reported } = await stall("report", calls);
-    assert.equal(code, 0, stderr);
-    assert.deepEqual(reported, [...calls].sort());
+  const reportedCalls = effort<readonly DriverCall[]>({
+    quick: ["launch", "copyToDevice", "synchronizeEvent"],
+    thorough: driverCalls,
   });
 
-  for (const call of effort({ quick: ["synchronize"] as const, thorough: driverCalls })) {
+  test("calls that do not return are reported in time, and one that never returns ends the run with exit code 86", async () => {
+    const { code, stderr, reported } = await stall(reportedCalls, ["synchronize"]);
+    assert.equal(code, exitCodes.stalled.code, stderr);
+    assert.deepEqual(reported, [...reportedCalls, "synchronize"].sort());
+  });
+
+  for (const call of effort<readonly DriverCall[]>({ quick: [], thorough: driverCalls })) {
     test(`${call} never returning is reported in time and ends the run with exit code 86`, async () => {
-      const { code, stderr, reported } = await stall("end", [call]);
+      const { code, stderr, reported } = await stall([], [call]);
       assert.equal(code, exitCodes.stalled.code, stderr);
       assert.deepEqual(reported, [call]);
+    });
+  }
+
+  for (const calls of effort<readonly (readonly DriverCall[])[]>({ quick: [], thorough: [reportedCalls] })) {
+    test("a run whose calls return late ends with exit code 0", async () => {
+      const { code, stderr, reported } = await stall(calls, []);
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(reported, [...calls].sort());
     });
   }
 });

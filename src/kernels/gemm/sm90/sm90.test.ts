@@ -182,7 +182,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
     const possible = layoutsOf(element, tile);
     const index = testedTiles.indexOf(tile);
     // f16 differs from bf16 only in the instruction's element type, in every layout.
-    if (element === "f16") return possible.slice(0, (index + 1) % 2);
+    if (element === "f16") return index % 4 === 0 ? possible.slice(0, 1) : [];
     return possible.filter((_, which) => which === index % possible.length);
   }
 
@@ -424,7 +424,10 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   });
 
   test("has the same bits in a group as alone", () => {
-    const tilesOf = { bf16: [square], f16: [square], tf32: [mmaSyncTile, splitKTile] };
+    const tilesOf = {
+      ...{ bf16: [square], f16: effort({ quick: [], thorough: [square] }) },
+      tf32: [mmaSyncTile, splitKTile],
+    };
     for (const [element, tile] of elements.flatMap((element) =>
       tilesOf[element].map((tile) => [element, tile] as const),
     )) {
@@ -433,7 +436,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
         const group = [
           { ...transposedA, m: 136, n: 64 },
           { ...transposedA, m: 8, n: 136 },
-          { ...transposedA, m: effort({ quick: 200, thorough: 264 }), n: 72 },
+          ...effort({ quick: [], thorough: [{ ...transposedA, m: 264, n: 72 }] }),
           { ...transposedA, n: 72, batch: 2 },
         ].map((randomGemm) => prepare(randomGemm, element, tile));
         const problems = group.map(({ problem }) => problem);
