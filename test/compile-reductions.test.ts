@@ -50,9 +50,9 @@ function train(
 }
 
 describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
-  const [device, uncaptured] = emulatorMissing
-    ? [undefined!, undefined!]
-    : (["on", "off"] as const).map((capture) => openEmulatorGpu({ capture }));
+  const open = (capture: "on" | "off"): Device =>
+    emulatorMissing ? undefined! : openEmulatorGpu({ capture });
+  const [device, uncaptured] = [open("on"), open("off")];
 
   const compile = (passes: PassSettings = {}, { on = device, width = wide } = {}) => {
     const recorded: { step?: object; text?: string } = {};
