@@ -18,8 +18,13 @@ export function backendOf(runtime: Runtime): Backend {
   if (cached) return cached;
   const backend = runtime.device.kind === "cuda" ? new CudaBackend(runtime) : new WasmBackend(runtime);
   backends.set(runtime, backend);
-  if (backend.lowerDigests) runtime.digestMemoryWith(backend.lowerDigests);
   return backend;
+}
+
+/** Lets the captures of a runtime compare memory on its device, where that is faster than to read it back. */
+export function compareOnDevice(runtime: Runtime): void {
+  const { lowerDigests } = backendOf(runtime);
+  if (lowerDigests) runtime.digestMemoryWith(lowerDigests);
 }
 
 /** The capabilities of a runtime's device. */

@@ -15,6 +15,7 @@ export {
   canComboRows,
   canGroupColumns,
   capabilitiesOf,
+  compareOnDevice,
   lowerCalls,
 } from "./backend.js";
 export type { Backend } from "./backend-interface.js";

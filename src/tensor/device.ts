@@ -5,6 +5,7 @@
 
 import { Tape, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
+import { compareOnDevice } from "../kernels/index.js";
 import {
   type Diagnostics,
   openRuntime,
@@ -82,6 +83,7 @@ export class Device {
     this.name = name;
     this.runtime = openRuntime({ ...options, device: name });
     try {
+      compareOnDevice(this.runtime);
       const onResult = detectNaN ? rejectNaN(this.runtime) : undefined;
       this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
       this.seeds = new DeviceSeeds(this.runtime);

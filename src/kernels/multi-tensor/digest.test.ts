@@ -11,7 +11,7 @@ import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { openTestGpu } from "../../../test/support/test-device.js";
 import { interceptCalls, strict } from "../../driver/index.js";
-import { backendOf } from "../backend.js";
+import { compareOnDevice } from "../backend.js";
 import { submit } from "../submit.js";
 import { lowerDigestsOnCuda } from "./digest.js";
 
@@ -98,7 +98,7 @@ function captureCopy({ isFaulty, memory }: Replaying): number {
     ...{ environment: {}, print: () => {} },
   });
   try {
-    backendOf(runtime);
+    compareOnDevice(runtime);
     const placed = ["state", "source"].map((name) => ({ name, size: stateBytes }));
     const [target, source] = runtime.persistent.place("weights", "pair", placed).storages;
     assert.ok(target && source);

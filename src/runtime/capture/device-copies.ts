@@ -95,6 +95,6 @@ function placeTemporarily(
 ): Region | undefined {
   const placements = sizes.map((size) => ({ name, size }));
   if (sizes.length === 0 || !lowerDigests()) return undefined;
-  if (!budget.hasRoomFor(persistent.chargeFor(name, placements))) return undefined;
+  if (!budget.fitsWithoutPressure(persistent.chargeFor(name, placements))) return undefined;
   return persistent.place("graph", name, placements);
 }

@@ -78,7 +78,7 @@ export class Budget {
   }
 
   /** True if a charge fits and leaves the budget without pressure. */
-  hasRoomFor(size: Bytes): boolean {
+  fitsWithoutPressure(size: Bytes): boolean {
     return this.used + size <= pressureShare * this.limit && size <= this.#options.available();
   }
 
