@@ -1,8 +1,9 @@
 /** nn: modules, layers, losses and initialisers, with PyTorch's names. */
 
+export type { Draw } from "../tensor/index.js";
 export * as functional from "./functional.js";
 export * as init from "./init.js";
 export * from "./layers/index.js";
 export { Module } from "./module.js";
-export { type Draw, type Initializer, Parameter, type ParameterOptions } from "./parameter.js";
+export { type Initializer, Parameter, type ParameterOptions } from "./parameter.js";
 export type { LoadableState, LoadResult, StateDict, StoredElements } from "./state.js";

@@ -4,8 +4,9 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { normal as drawNormal, drawWords, uniform as fractionOf } from "../kernels/index.js";
-import { formatShape, type Shape, sizeOf } from "../ops/index.js";
+import { truncationOf } from "../kernels/index.js";
+import { drawOnHost, formatShape, type Random, type Shape, sizeOf } from "../ops/index.js";
+import type { Draw } from "../tensor/index.js";
 import type { Initializer } from "./parameter.js";
 
 /** The function after the layer; its gain preserves the variance of the activations. */
@@ -22,6 +23,12 @@ export interface KaimingOptions {
 
 /** Options of Xavier initialisers. */
 export interface XavierOptions {
+  readonly gain?: number;
+}
+
+/** Options of `orthogonal`. */
+export interface OrthogonalOptions {
+  /** The norm of each row or column. */
   readonly gain?: number;
 }
 
@@ -81,8 +88,7 @@ export function uniform(low = 0, high = 1): Initializer {
       `uniform(${low}, ${high}): the bounds must be finite, the lower first.`,
     );
   }
-  return (shape, draw) =>
-    Float32Array.from(drawWords(draw, sizeOf(shape)), (word) => low + (high - low) * fractionOf(word));
+  return randomly(() => ({ kind: "uniform", low, high }));
 }
 
 /**
@@ -105,7 +111,87 @@ export function normal(mean = 0, std = 1): Initializer {
       `normal(${mean}, ${std}): the mean must be finite, and the standard deviation finite and not negative.`,
     );
   }
-  return (shape, draw) => drawNormal(draw, sizeOf(shape)).map((value) => mean + std * value);
+  return randomly(() => ({ kind: "normal", mean, std }));
+}
+
+/**
+ * Normal, limited to values from `low` to `high`. Values outside are not moved to the bounds: the distribution has none there.
+ *
+ * @example
+ * ```ts
+ * import { nn } from "holdfast";
+ * const values = Array.from(new nn.Parameter([100], nn.init.truncNormal(0, 0.02, -0.04, 0.04)).initialValues());
+ * console.log(values.every((value) => Math.abs(value) <= Math.fround(0.04))); // → true
+ * ```
+ */
+export function truncNormal(mean = 0, std = 1, low = -2, high = 2): Initializer {
+  const name = `truncNormal(${mean}, ${std}, ${low}, ${high})`;
+  if (!Number.isFinite(mean) || !(std > 0) || !Number.isFinite(std) || !(low < high)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${name}: the mean must be finite, the standard deviation finite and positive, and the lower bound below the upper.`,
+    );
+  }
+  const random = { kind: "truncNormal", mean, std, low, high } as const;
+  // Below the smallest normal number a probability has too few digits to be divided among the values.
+  if (truncationOf(random).span < 2 ** -960) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${name}: the normal distribution has almost no values between the bounds. Move them closer to the mean.`,
+    );
+  }
+  return randomly(() => random);
+}
+
+/**
+ * A matrix with orthogonal rows, or with orthogonal columns if it has more rows than columns; each has the norm `gain`. The axes after the
+ * first count as one. It is uniform over all such matrices.
+ *
+ * @example
+ * ```ts
+ * import { device, eye, nn } from "holdfast";
+ * const cpu = await device("cpu");
+ * const { weight } = new nn.Linear(3, 2).to(cpu);
+ * weight.initialize(nn.init.orthogonal());
+ * console.log(weight.matmul(weight.transpose(0, 1)).sub(eye(2)).abs().amax().item() < 1e-6); // → true
+ * cpu.close();
+ * ```
+ */
+export function orthogonal({ gain = 1 }: OrthogonalOptions = {}): Initializer {
+  requireGain("orthogonal", gain);
+  return randomly((shape) => {
+    const [rows = 1, ...rest] = shape;
+    if (shape.length < 2) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `orthogonal: a parameter of shape ${formatShape(shape)} is not a matrix. Use uniform() or normal() for it.`,
+      );
+    }
+    return { kind: "orthogonal", rows, columns: sizeOf(rest), gain };
+  });
+}
+
+/**
+ * Standard normal, with zeros in the row of a padding index.
+ *
+ * @internal
+ */
+export function normalWithPadding(row: number): Initializer {
+  return randomly((shape) => {
+    const count = sizeOf(shape.slice(1));
+    return {
+      kind: "padded",
+      values: { kind: "normal", mean: 0, std: 1 },
+      zeros: { first: row * count, count },
+    };
+  });
+}
+
+/** An initializer whose values the host and every device can draw, with the same bits. */
+function randomly(random: (shape: Shape) => Random): Initializer {
+  return Object.assign((shape: Shape, draw: Draw) => drawOnHost(random(shape), draw, sizeOf(shape)), {
+    random,
+  });
 }
 
 /**
@@ -120,10 +206,10 @@ export function normal(mean = 0, std = 1): Initializer {
  * ```
  */
 export function kaimingUniform({ a = Math.sqrt(5), ...options }: KaimingOptions = {}): Initializer {
-  return (shape, draw) => {
+  return randomly((shape) => {
     const bound = Math.sqrt(3) * kaimingDeviation("kaimingUniform", shape, { a, ...options });
-    return uniform(-bound, bound)(shape, draw);
-  };
+    return { kind: "uniform", low: -bound, high: bound };
+  });
 }
 
 /**
@@ -137,7 +223,11 @@ export function kaimingUniform({ a = Math.sqrt(5), ...options }: KaimingOptions 
  * ```
  */
 export function kaimingNormal(options: KaimingOptions = {}): Initializer {
-  return (shape, draw) => normal(0, kaimingDeviation("kaimingNormal", shape, options))(shape, draw);
+  return randomly((shape) => ({
+    kind: "normal",
+    mean: 0,
+    std: kaimingDeviation("kaimingNormal", shape, options),
+  }));
 }
 
 /**
@@ -151,10 +241,10 @@ export function kaimingNormal(options: KaimingOptions = {}): Initializer {
  * ```
  */
 export function xavierUniform(options: XavierOptions = {}): Initializer {
-  return (shape, draw) => {
+  return randomly((shape) => {
     const bound = Math.sqrt(3) * xavierDeviation("xavierUniform", shape, options);
-    return uniform(-bound, bound)(shape, draw);
-  };
+    return { kind: "uniform", low: -bound, high: bound };
+  });
 }
 
 /**
@@ -168,7 +258,11 @@ export function xavierUniform(options: XavierOptions = {}): Initializer {
  * ```
  */
 export function xavierNormal(options: XavierOptions = {}): Initializer {
-  return (shape, draw) => normal(0, xavierDeviation("xavierNormal", shape, options))(shape, draw);
+  return randomly((shape) => ({
+    kind: "normal",
+    mean: 0,
+    std: xavierDeviation("xavierNormal", shape, options),
+  }));
 }
 
 /**
@@ -231,11 +325,14 @@ function xavierDeviation(name: string, shape: Shape, { gain = 1 }: XavierOptions
 
 /** gain / √fan; a parameter without elements needs no values. */
 function deviation(name: string, gain: number, fan: number): number {
-  if (!Number.isFinite(gain) || gain < 0) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `${name}: the gain is ${gain}; it must be finite and not negative.`,
-    );
-  }
+  requireGain(name, gain);
   return fan > 0 ? gain / Math.sqrt(fan) : 0;
+}
+
+function requireGain(name: string, gain: number): void {
+  if (Number.isFinite(gain) && gain >= 0) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${name}: the gain is ${gain}; it must be finite and not negative.`,
+  );
 }

@@ -6,15 +6,20 @@
 import { type GuardedField, stateChanged, tracing, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
+import { contiguousStrides, formatShape, isDrawable, type Random, type Shape, sizeOf } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
-import { type Device, type DeviceValue, LeafGradient, nextDraw, Tensor } from "../tensor/index.js";
-
-/** The seed and the number of a draw, which determine the drawn values. */
-export type Draw = ReturnType<typeof nextDraw>;
+import { type Device, type DeviceValue, type Draw, LeafGradient, nextDraw, Tensor } from "../tensor/index.js";
 
 /** First values, row-major; a function of the shape and, for random ones, of the draw. */
-export type Initializer = (shape: Shape, draw: Draw) => ArrayLike<number>;
+export interface Initializer {
+  (shape: Shape, draw: Draw): ArrayLike<number>;
+  /**
+   * The random values that the function returns, so that a device can draw them by itself. The initializers of `nn.init` have it.
+   *
+   * @internal
+   */
+  readonly random?: (shape: Shape) => Random;
+}
 
 /** Options of a `Parameter`. */
 export interface ParameterOptions {
@@ -48,7 +53,12 @@ export interface ParameterMemory {
  */
 export class Parameter extends Tensor {
   readonly #shape: Shape;
-  readonly #draw: Draw;
+  /**
+   * The draw of its first values.
+   *
+   * @internal
+   */
+  readonly draw: Draw;
   #initializer: Initializer;
   #dtype: Dtype;
   #requiresGrad: boolean;
@@ -69,7 +79,7 @@ export class Parameter extends Tensor {
   ) {
     super(undefined, name);
     this.#shape = shape;
-    this.#draw = nextDraw();
+    this.draw = nextDraw();
     this.#initializer = initializer;
     this.#dtype = dtype;
     this.#requiresGrad = requiresGrad;
@@ -144,7 +154,8 @@ export class Parameter extends Tensor {
   }
 
   /**
-   * Its first values.
+   * Its first values, computed on the host. A device that the parameter is moved to has the same values, without a copy from the host if
+   * the initializer is one of `nn.init`.
    *
    * @example
    * ```ts
@@ -153,7 +164,7 @@ export class Parameter extends Tensor {
    * ```
    */
   initialValues(): ArrayLike<number> {
-    return this.#initializer(this.#shape, this.#draw);
+    return this.#initializer(this.#shape, this.draw);
   }
 
   /**
@@ -171,7 +182,19 @@ export class Parameter extends Tensor {
    */
   initialize(initializer: Initializer): void {
     this.#initializer = initializer;
-    if (this.#isPlaced) this.device.write(this, this.initialValues());
+    if (!this.#isPlaced) return;
+    const random = this.initialRandom(this.#dtype);
+    if (random) this.device.drawInto(this, random, this.draw);
+    else this.device.write(this, this.initialValues());
+  }
+
+  /**
+   * The random values that a device can draw as first values of a dtype; undefined if the host must compute them.
+   *
+   * @internal
+   */
+  initialRandom(dtype: Dtype): Random | undefined {
+    return isDrawable(dtype) ? this.#initializer.random?.(this.#shape) : undefined;
   }
 
   /**

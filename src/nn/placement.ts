@@ -1,8 +1,9 @@
 /** Places a module's parameters on a device: weights contiguously in one region, and gradients in another. */
 
 import { type Dtype, dtypes } from "../ir/index.js";
-import type { Region } from "../runtime/index.js";
-import { type Device, encodeElements } from "../tensor/index.js";
+import { contiguousStrides, drawArray, type Random, type Shape } from "../ops/index.js";
+import type { Region, UploadItem } from "../runtime/index.js";
+import { type Device, type Draw, encodeElements } from "../tensor/index.js";
 import type { Parameter } from "./parameter.js";
 
 /** The regions of a parameter, and how many parameters share them: the last one to leave releases them. */
@@ -32,39 +33,58 @@ export function placeParameters(
   );
   const sized = moving.filter(({ numel }) => numel > 0);
   if (sized.length === 0) return;
-  const sizes = sized.map((parameter) => ({
-    name: parameter.name,
-    size: parameter.numel * dtypes[dtype ?? parameter.dtype].bytes,
-  }));
-  const values = sized.map((parameter) =>
-    parameter.isPlaced ? parameter.dataSync() : parameter.initialValues(),
-  );
+  const incoming = sized.map((parameter) => valuesFor(parameter, dtype ?? parameter.dtype));
   const { persistent } = device.runtime;
+  const sizes = incoming.map(({ name, dtype, numel }) => ({ name, size: numel * dtypes[dtype].bytes }));
   const weights = persistent.place("weights", name, sizes);
-  let gradients: Region;
+  let gradients: Region | undefined;
   try {
     gradients = persistent.place("gradients", `${name} gradients`, sizes);
+    // Passes over a whole region include the padding, so it must be zero.
+    device.runtime.fill(weights.whole, 0);
+    device.runtime.fill(gradients.whole, 0);
+    writeValues(device, incoming, weights);
   } catch (rejection) {
-    persistent.release(weights);
+    for (const region of [weights, gradients]) if (region) persistent.release(region);
     throw rejection;
   }
   const home: Home = { device, regions: [weights, gradients], parameters: sized.length };
-  // Passes over a whole region include the padding, so it must be zero.
-  device.runtime.fill(weights.whole, 0);
-  device.runtime.fill(gradients.whole, 0);
-  const uploads = sized.flatMap((parameter, index) => {
-    const [weight, gradient, initialValues] = [
-      weights.storages[index],
-      gradients.storages[index],
-      values[index],
-    ];
-    if (!weight || !gradient || !initialValues) return [];
-    const target = dtype ?? parameter.dtype;
+  for (const [index, parameter] of sized.entries()) {
+    const [weight, gradient] = [weights.storages[index], gradients.storages[index]];
+    if (!weight || !gradient) continue;
     leaveHome(parameter);
-    parameter.settleIn(device, { weight, gradient }, target);
+    parameter.settleIn(device, { weight, gradient }, dtype ?? parameter.dtype);
     homes.set(parameter, home);
-    return [{ source: encodeElements(initialValues, target), target: weight }];
-  });
+  }
+}
+
+/** The values of a parameter's new memory: on the host, or random values for the device to draw. */
+interface IncomingValues {
+  readonly name: string;
+  readonly shape: Shape;
+  readonly numel: number;
+  readonly dtype: Dtype;
+  readonly draw: Draw;
+  readonly values: ArrayLike<number> | Random;
+}
+
+function valuesFor(parameter: Parameter, dtype: Dtype): IncomingValues {
+  const { name, shape, numel, draw } = parameter;
+  const values = parameter.isPlaced
+    ? parameter.dataSync()
+    : (parameter.initialRandom(dtype) ?? parameter.initialValues());
+  return { name, shape, numel, dtype, draw, values };
+}
+
+function writeValues(device: Device, incoming: readonly IncomingValues[], weights: Region): void {
+  const uploads: UploadItem[] = [];
+  for (const [index, { shape, dtype, draw, values }] of incoming.entries()) {
+    const storage = weights.storages[index];
+    if (!storage) continue;
+    if (!("kind" in values)) uploads.push({ source: encodeElements(values, dtype), target: storage });
+    else
+      drawArray(device.runtime, { shape, strides: contiguousStrides(shape), dtype, storage }, values, draw);
+  }
   device.runtime.upload(uploads);
 }
 

@@ -2,8 +2,8 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import { drawWords, normal, permutation, uniform } from "../kernels/index.js";
-import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
+import { drawWords, permutation, standardNormal, standardUniform } from "../kernels/index.js";
+import { formatShape, type Random, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import { type Device, defaultDevice } from "./device.js";
 import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
 import { dtypeOfArray } from "./host-values.js";
@@ -200,8 +200,7 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
  */
 export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
   requireShape("rand", shape);
-  const values = (): Float32Array => Float32Array.from(drawWords(nextDraw(), sizeOf(shape)), uniform);
-  return make(values, shape, options.dtype ?? "f32", options);
+  return makeRandom(standardUniform, shape, options);
 }
 
 /**
@@ -218,7 +217,7 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
  */
 export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
   requireShape("randn", shape);
-  return make(() => normal(nextDraw(), sizeOf(shape)), shape, options.dtype ?? "f32", options);
+  return makeRandom(standardNormal, shape, options);
 }
 
 /**
@@ -312,6 +311,14 @@ function fromValues(values: ArrayLike<number>, shape: Shape, dtype: Dtype, optio
 function make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
   const result = (options.device ?? defaultDevice()).make(values, shape, dtype);
+  if (options.requiresGrad) result.requiresGrad = true;
+  return result;
+}
+
+function makeRandom(random: Random, shape: Shape, options: TensorOptions): Tensor {
+  const { dtype = "f32", device = defaultDevice() } = options;
+  requireDtype("A new tensor", dtype);
+  const result = device.makeRandom(random, shape, dtype);
   if (options.requiresGrad) result.requiresGrad = true;
   return result;
 }

@@ -57,6 +57,7 @@ export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-s
 export { runtimeOf } from "./runtime-of.js";
 export {
   currentSeed,
+  type Draw,
   type DrawPosition,
   drawPosition,
   manualSeed,

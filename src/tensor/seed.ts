@@ -51,8 +51,14 @@ export function rejectingDraws<T>(reject: () => never, body: () => T): T {
   }
 }
 
+/** The seed and the number of a draw, which determine the drawn values. */
+export interface Draw {
+  readonly seed: bigint;
+  readonly id: number;
+}
+
 /** The seed and the number of a new draw. */
-export function nextDraw(): { readonly seed: bigint; readonly id: number } {
+export function nextDraw(): Draw {
   rejection?.();
   draws += 1;
   return { seed, id: draws };

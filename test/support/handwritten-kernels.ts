@@ -12,7 +12,9 @@ import { smallForwardKernel } from "../../src/kernels/attention/cuda/small-forwa
 import { type Direction, planSmall } from "../../src/kernels/attention/cuda/small-plan.js";
 import { tiledColumnsKernel, tiledRowsKernel } from "../../src/kernels/attention/cuda/tiled-backward.js";
 import { tiledForwardKernel } from "../../src/kernels/attention/cuda/tiled-forward.js";
+import { orthogonalKernels } from "../../src/kernels/random/orthogonal-kernel.js";
 import { randomKernels } from "../../src/kernels/random/random-kernel.js";
+import { valueDtypes, valueKernel } from "../../src/kernels/random/value-kernel.js";
 import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
 import { cudaScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter.js";
 
@@ -64,6 +66,9 @@ const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
 /** Every kind of kernel in f32, and attention of half floats: compiled with every run of the suite. */
 export const commonKernels: readonly KernelSource[] = [
   ...Object.values(randomKernels).slice(0, 1),
+  valueKernel("normal", "f32"),
+  valueKernel("truncNormal", "bf16"),
+  orthogonalKernels.reflectUnits,
   cudaScanKernel("f32"),
   cudaScatterKernel("f32", "shared"),
   cudaScatterKernel("f32", "each"),
@@ -82,6 +87,10 @@ export const commonKernels: readonly KernelSource[] = [
 /** All of them, in every dtype. */
 export const handwrittenKernels: readonly KernelSource[] = [
   ...Object.values(randomKernels),
+  ...Object.values(orthogonalKernels),
+  ...(["uniform", "normal", "truncNormal"] as const).flatMap((kind) =>
+    valueDtypes.map((dtype) => valueKernel(kind, dtype)),
+  ),
   ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
     cudaScanKernel(dtype),
     cudaScatterKernel(dtype, "shared"),

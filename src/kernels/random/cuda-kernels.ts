@@ -10,19 +10,9 @@ const wordBytes = 4;
 const seed = stateOffsets.seed / wordBytes;
 const counter = stateOffsets.counter / wordBytes;
 
-/** Each thread generates four words, stored together if the array is 16-byte aligned. */
-export function randomBitsCode(wordsPerBlock: number): CudaCode {
-  const threads = wordsPerBlock / 4;
-  return cudaKernel({
-    name: "randomBits",
-    parameters: { words: "out", state: "in", count: "u32" },
-    elements: "unsigned",
-    threads,
-    body: `
-  const unsigned long long at = (blockIdx.x * ${threads}ull + threadIdx.x) * 4;
-  if (at >= count) return;
-  unsigned x0 = (unsigned)(at / 4), x1 = 0, x2 = state[${counter}], x3 = state[${counter + 1}];
-  unsigned key0 = state[${seed}], key1 = state[${seed + 1}];
+/** `philox(counter words 0 to 3, key words 0 and 1)`. */
+export const philoxFunction = `
+static __device__ __forceinline__ uint4 philox(unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned key0, unsigned key1) {
   for (int round = 0; round < ${rounds}; round++) {
     const unsigned high0 = __umulhi(x0, ${multipliers[0]}u), low0 = x0 * ${multipliers[0]}u;
     const unsigned high1 = __umulhi(x2, ${multipliers[1]}u), low1 = x2 * ${multipliers[1]}u;
@@ -33,15 +23,30 @@ export function randomBitsCode(wordsPerBlock: number): CudaCode {
     key0 += ${keySteps[0]}u;
     key1 += ${keySteps[1]}u;
   }
-  const uint4 four = {x0, x1, x2, x3};
+  return {x0, x1, x2, x3};
+}`;
+
+/** Each thread generates four words, stored together if the array is 16-byte aligned. */
+export function randomBitsCode(wordsPerBlock: number): CudaCode {
+  const threads = wordsPerBlock / 4;
+  return cudaKernel({
+    name: "randomBits",
+    parameters: { words: "out", state: "in", count: "u32" },
+    elements: "unsigned",
+    threads,
+    declarations: philoxFunction,
+    body: `
+  const unsigned long long at = (blockIdx.x * ${threads}ull + threadIdx.x) * 4;
+  if (at >= count) return;
+  const uint4 four = philox((unsigned)(at / 4), 0, state[${counter}], state[${counter + 1}], state[${seed}], state[${seed + 1}]);
   if (((size_t)words & 15) == 0 && at + 4 <= count) {
     *reinterpret_cast<uint4*>(words + at) = four;
     return;
   }
-  words[at] = x0;
-  if (at + 1 < count) words[at + 1] = x1;
-  if (at + 2 < count) words[at + 2] = x2;
-  if (at + 3 < count) words[at + 3] = x3;`,
+  words[at] = four.x;
+  if (at + 1 < count) words[at + 1] = four.y;
+  if (at + 2 < count) words[at + 2] = four.z;
+  if (at + 3 < count) words[at + 3] = four.w;`,
   }).cuda;
 }
 

@@ -31,24 +31,37 @@ export function normal(stream: RandomStream, count: number, offset = 0): Float32
 }
 
 /** 1/1, 1/3, 1/5, …: for |s| ≤ 0.172 the first omitted term is below 2⁻⁶⁰. */
-const atanhCoefficients = Array.from({ length: 11 }, (_, n) => 1 / (2 * n + 1));
+export const atanhCoefficients = Array.from({ length: 11 }, (_, n) => 1 / (2 * n + 1));
 
 /** ln((word + 1) / 2³²), which is never −∞: the fraction is in (0, 1]. */
 export function logOfFraction(word: number): number {
-  // word + 1 = mantissa · 2^exponent with the mantissa in (0.7, 1.42), so that its logarithm is small and cancels nothing.
-  let exponent = 32 - Math.clz32(word);
-  let mantissa = (word + 1) / 2 ** exponent;
-  if (mantissa < Math.SQRT1_2) {
-    mantissa *= 2;
-    exponent -= 1;
-  }
-  const s = (mantissa - 1) / (mantissa + 1);
-  return (exponent - 32) * Math.LN2 + 2 * s * powerSeries(atanhCoefficients, s * s);
+  const exponent = 32 - Math.clz32(word);
+  return logOfScaled((word + 1) / 2 ** exponent, exponent - 32);
+}
+
+const double = new Float64Array(1);
+const halves = new Uint32Array(double.buffer);
+
+/** ln(x) of a positive normal double. */
+export function logarithm(x: number): number {
+  double[0] = x;
+  const high = halves[1] ?? 0;
+  halves[1] = (high & 0xfffff) | 0x3fe00000;
+  return logOfScaled(double[0] ?? 0, (high >>> 20) - 1022);
+}
+
+/** ln(mantissa · 2^exponent), for a mantissa from 0.5 to 1. */
+function logOfScaled(mantissa: number, exponent: number): number {
+  // A mantissa near 1 has a small logarithm, which cancels nothing.
+  const isSmall = mantissa < Math.SQRT1_2;
+  const near = isSmall ? mantissa * 2 : mantissa;
+  const s = (near - 1) / (near + 1);
+  return (isSmall ? exponent - 1 : exponent) * Math.LN2 + 2 * s * powerSeries(atanhCoefficients, s * s);
 }
 
 /** The Taylor series of sin(x) / x and cos(x) in x²; for |x| ≤ π/4 the omitted terms are below 2⁻⁵⁸. */
-const sineCoefficients = taylorCoefficients(1);
-const cosineCoefficients = taylorCoefficients(0);
+export const sineCoefficients = taylorCoefficients(1);
+export const cosineCoefficients = taylorCoefficients(0);
 
 /** The direction at the angle 2π · word / 2³². */
 export function direction(word: number): { readonly cosine: number; readonly sine: number } {
@@ -74,7 +87,7 @@ function taylorCoefficients(first: 0 | 1): number[] {
 }
 
 /** c₀ + c₁ · x + c₂ · x² + …, by Horner's rule. */
-function powerSeries(coefficients: readonly number[], x: number): number {
+export function powerSeries(coefficients: readonly number[], x: number): number {
   let sum = 0;
   for (let n = coefficients.length - 1; n >= 0; n--) sum = sum * x + (coefficients[n] ?? 0);
   return sum;

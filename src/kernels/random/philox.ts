@@ -21,9 +21,24 @@ export const keySteps: Words2 = [0x9e3779b9, 0xbb67ae85];
  * philox([0, 0, 0, 0], [0, 0]); // [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
  * ```
  */
-export function philox(counter: Words4, key: Words2): Words4 {
-  let [x0, x1, x2, x3] = counter;
-  let [key0, key1] = key;
+export function philox([x0, x1, x2, x3]: Words4, [key0, key1]: Words2): Words4 {
+  const words = new Uint32Array(4);
+  philoxInto(words, 0, x0, x1, x2, x3, key0, key1);
+  const [w0 = 0, w1 = 0, w2 = 0, w3 = 0] = words;
+  return [w0, w1, w2, w3];
+}
+
+/** Writes the four words of a counter at `words[at]` and after; a word outside of the array is dropped. Allocates nothing. */
+export function philoxInto(
+  words: Uint32Array,
+  at: number,
+  x0: number,
+  x1: number,
+  x2: number,
+  x3: number,
+  key0: number,
+  key1: number,
+): void {
   const [multiplier0, multiplier1] = multipliers;
   for (let round = 0; round < rounds; round++) {
     const high0 = highProduct(x0, multiplier0);
@@ -37,7 +52,10 @@ export function philox(counter: Words4, key: Words2): Words4 {
     key0 = (key0 + keySteps[0]) | 0;
     key1 = (key1 + keySteps[1]) | 0;
   }
-  return [x0 >>> 0, x1 >>> 0, x2 >>> 0, x3 >>> 0];
+  words[at] = x0;
+  words[at + 1] = x1;
+  words[at + 2] = x2;
+  words[at + 3] = x3;
 }
 
 /**

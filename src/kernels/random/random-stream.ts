@@ -11,7 +11,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { philox, type Words4 } from "./philox.js";
+import { philox, philoxInto, type Words4 } from "./philox.js";
 import { halvesOf, type Seed } from "./seed.js";
 
 export interface RandomStream {
@@ -21,7 +21,7 @@ export interface RandomStream {
 }
 
 /** The uses of the host's streams. The numbers are part of the layout: changing one changes every run that used it. */
-const uses = { values: 1, order: 2 } as const;
+export const uses = { values: 1, order: 2 } as const;
 export type RandomUse = keyof typeof uses;
 
 const wordsPerBlock = 4;
@@ -36,15 +36,14 @@ export function blocksOf({ seed, id }: RandomStream, use: RandomUse): (block: nu
 }
 
 /** Words `offset` to `offset + count` of a stream of values. */
-export function drawWords(stream: RandomStream, count: number, offset = 0): Uint32Array<ArrayBuffer> {
+export function drawWords({ seed, id }: RandomStream, count: number, offset = 0): Uint32Array<ArrayBuffer> {
   requireInStream(count, offset);
-  const blockAt = blocksOf(stream, "values");
+  const [key0, key1] = halvesOf(seed, "seed");
+  const [low, high] = halvesOf(id, "id of a random stream");
   const words = new Uint32Array(count);
-  let at = -(offset % wordsPerBlock);
-  for (let block = Math.floor(offset / wordsPerBlock); at < count; block++) {
-    // A typed array ignores writes outside of its bounds.
-    for (const word of blockAt(block)) words[at++] = word;
-  }
+  let block = Math.floor(offset / wordsPerBlock);
+  for (let at = -(offset % wordsPerBlock); at < count; at += wordsPerBlock)
+    philoxInto(words, at, block++, uses.values, low, high, key0, key1);
   return words;
 }
 

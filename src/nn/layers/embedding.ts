@@ -1,12 +1,11 @@
 /** Embedding: a learned row for each index. */
 
 import { HoldfastError } from "../../errors/index.js";
-import type { Shape } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { embedding } from "../functional.js";
-import { normal } from "../init.js";
+import { normal, normalWithPadding } from "../init.js";
 import { Module } from "../module.js";
-import { type Draw, Parameter } from "../parameter.js";
+import { Parameter } from "../parameter.js";
 import { requireSizes } from "./checks.js";
 
 /** Options of an `Embedding` layer. */
@@ -51,11 +50,10 @@ export class Embedding extends Module {
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
     this.paddingIdx = paddingIdx;
-    this.weight = new Parameter([numEmbeddings, embeddingDim], (shape: Shape, draw: Draw) => {
-      const values = Float32Array.from(normal()(shape, draw));
-      const start = (paddingIdx ?? numEmbeddings) * embeddingDim;
-      return values.fill(0, start, start + embeddingDim);
-    });
+    this.weight = new Parameter(
+      [numEmbeddings, embeddingDim],
+      paddingIdx === undefined ? normal() : normalWithPadding(paddingIdx),
+    );
   }
 
   /** Indices [...] to their rows [..., embeddingDim]. */

@@ -3,11 +3,22 @@
 import { noteWrite, Value } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Dtype } from "../../ir/index.js";
-import { allocateArray, contiguousStrides, formatShape, type Shape, sizeOf } from "../../ops/index.js";
+import {
+  allocateArray,
+  contiguousStrides,
+  drawArray,
+  drawOnHost,
+  formatShape,
+  isDrawable,
+  type Random,
+  type Shape,
+  sizeOf,
+} from "../../ops/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import { encodeElements } from "../host-values.js";
+import { type Draw, nextDraw } from "../seed.js";
 import { Tensor } from "../tensor.js";
 
 declare module "../device.js" {
@@ -35,6 +46,20 @@ declare module "../device.js" {
      * @internal
      */
     make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, label?: string): Tensor;
+
+    /**
+     * A tensor of random values, which the device draws.
+     *
+     * @internal
+     */
+    makeRandom(random: Random, shape: Shape, dtype: Dtype): Tensor;
+
+    /**
+     * Overwrites the elements of a contiguous float tensor with random values, which the device draws.
+     *
+     * @internal
+     */
+    drawInto(tensor: Tensor, random: Random, draw: Draw): void;
 
     /**
      * Overwrites the elements of a contiguous tensor, at its address.
@@ -67,7 +92,10 @@ declare module "../device.js" {
   }
 }
 
-type ElementMethods = Pick<Device, "randomState" | "fromHost" | "make" | "write" | "fromStorage" | "keep">;
+type ElementMethods = Pick<
+  Device,
+  "randomState" | "fromHost" | "make" | "makeRandom" | "drawInto" | "write" | "fromStorage" | "keep"
+>;
 
 const elementMethods: ElementMethods & ThisType<Device> = {
   get randomState(): Tensor {
@@ -90,6 +118,28 @@ const elementMethods: ElementMethods & ThisType<Device> = {
       this.runtime.arena.free(storage);
       throw error instanceof RangeError ? tooLargeForHost(shape, dtype, error) : error;
     }
+  },
+
+  makeRandom(random, shape, dtype) {
+    if (!isDrawable(dtype))
+      return this.make(() => drawOnHost(random, nextDraw(), sizeOf(shape)), shape, dtype);
+    this.requireOpen();
+    const array = allocateArray(this.runtime, shape, dtype, "tensor");
+    if (!array.storage) return this.wrap(new Value(array));
+    try {
+      drawArray(this.runtime, array, random, nextDraw());
+      return this.wrap(new Value(array));
+    } catch (error) {
+      this.runtime.arena.free(array.storage);
+      throw error;
+    }
+  },
+
+  drawInto(tensor, random, draw) {
+    this.requireLive(tensor, "draw");
+    const { array } = tensor;
+    drawArray(this.runtime, array, random, draw);
+    if (array.storage) noteWrite(array.storage);
   },
 
   write(tensor, values) {
