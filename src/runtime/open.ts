@@ -207,7 +207,7 @@ function openCpu({ threads }: Settings, hostRoot: string | undefined): Driver {
 }
 
 function openGpu(
-  { cache, cudaPath }: Settings,
+  { cache, cudaPath, threads }: Settings,
   index: number,
   environment: OpenOptions["environment"] = process.env,
 ): Driver {
@@ -215,6 +215,7 @@ function openGpu(
   return openCudaDriver({
     index,
     cacheFolder: cache,
+    ...(threads !== "auto" && { threads }),
     environment: { ...environment, HOLDFAST_CUDA_PATH: folder },
   });
 }

@@ -199,7 +199,8 @@ export const settingsTable = {
     kind: "count | auto",
     parse: threadCount,
     meaning:
-      "Threads of the CPU driver. auto uses all threads of the machine, but at most the whole CPUs of a container's quota.",
+      "Threads of the CPU driver; with a GPU, threads that compile kernels, at most 9. auto uses all threads of the machine, but at most " +
+      "the whole CPUs of a container's quota.",
     defaultText: "auto",
     example: "2",
     fallback: () => "auto" as const,
