@@ -1,7 +1,7 @@
 /**
  * Selects GEMM algorithms by measurement. The first algorithm of cuBLASLt's heuristic is often not the fastest. So each
- * distinct GEMM is timed once per process: with every algorithm that the library offers, and with the native kernel if
- * there is one.
+ * distinct GEMM is timed once per machine: with every algorithm that the library offers, and with the native kernel if
+ * there is one. The driver's notes keep the results.
  */
 
 import { cublasLtKey, firstNativeAlgorithm } from "../../kernels/index.js";
