@@ -23,6 +23,7 @@ const scripts = [
   "cli/main",
   "crossasset/bars/parquet/decode-thread",
   "driver/cpu/cpu-worker",
+  "driver/cuda/compile-thread",
   "inspect/inspector-thread",
   "runtime/observe/watchdog/watchdog-process",
   "runtime/observe/watchdog/watchdog-thread",

@@ -198,7 +198,23 @@ function candidatesOf({ runtime }: Device, graphs: readonly string[]): readonly 
   return graphs.flatMap((name) => (runtime.device.supportsPdl ? [name, `${name} without PDL`] : [name]));
 }
 
+/** Notes instead of those in the user's cache. */
+const withNotes =
+  (notes: Pick<Map<string, string>, "get" | "set">): Wrap =>
+  (driver) =>
+    strict(
+      Object.assign(
+        interceptCalls(driver, (_call, _args, proceed) => proceed()),
+        {
+          recall: (key: string) => notes.get(key),
+          remember: (key: string, note: string) => void notes.set(key, note),
+        },
+      ),
+    );
+
 test("with capture auto the candidates alternate, one is kept, and the memory of the others is freed", () => {
+  const notes = new Map<string, string>();
+  let kept: string | undefined;
   const actual = withDevice(
     { capture: "auto" },
     (device) =>
@@ -211,7 +227,8 @@ test("with capture auto the candidates alternate, one is kept, and the memory of
             Object.keys(tuning!.times).sort(),
             [...candidatesOf(device, graphs), "direct"].sort(),
           );
-          assert.equal(replayable.mode, tuning!.kept === "direct" ? "direct" : "graph");
+          kept = tuning!.kept;
+          assert.equal(replayable.mode, kept === "direct" ? "direct" : "graph");
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
           assert.equal(hasSideStreams, tuning!.kept.includes("streams"));
           assert.ok(placed.commands.length > 0);
@@ -223,14 +240,39 @@ test("with capture auto the candidates alternate, one is kept, and the memory of
         },
         callsToTryAll,
       ),
-    strict,
+    withNotes(notes),
   );
+  assert.ok([...notes.values()].includes(kept!));
   const expected = withDevice(
     { capture: "off" },
     (device) => train(device, false, undefined, callsToTryAll),
     strict,
   );
   requireSame(actual, expected);
+});
+
+test("the candidate that an earlier process kept is the only one, with the same bits", () => {
+  const run = (kept: string, look: (plan: Plan) => void): void => {
+    const notes = new Map<string, string>();
+    notes.get = (key) => (key.startsWith("schedule") ? kept : undefined);
+    requireSame(
+      withDevice({ capture: "auto" }, (device) => train(device, true, look), withNotes(notes)),
+      plain,
+    );
+  };
+  for (const kept of ["graph", "graph with low-priority streams without PDL"]) {
+    run(kept, ({ tuning, planned, replayable }) => {
+      assert.deepEqual([tuning, replayable.mode], [undefined, "graph"]);
+      assert.ok(!("kept" in replayable), "there is no other candidate");
+      const { calls } = planned.schedule;
+      const hasSideStreams = calls.some(({ stream }) => stream > 0);
+      assert.equal(hasSideStreams, kept.includes("streams"));
+      if (kept.includes("without")) assert.ok(calls.every(({ prefetches }) => !prefetches));
+    });
+  }
+  run("a candidate of another version", ({ replayable }) => {
+    assert.ok("kept" in replayable, "all candidates are tried");
+  });
 });
 
 /** Memory is taken in chunks. Those of a GPU are larger, and so is a step that does not fit twice. */
@@ -240,7 +282,7 @@ const short =
     : { rows: 10_240, spare: 3 * 1024 * 1024, chunk: bytes(4 * 1024 * 1024) };
 
 test("if memory is short, only the plan without side streams is tried", () => {
-  withDevice({ capture: "auto", chunk: short.chunk }, (device) => {
+  const run = (device: Device): void => {
     const { budget, arena } = device.runtime;
     const { step, inputs } = prepare(device, short.rows);
     const compiled = device.compile(step, { passes: { streams: true } });
@@ -253,7 +295,11 @@ test("if memory is short, only the plan without side streams is tried", () => {
     for (let call = 0; call < triesOfCandidate * expected.length; call++) compiled(...inputs);
     assert.deepEqual(Object.keys(latestPlanOf(compiled)!.tuning!.times), expected);
     compiled.close();
-  });
+  };
+  const notes = new Map<string, string>();
+  withDevice({ capture: "auto", chunk: short.chunk }, run, withNotes(notes));
+  const isSchedule = (key: string): boolean => key.startsWith("schedule");
+  assert.ok(![...notes.keys()].some(isSchedule), "with more memory, all candidates are tried again");
 });
 
 test("a plan with side streams takes little more memory than the plain one, and a chain of dependent calls has none", () => {

@@ -227,3 +227,23 @@ test("a registry's host is distinguished from code that has a registry", () => {
   assert.match(`"resolved": "https://${host}/koffi/-/koffi-3.tgz"`, registryHost);
   assert.doesNotMatch("registry.kernels.find(name); registry.size", registryHost);
 });
+
+/** The specifiers of packages that an entry of dist/lib loads when it is imported. */
+function packagesLoadedBy(entry: string): readonly string[] {
+  const [files, packages] = [new Set<string>([entry]), new Set<string>()];
+  for (const file of files) {
+    const code = readRepositoryFile(`dist/lib/${file}`);
+    for (const [, specifier = ""] of code.matchAll(/^(?:import|export|\}) ?(?:[^"';]*from )?"([^"]+)";$/gm)) {
+      if (specifier.startsWith("./")) files.add(specifier.slice(2));
+      // A printed example imports "holdfast".
+      else if (specifier !== "holdfast" && !specifier.startsWith("node:")) packages.add(specifier);
+    }
+  }
+  return [...packages].sort();
+}
+
+test("importing the library loads no other package, which would make every start slower", () => {
+  assert.deepEqual(packagesLoadedBy("index.js"), []);
+  assert.deepEqual(packagesLoadedBy("internals.js"), []);
+  assert.deepEqual(packagesLoadedBy("main.js"), ["commander"], "the command loads its parser");
+});

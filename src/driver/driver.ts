@@ -288,6 +288,11 @@ export interface Driver {
   copyToHost(stream: Stream, target: HostSpan, source: Span): void;
   copyOnDevice(stream: Stream, target: Span, source: Span): void;
   fill(stream: Stream, target: Span, byte: number): void;
+  /**
+   * Compiles kernels, several at once, so that `loadKernel` need not. Reports progress by heartbeats. Sources without
+   * code to compile are ignored.
+   */
+  compileKernels?(sources: readonly KernelSource[]): void;
   loadKernel(source: KernelSource): Kernel;
   unloadKernel(kernel: Kernel): void;
   launch(stream: Stream, launch: Launch): void;
@@ -338,6 +343,7 @@ export const driverCalls = Object.keys({
   copyToHost: true,
   copyOnDevice: true,
   fill: true,
+  compileKernels: true,
   loadKernel: true,
   unloadKernel: true,
   launch: true,

@@ -1,6 +1,7 @@
 /** The loaded kernels of a runtime, by the content of their sources. */
 
 import type { Driver, Kernel, KernelSource } from "../driver/index.js";
+import { beat } from "../units/index.js";
 import type { CaptureStateMachine } from "./capture/capture-state.js";
 import { sourceKey } from "./source-key.js";
 
@@ -17,6 +18,24 @@ export class KernelCache {
 
   constructor(options: KernelCacheOptions) {
     this.#options = options;
+  }
+
+  /** Loads kernels. The driver compiles those that are not loaded yet several at once. */
+  loadAll(sources: readonly KernelSource[]): void {
+    const missing = new Map<string, KernelSource>();
+    for (const source of sources) {
+      const key = sourceKey(source);
+      if (!this.#kernels.has(key)) missing.set(key, source);
+    }
+    const [first, ...others] = missing.values();
+    if (!first) return;
+    const { driver, captureState } = this.#options;
+    captureState.reject("load of a kernel", first.name);
+    driver.compileKernels?.([first, ...others]);
+    for (const source of [first, ...others]) {
+      beat();
+      this.load(source);
+    }
   }
 
   /** Loads a kernel. Sources with the same content share one. */

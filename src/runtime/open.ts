@@ -21,7 +21,7 @@ import { chooseLimit, readFreeMemory } from "./memory/free-memory.js";
 import { PersistentMemory } from "./memory/persistent.js";
 import { alignment, type Storage } from "./memory/storage.js";
 import { Phases } from "./observe/phases.js";
-import type { ProgressLine } from "./observe/progress-line.js";
+import { type Progress, ProgressLog } from "./observe/progress-line.js";
 import { Recorder } from "./observe/recorder.js";
 import { SharedStatus } from "./observe/shared-status.js";
 import { startWatchdog } from "./observe/watchdog/index.js";
@@ -69,8 +69,8 @@ export interface Components {
 export interface Listeners {
   readonly log: (line: string) => void;
   readonly onMemoryPressure: (oom?: OutOfMemory) => void;
-  /** Displays long work. Default: none. */
-  readonly progress?: ProgressLine | undefined;
+  /** Displays long work, unless a log does. Default: none. */
+  readonly progress?: Progress | undefined;
 }
 
 export function openComponents(
@@ -95,8 +95,7 @@ export function openComponents(
     sharedStatus,
     recorder,
     clock,
-    log: settings.log === "phases" ? log : undefined,
-    progress,
+    ...(settings.log === "phases" ? { log, progress: new ProgressLog({ log, clock }) } : { progress }),
   });
   const closing: (() => void)[] = [];
 
@@ -207,7 +206,7 @@ function openCpu({ threads }: Settings, hostRoot: string | undefined): Driver {
 }
 
 function openGpu(
-  { cache, cudaPath }: Settings,
+  { cache, cudaPath, threads }: Settings,
   index: number,
   environment: OpenOptions["environment"] = process.env,
 ): Driver {
@@ -215,6 +214,7 @@ function openGpu(
   return openCudaDriver({
     index,
     cacheFolder: cache,
+    ...(threads !== "auto" && { threads }),
     environment: { ...environment, HOLDFAST_CUDA_PATH: folder },
   });
 }

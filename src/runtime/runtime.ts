@@ -252,6 +252,12 @@ export class Runtime {
     this.#print(`holdfast: ${text}\n`);
   }
 
+  /** Loads kernels that will be needed. Those that are not compiled yet are compiled several at once. */
+  loadKernels(sources: readonly KernelSource[]): void {
+    this.#requireOpen();
+    this.#kernels.loadAll(sources);
+  }
+
   /** Loads a kernel. Sources with the same content share one. */
   kernel(source: KernelSource): Kernel {
     this.#requireOpen();

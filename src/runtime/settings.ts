@@ -157,7 +157,8 @@ export const settingsTable = {
     ...choice("quiet", "phases"),
     meaning:
       "quiet: print only warnings and, on a terminal, the progress of long compilations. phases: also print the state of memory at " +
-      "the start, and a line at the start and end of each phase. Output goes to stderr.",
+      "the start, a line at the start and end of each phase, and the progress of long compilations every two seconds. Output goes " +
+      "to stderr.",
     defaultText: "quiet",
     example: "phases",
     fallback: () => "quiet" as const,
@@ -178,8 +179,8 @@ export const settingsTable = {
     kind: "folder | off",
     parse: nonEmpty,
     meaning:
-      "The folder for kernels compiled for a GPU. Holdfast loads only files that this user owns and that no other user can write. " +
-      "off compiles the kernels in every process.",
+      "The folder for kernels compiled for a GPU, and for the results of autotuning. Holdfast loads only files that this user owns " +
+      "and that no other user can write. off compiles and measures in every process.",
     defaultText: "holdfast in the user's cache folder",
     example: "/var/tmp/kernels",
     fallback: () => defaultCacheFolder(process.env),
@@ -199,7 +200,8 @@ export const settingsTable = {
     kind: "count | auto",
     parse: threadCount,
     meaning:
-      "Threads of the CPU driver. auto uses all threads of the machine, but at most the whole CPUs of a container's quota.",
+      "Threads of the CPU driver; with a GPU, threads that compile kernels, at most 9. auto uses all threads of the machine, but at most " +
+      "the whole CPUs of a container's quota.",
     defaultText: "auto",
     example: "2",
     fallback: () => "auto" as const,

@@ -43,4 +43,5 @@ export { literalKey } from "./literal-key.js";
 export { runAll } from "./run-all.js";
 export { sleepSync } from "./sleep.js";
 export { loadNative, startThread, threadAdvice } from "./start-thread.js";
+export { currentThreadId, hasThreadEnded } from "./thread-id.js";
 export { WeakList } from "./weak-list.js";

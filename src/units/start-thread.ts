@@ -3,16 +3,26 @@
  * caller then continues without the thread.
  */
 
-import { getEnvironmentData, isMainThread, setEnvironmentData, Worker } from "node:worker_threads";
+import {
+  getEnvironmentData,
+  isMainThread,
+  setEnvironmentData,
+  type TransferListItem,
+  Worker,
+} from "node:worker_threads";
 
 /**
  * Starts a thread that does not keep the process alive, or returns the error. The thread does not inherit the program's
- * Node flags, such as loaders or `--input-type`.
+ * Node flags, such as loaders or `--input-type`. `transferList`: ports and buffers in `workerData` that move to it.
  */
-export function startThread(script: URL, workerData: unknown): Worker | Error {
+export function startThread(
+  script: URL,
+  workerData: unknown,
+  transferList: readonly TransferListItem[] = [],
+): Worker | Error {
   shareLoads();
   try {
-    const worker = new Worker(script, { workerData, execArgv: [] });
+    const worker = new Worker(script, { workerData, execArgv: [], transferList: [...transferList] });
     worker.unref();
     return worker;
   } catch (error) {

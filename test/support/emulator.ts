@@ -55,6 +55,8 @@ export type EmulatorSetting =
   | "gemmNodes"
   /** The number of algorithms of cuBLASLt; each needs 1 KiB of workspace more than the one before. */
   | "gemmAlgorithms"
+  /** 130002 is 13.0.2. */
+  | "cublasLtVersion"
   /** 1: the n-th algorithm splits K by n, so that its bits differ from the others'. */
   | "gemmsDiffer"
   /** The algorithm that is listed with a status that forbids its use; -1: none. */

@@ -46,6 +46,7 @@ export function everyCall(device: Required<Driver>): Record<DriverCall, (driver:
     copyToHost: (driver) => driver.copyToHost(stream, host, first),
     copyOnDevice: (driver) => driver.copyOnDevice(stream, first, second),
     fill: (driver) => driver.fill(stream, first, 2),
+    compileKernels: (driver) => driver.compileKernels?.([basicKernels.add]),
     loadKernel: (driver) => driver.loadKernel(basicKernels.add),
     unloadKernel: (driver) => driver.unloadKernel(kernel),
     launch: (driver) => driver.launch(stream, { kernel, blocks: 1, arguments: [first, 1, 64] }),

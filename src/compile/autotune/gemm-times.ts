@@ -3,6 +3,7 @@
  * of the step changes. It times a short graph, because a launch from Node takes longer than many GEMMs.
  */
 
+import type { KernelSource } from "../../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
 import { gemmCandidates, gemmScratchBytes } from "../../kernels/index.js";
 import {
@@ -12,9 +13,9 @@ import {
   type Runtime,
   type Storage,
 } from "../../runtime/index.js";
-import { alignUp, type Clock } from "../../units/index.js";
-import { emitCommands } from "../execute/emit.js";
-import type { BufferSlice, GemmCall } from "../program/program.js";
+import { alignUp, type Clock, span } from "../../units/index.js";
+import { emitCommands, listSources } from "../execute/emit.js";
+import type { BufferSlice, Call, GemmCall } from "../program/program.js";
 import { addressOf, describeGemm } from "./gemm-desc.js";
 
 type Problem = GemmCall["problem"];
@@ -43,6 +44,49 @@ export interface TimingOptions {
   readonly clock: Clock;
 }
 
+/** The kernels of a GEMM's candidates, without memory for the trial. */
+export function candidateSources(runtime: Runtime, problem: Problem): readonly KernelSource[] {
+  return [...scratchSizes(runtime, problem)].flatMap(([algorithm, size]) => {
+    const scratch = size > 0 ? scratchSlice(size) : undefined;
+    const call = candidateCall(problem, algorithm, scratch);
+    return attempt(() => listSources(runtime, [call], describeStorage)) ?? [];
+  });
+}
+
+/** The scratch memory of each candidate. */
+function scratchSizes(runtime: Runtime, problem: Problem): ReadonlyMap<number, number> {
+  const desc = describeGemm(problem);
+  return new Map(
+    gemmCandidates(runtime, desc).map((algorithm) => [
+      algorithm,
+      gemmScratchBytes(runtime, { ...desc, algorithm }),
+    ]),
+  );
+}
+
+function scratchSlice(size: number): BufferSlice {
+  return { buffer: { id: 0, bytes: size, label: "GEMM scratch" }, offset: 0, size };
+}
+
+function candidateCall(
+  { scratch: _, ...problem }: Problem,
+  algorithm: number,
+  scratch: BufferSlice | undefined,
+): Call {
+  return {
+    op: "gemm",
+    work: { kind: "gemm", problem: { ...problem, algorithm, ...(scratch && { scratch }) } },
+  };
+}
+
+/** A storage with a slice's size and alignment, and no memory. */
+function describeStorage(slice: BufferSlice): Storage {
+  return {
+    ...{ kind: "step", span: span(addressOf(slice), slice.size), label: slice.buffer.label },
+    ...{ generation: 0, home: slice, owner: undefined },
+  };
+}
+
 /**
  * The time of a launch with each algorithm in microseconds, in the library's order, then the native ones. Algorithms that cannot be
  * launched, or that exceed the time limit, are missing. Without memory for the trial, all are missing.
@@ -52,13 +96,7 @@ export function timeCandidates(
   problem: Problem,
   { limitMs, clock }: TimingOptions,
 ): ReadonlyMap<number, number> {
-  const desc = describeGemm(problem);
-  const scratchBytes = new Map(
-    gemmCandidates(runtime, desc).map((algorithm) => [
-      algorithm,
-      gemmScratchBytes(runtime, { ...desc, algorithm }),
-    ]),
-  );
+  const scratchBytes = scratchSizes(runtime, problem);
   const memory = TrialMemory.allocate(runtime, problem, Math.max(...scratchBytes.values()));
   if (!memory) return new Map();
   const bursts = new Map<number, Replayable>();
@@ -156,10 +194,8 @@ class TrialMemory {
 
   /** The first launch of the GEMM with an algorithm. Later launches, if any, are the same for all algorithms. */
   requestOf(algorithm: number, scratchBytes: number): LaunchRequest {
-    const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
-    const problem = { ...rest, algorithm, ...(scratch && { scratch }) };
-    const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
+    const call = candidateCall(this.#problem, algorithm, scratch);
     const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
     if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");
     return first.command.request;
@@ -172,7 +208,7 @@ class TrialMemory {
   }
 
   #scratchOf(size: number): BufferSlice {
-    const slice: BufferSlice = { buffer: { id: 0, bytes: size, label: "GEMM scratch" }, offset: 0, size };
+    const slice = scratchSlice(size);
     this.#views.set(slice, this.#runtime.view(this.#block, this.#scratchOffset, size));
     return slice;
   }

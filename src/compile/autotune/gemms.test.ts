@@ -38,6 +38,8 @@ interface Bench {
   readonly known: KnownAlgorithms;
   /** The number of GEMM launches by algorithm; graphs count while they are recorded. */
   readonly launches: Map<number, number>;
+  /** The number of kernels of each call of `compileKernels`. */
+  readonly compiled: readonly number[];
   choose(calls: readonly Call[]): { readonly calls: readonly Call[]; readonly report: GemmReport };
 }
 
@@ -56,7 +58,10 @@ function onDevice(
 ): void {
   const device = openEmulatorDriver({ cacheFolder });
   const { driver, clock } = timed(device, costMs);
+  const compiled: number[] = [];
   const compiling = interceptCalls(driver, (call, args, proceed) => {
+    if (call === "compileKernels")
+      compiled.push((args[0] as readonly KernelSource[]).filter(({ cuda }) => cuda).length);
     if (call === "loadKernel" && !(args[0] as KernelSource).gemm) clock.advance(compileMs);
     return proceed();
   });
@@ -78,7 +83,7 @@ function onDevice(
         const report = autotuneGemms(runtime, program, { known, clock });
         return { calls: program.calls, report };
       };
-      use({ runtime, clock, known, choose });
+      use({ runtime, clock, known, choose, compiled });
     } finally {
       runtime.close();
     }
@@ -344,9 +349,12 @@ describe("measuring", { skip }, () => {
     };
     onDevice(
       costMs,
-      ({ choose }) => {
+      ({ choose, compiled }) => {
         const { calls } = choose([{ op: "matmul", work: { kind: "gemm", problem } }]);
         assert.equal(problemOf(calls[0]).algorithm, -2);
+        const [first = 0, ...others] = compiled;
+        assert.ok(first >= 2, "the kernels of all candidates are compiled at once");
+        assert.deepEqual(others, []);
       },
       { options: { precision: "tf32" }, compileMs: 1000 },
     );

@@ -1,7 +1,8 @@
 /** From a program's calls to commands: slices become storages, the kinds of calls emit commands, and the kernels are loaded once. */
 
+import type { KernelSource } from "../../driver/index.js";
 import { backendOf } from "../../kernels/index.js";
-import type { LoadedCommand, Runtime, Storage } from "../../runtime/index.js";
+import type { Command, LoadedCommand, Runtime, Storage } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
 import { kindOf } from "../program/kinds/index.js";
 import type { BufferSlice, Call, ScheduledCall } from "../program/program.js";
@@ -14,32 +15,72 @@ export interface StepCommand {
   readonly command: LoadedCommand;
 }
 
+/** A command whose kernel need not be loaded yet. */
+interface EmittedCommand extends Omit<StepCommand, "command"> {
+  readonly command: Command | LoadedCommand;
+  /** True if it uses programmatic dependent launch, if it is a launch. */
+  readonly isPdl: boolean;
+}
+
+type Resolve = (slice: BufferSlice) => Storage;
+type Schedule = readonly Pick<ScheduledCall, "stream" | "prefetches">[];
+
 /**
  * The commands of the calls, in order. With a schedule, a call with prefetches uses programmatic dependent launch if the call before it on
- * its stream ends with a launch.
+ * its stream ends with a launch. Kernels that are not compiled yet are compiled several at once.
  */
 export function emitCommands(
   runtime: Runtime,
   calls: readonly Call[],
-  resolve: (slice: BufferSlice) => Storage,
-  schedule: readonly Pick<ScheduledCall, "stream" | "prefetches">[] = [],
+  resolve: Resolve,
+  schedule: Schedule = [],
 ): readonly StepCommand[] {
+  const emitted = emitCalls(runtime, calls, resolve, schedule);
+  runtime.loadKernels(sourcesOf(emitted));
+  return emitted.flatMap(({ call, op, command, isPdl }) => {
+    const loaded = "request" in command ? [command] : runtime.load([command]);
+    const steps = loaded.map((command): StepCommand => ({ call, op, command }));
+    return isPdl ? steps.map((step) => withPdl(step, true)) : steps;
+  });
+}
+
+/** The kernels of the calls that `emitCommands` would load. `resolve` may return storages without memory. */
+export function listSources(
+  runtime: Runtime,
+  calls: readonly Call[],
+  resolve: Resolve,
+): readonly KernelSource[] {
+  return sourcesOf(emitCalls(runtime, calls, resolve, []));
+}
+
+function sourcesOf(emitted: readonly EmittedCommand[]): readonly KernelSource[] {
+  return emitted.flatMap(({ command }) =>
+    command.kind === "launch" && "source" in command ? [command.source] : [],
+  );
+}
+
+function emitCalls(
+  runtime: Runtime,
+  calls: readonly Call[],
+  resolve: Resolve,
+  schedule: Schedule,
+): readonly EmittedCommand[] {
   const backend = backendOf(runtime);
-  const emitted: StepCommand[] = [];
+  const emitted: EmittedCommand[] = [];
   /** By stream: the last command of its latest call. */
-  const latest = new Map<number, StepCommand | undefined>();
+  const latest = new Map<number, EmittedCommand | undefined>();
   for (const [index, { op, work }] of calls.entries()) {
-    beat("kernels", index, calls.length);
+    beat();
     const { stream = 0, prefetches } = schedule[index] ?? {};
     const isAfterLaunch = latest.get(stream)?.command.kind === "launch";
     const emission = { backend, op, resolve, prefetches: isAfterLaunch ? prefetches : undefined };
-    const commands = kindOf(work)
+    const ofCall = kindOf(work)
       .emit(work, emission)
-      .flatMap((command) => ("request" in command ? command : runtime.load([command])));
-    const ofCall = commands.map((command): StepCommand => ({ call: index, op, command }));
-    const [first, ...rest] = ofCall;
-    if (first && emission.prefetches) emitted.push(withPdl(first, true), ...rest);
-    else emitted.push(...ofCall);
+      .map((command, position): EmittedCommand => {
+        const isPdl = position === 0 && emission.prefetches !== undefined;
+        return { call: index, op, command, isPdl };
+      });
+    emitted.push(...ofCall);
     latest.set(stream, ofCall.at(-1));
   }
   return emitted;

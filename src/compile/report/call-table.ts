@@ -2,7 +2,7 @@
 
 import { formatBytes } from "../../units/index.js";
 import { kindOf } from "../program/kinds/index.js";
-import type { Schedule, Work } from "../program/program.js";
+import type { Call, Schedule, Work } from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
 import { type Column, formatColumns } from "./text-columns.js";
 
@@ -26,6 +26,15 @@ export function formatCalls({ calls }: Schedule): string[] {
     return [String(index), op, kernelOf(work), work.kind, shapeOf(work), ...bytes];
   });
   return formatColumns(columns, rows);
+}
+
+/** The calls as one text. It is the same for steps that run the same kernels on the same shapes. */
+export function describeCalls(calls: readonly Call[]): string {
+  const lines = calls.map((call) => {
+    const { read, written } = bytesOf(call);
+    return [call.op, kernelOf(call.work), call.work.kind, shapeOf(call.work), read, written].join(" ");
+  });
+  return lines.join("\n");
 }
 
 /** The name of a call's kernel. */

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import type { SchemaElement } from "hyparquet";
-import { ByteWriter, ParquetWriter } from "hyparquet-writer";
+import type { ByteWriter } from "hyparquet-writer";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bars, barColumns } from "./bars.js";
 import { findFault } from "./columns.js";
@@ -69,6 +69,8 @@ const schema: SchemaElement[] = [
 ];
 
 async function writeParquet(handle: FileHandle, bars: Bars): Promise<void> {
+  // Loaded at first use: it has more than a hundred modules, and most programs write no bars.
+  const { ByteWriter, ParquetWriter } = await import("hyparquet-writer");
   const writer = new ByteWriter();
   const parquet = new ParquetWriter({ writer, schema });
   for (let start = 0; start < bars.time.length; start += rowsPerGroup) {

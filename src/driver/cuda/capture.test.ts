@@ -249,6 +249,7 @@ const illegal: Record<string, (context: InCapture) => void> = {
   release: ({ driver, memory }) => driver.release(memory),
   allocateHost: ({ driver }) => driver.allocateHost(bytes(1)),
   freeHost: ({ driver, host }) => driver.freeHost(host),
+  compileKernels: ({ driver }) => driver.compileKernels?.([basicKernels.copy]),
   loadKernel: ({ driver }) => driver.loadKernel(basicKernels.copy),
   unloadKernel: ({ driver, kernel }) => driver.unloadKernel(kernel),
   "synchronize(stream #1)": ({ driver, stream }) => driver.synchronize(stream),

@@ -1,11 +1,11 @@
 /** Compiles CUDA C++ to machine code for the current device with NVRTC, through the cubin cache. */
 
-import { HoldfastError } from "../../errors/index.js";
 import type { CudaCode } from "../driver.js";
-import { loadKoffi } from "../foreign-functions.js";
 import type { Cuda } from "./calls.js";
 import type { CubinCache } from "./cubin-cache.js";
-import { NativeBuffer } from "./native-buffer.js";
+import { nvrtcVersion } from "./library-versions.js";
+import { compileProgram, type NvrtcProgram } from "./nvrtc.js";
+import { ProgramCompiler } from "./program-compiler.js";
 
 /**
  * IEEE arithmetic: no fast-math, and no contraction of a multiply and an add unless the code says fma. So a kernel
@@ -19,101 +19,85 @@ export interface CompilerOptions {
   readonly computeCapability: string;
   readonly driverVersion: number;
   readonly cache: CubinCache;
+  /** Threads that compile, with the calling one. */
+  readonly threads: number;
+}
+
+/** CUDA C++ with the kernel's name. */
+export interface NamedCode {
+  readonly name: string;
+  readonly code: CudaCode;
 }
 
 export class Compiler {
   readonly #options: CompilerOptions;
-  readonly #out = new NativeBuffer();
+  readonly #programs: ProgramCompiler;
+  /** The machine code of the latest `compileAll`, by cache key. */
+  readonly #ready = new Map<string, Uint8Array>();
+  #nvrtcVersion: string | undefined;
   /** Kernels compiled by NVRTC since the start, and kernels loaded from the cache. */
   readonly counts = { compiled: 0, cached: 0 };
 
   constructor(options: CompilerOptions) {
     this.#options = options;
+    const { cuda, threads } = options;
+    this.#programs = new ProgramCompiler({
+      threads,
+      compile: (program) => compileProgram(cuda.nvrtc, program),
+      threadScript: () => ({
+        script: new URL("./compile-thread.js", import.meta.url),
+        data: { nvrtcPath: cuda.libraries.find(({ library }) => library === "nvrtc")?.path },
+      }),
+    });
   }
 
   /** Returns the machine code of a kernel. */
-  compile(name: string, { code, requiredCapability }: CudaCode): Uint8Array {
-    const { cache, computeCapability, driverVersion } = this.#options;
+  compile(name: string, code: CudaCode): Uint8Array {
+    const program = this.#programOf({ name, code });
+    const key = this.#keyOf(program);
+    return this.#ready.get(key) ?? this.#read(key) ?? this.#keep(key, this.#programs.compile(program));
+  }
+
+  /** Compiles kernels, several at once, so that `compile` returns their machine code at once. */
+  compileAll(codes: readonly NamedCode[]): void {
+    this.#ready.clear();
+    const missing = new Map<string, NvrtcProgram>();
+    for (const code of codes) {
+      const program = this.#programOf(code);
+      const key = this.#keyOf(program);
+      if (this.#ready.has(key) || missing.has(key)) continue;
+      const cached = this.#read(key);
+      if (cached) this.#ready.set(key, cached);
+      else missing.set(key, program);
+    }
+    this.#programs.compileAll([...missing.values()], (program, cubin) => {
+      const key = this.#keyOf(program);
+      this.#ready.set(key, this.#keep(key, cubin));
+    });
+  }
+
+  #programOf({ name, code: { code, requiredCapability } }: NamedCode): NvrtcProgram {
+    const { computeCapability } = this.#options;
     // "a" enables the instructions that only this architecture has.
     const architecture = `sm_${computeCapability.replace(".", "")}${requiredCapability === computeCapability ? "a" : ""}`;
-    const options = [`--gpu-architecture=${architecture}`, ...flags];
-    const key = cache.makeKey([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
-    const cached = cache.read(key);
-    if (cached) {
-      this.counts.cached += 1;
-      return cached;
-    }
-    const cubin = this.#run(name, code, options);
+    return { name, code, options: [`--gpu-architecture=${architecture}`, ...flags] };
+  }
+
+  #keyOf({ code, options }: NvrtcProgram): string {
+    const { cache, cuda, driverVersion } = this.#options;
+    this.#nvrtcVersion ??= nvrtcVersion(cuda.nvrtc);
+    return cache.makeKey([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#nvrtcVersion}`]);
+  }
+
+  #read(key: string): Uint8Array | undefined {
+    const cached = this.#options.cache.read(key);
+    if (cached) this.counts.cached += 1;
+    return cached;
+  }
+
+  #keep(key: string, cubin: Uint8Array): Uint8Array {
     this.counts.compiled += 1;
-    cache.write(key, cubin);
+    this.#options.cache.write(key, cubin);
     return cubin;
-  }
-
-  close(): void {
-    this.#out.free();
-  }
-
-  #version(): string {
-    const out = this.#out;
-    this.#options.cuda.nvrtc.nvrtcVersion(out.address, out.address + 4);
-    return `${out.i32()}.${out.i32(4)}`;
-  }
-
-  #run(name: string, code: string, flags: readonly string[]): Uint8Array {
-    const { nvrtc } = this.#options.cuda;
-    const out = this.#out;
-    nvrtc.nvrtcCreateProgram(out.address, code, `${name}.cu`, 0, 0, 0);
-    const program = out.u64();
-    const options = new TextTable(flags);
-    try {
-      const status = nvrtc.status.nvrtcCompileProgram(program, flags.length, options.address);
-      if (status !== 0) throw this.#failed(name, program, status, flags);
-      nvrtc.nvrtcGetCUBINSize(program, out.address);
-      const cubin = new Uint8Array(out.u64());
-      nvrtc.nvrtcGetCUBIN(program, Number(loadKoffi().address(cubin)));
-      return cubin;
-    } finally {
-      options.free();
-      out.setU64(program);
-      nvrtc.nvrtcDestroyProgram(out.address);
-    }
-  }
-
-  #failed(name: string, program: number, status: number, flags: readonly string[]): HoldfastError {
-    const { nvrtc } = this.#options.cuda;
-    nvrtc.nvrtcGetProgramLogSize(program, this.#out.address);
-    const log = new Uint8Array(this.#out.u64());
-    if (log.length > 0) nvrtc.nvrtcGetProgramLog(program, Number(loadKoffi().address(log)));
-    const text = new TextDecoder().decode(log).replace(/\0.*$/s, "").trim();
-    return new HoldfastError(
-      "KERNEL_FAILED",
-      `Kernel "${name}" did not compile for ${flags[0]?.split("=")[1]} (${nvrtc.nvrtcGetErrorString(status)}):\n${text}`,
-      { numbers: { kernel: name, status } },
-    );
-  }
-}
-
-/** A C array of strings: a table of addresses of null-terminated texts. */
-class TextTable {
-  readonly #block: NativeBuffer;
-
-  constructor(texts: readonly string[]) {
-    const encoded = texts.map((text) => new TextEncoder().encode(`${text}\0`));
-    const tableBytes = 8 * texts.length;
-    this.#block = new NativeBuffer(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
-    let offset = tableBytes;
-    for (const [index, text] of encoded.entries()) {
-      this.#block.setU64(this.#block.address + offset, 8 * index);
-      this.#block.bytes.set(text, offset);
-      offset += text.length;
-    }
-  }
-
-  get address(): number {
-    return this.#block.address;
-  }
-
-  free(): void {
-    this.#block.free();
   }
 }

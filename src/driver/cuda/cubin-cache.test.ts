@@ -273,6 +273,57 @@ describe("a driver with a cache", { skip }, () => {
     assert.deepEqual(readdirSync(folder), [name]);
   });
 
+  test("keeps notes for a device, a driver and the versions of its libraries", () => {
+    const recall = () => withEmulatorDriver({ cacheFolder: folder }, (driver) => driver.recall?.("fastest"));
+    withEmulatorDriver({ cacheFolder: folder }, (driver) => driver.remember?.("fastest", "the second"));
+    assert.equal(recall(), "the second");
+    for (const [setting, value] of [
+      ["driverVersion", 13_010],
+      ["cublasLtVersion", 130_002],
+    ] as const) {
+      emulator.set(setting, value);
+      assert.equal(recall(), undefined, setting);
+      emulator.reset();
+    }
+    assert.equal(recall(), "the second");
+  });
+
+  test("compiles kernels ahead, each code once, and loads them from memory", () => {
+    const { fill, add, scale } = basicKernels;
+    const renamed = { ...fill, name: "another name" };
+    const without = { name: "no code", parameters: [] };
+    for (const cacheFolder of [folder, folder, "off"]) {
+      withEmulatorDriver({ cacheFolder }, (driver) => {
+        const before = emulator.calls("nvrtcCompileProgram");
+        driver.compileKernels?.([fill, add, renamed, without]);
+        const ahead = { ...driver.compiled };
+        assert.equal(ahead.compiled + ahead.cached, 2);
+        for (const source of [fill, add, renamed]) driver.loadKernel(source);
+        assert.deepEqual(driver.compiled, ahead);
+        assert.equal(emulator.calls("nvrtcCompileProgram"), before + ahead.compiled);
+        driver.loadKernel(scale);
+      });
+    }
+    assert.equal(readdirSync(folder).length, 3);
+  });
+
+  test("reports the kernel that fails by its name, and keeps those that were compiled before it", () => {
+    const { fill, add } = basicKernels;
+    // The shortest is compiled first, then the others from the longest on.
+    const code = `${"// a long comment\n".repeat(1000)}no code`;
+    const wrong = { name: "wrong", parameters: [], cuda: { code, entry: "hf_wrong", threads: 32 } };
+    withEmulatorDriver({ cacheFolder: folder, threads: 1 }, (driver) => {
+      assert.throws(() => driver.compileKernels?.([fill, wrong, add]), {
+        code: "KERNEL_FAILED",
+        message: /^Kernel "wrong" did not compile for sm_90 \(NVRTC_ERROR_COMPILATION\):\nwrong\.cu:1001/,
+      });
+      assert.deepEqual(driver.compiled, { compiled: 1, cached: 0 });
+      driver.loadKernel(fill);
+      driver.loadKernel(add);
+      assert.deepEqual(driver.compiled, { compiled: 2, cached: 0 });
+    });
+  });
+
   test('and the folder "off" compiles every time', () => {
     for (let turn = 0; turn < 2; turn++) {
       withEmulatorDriver({ cacheFolder: "off" }, (driver) => {
@@ -289,7 +340,9 @@ describe("a driver with a cache", { skip }, () => {
       const cacheFolder = ${JSON.stringify(folder)};
       for (let turn = 0; turn < 5; turn++) {
         const driver = openCudaDriver({ cacheFolder });
-        for (const source of Object.values(basicKernels)) driver.loadKernel(source);
+        const sources = Object.values(basicKernels);
+        if (turn % 2 === 0) driver.compileKernels(sources);
+        for (const source of sources) driver.loadKernel(source);
         const { compiled, cached } = driver.compiled;
         if (compiled + cached !== 5 || (turn > 0 && compiled > 0)) throw new Error(JSON.stringify(driver.compiled));
         driver.close();

@@ -6,7 +6,7 @@ import { bindCalls, type Calls } from "./calls.js";
 import { type CudaLibrary, FailureLog } from "./cuda-error.js";
 import { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
 import { type LibrarySearch, openLibrary } from "./libraries.js";
-import { NativeBuffer } from "./native-buffer.js";
+import { cublasLtVersion, cudaVersion, nvrtcVersion } from "./library-versions.js";
 
 /** The libraries that training needs. */
 type NeededLibrary = Extract<CudaLibrary, "cuda" | "nvrtc" | "cublasLt">;
@@ -79,35 +79,6 @@ function summarize(error: unknown): string | undefined {
   const { names, packages, rejected } = error.numbers;
   if (rejected !== 0 || names === undefined || packages === undefined) return undefined;
   return `${String(names).replaceAll(" ", " or ")} was not found. ${packages}.`;
-}
-
-function cudaVersion(calls: Calls<typeof cudaFunctions>): string {
-  return readOut((out) => {
-    calls.cuDriverGetVersion(out.address);
-    return `${Math.floor(out.i32() / 1000)}.${Math.floor((out.i32() % 1000) / 10)}`;
-  });
-}
-
-function nvrtcVersion(calls: Calls<typeof nvrtcFunctions>): string {
-  return readOut((out) => {
-    calls.nvrtcVersion(out.address, out.address + 4);
-    return `${out.i32()}.${out.i32(4)}`;
-  });
-}
-
-/** 130002 is 13.0.2. */
-function cublasLtVersion(calls: Calls<typeof cublasLtFunctions>): string {
-  const version = calls.cublasLtGetVersion();
-  return `${Math.floor(version / 10_000)}.${Math.floor(version / 100) % 100}.${version % 100}`;
-}
-
-function readOut(read: (out: NativeBuffer) => string): string {
-  const out = new NativeBuffer();
-  try {
-    return read(out);
-  } finally {
-    out.free();
-  }
 }
 
 function errorMessage(error: unknown): string {

@@ -282,6 +282,7 @@ function usesOf(driver: Driver): Record<Exclude<DriverCall, "annotate" | "close"
     copyToHost: () => driver.copyToHost(stream, hostSpan, device),
     copyOnDevice: () => driver.copyOnDevice(stream, device, device),
     fill: () => driver.fill(stream, device, 0),
+    compileKernels: () => driver.compileKernels?.([basicKernels.fill]),
     loadKernel: () => driver.loadKernel(basicKernels.fill),
     unloadKernel: () => driver.unloadKernel(kernel),
     launch: () => driver.launch(stream, { kernel, blocks: 1, arguments: [device, 1, 1] }),

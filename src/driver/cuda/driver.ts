@@ -24,6 +24,7 @@ import type {
   StreamOptions,
 } from "../driver.js";
 import { HandleTable } from "../handles.js";
+import { readHostThreads } from "../host-threads.js";
 import type { Cuda } from "./calls.js";
 import { Compiler } from "./compiler.js";
 import { CudaCopies } from "./copies.js";
@@ -32,6 +33,7 @@ import { CublasLt } from "./cublaslt.js";
 import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
 import { CudaGraph, countNodes, type LiveResources } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
+import { cublasLtVersion, nvrtcVersion } from "./library-versions.js";
 import { type CudaMemory, openMemory } from "./memory.js";
 import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
 import { NativeBuffer } from "./native-buffer.js";
@@ -49,6 +51,8 @@ export interface CudaDriverOptions {
   /** "plain" uses whole allocations, as on devices without the virtual memory API. Default: "auto". */
   readonly allocation?: "auto" | "plain";
   readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Threads that compile kernels. Default: all threads of the host, at most 9. */
+  readonly threads?: number;
 }
 
 /** The driver of an NVIDIA GPU. */
@@ -97,8 +101,8 @@ class CudaDevice implements CudaDriver {
     isAllocated: (host) => this.#copies.isAllocated(host),
   };
   readonly #cache: CubinCache;
-  /** Part of the key of every note: measurements can differ with another version of the driver. */
-  readonly #versions: string;
+  /** Part of the key of every note. */
+  #versions: string | undefined;
   /** Counts events that can break a graph. */
   #invalidations = 0;
   #isClosed = false;
@@ -114,7 +118,6 @@ class CudaDevice implements CudaDriver {
     const context: CudaContext = { cuda, out: this.#out, enter: () => this.#enter() };
     this.#streams = new CudaStreams(context);
     this.#cache = openCubinCache(cacheFolder);
-    this.#versions = `${info.name}, driver ${info.driverVersion}`;
     try {
       this.#checker = openMemoryChecker(cuda, environment);
       this.#memory = openMemory(cuda, ordinal, allocation);
@@ -124,6 +127,7 @@ class CudaDevice implements CudaDriver {
         computeCapability: info.computeCapability,
         driverVersion: info.driverVersion,
         cache: this.#cache,
+        threads: options.threads ?? readHostThreads().threads,
       });
       this.#cublasLt = new CublasLt(cuda);
     } catch (error) {
@@ -160,7 +164,23 @@ class CudaDevice implements CudaDriver {
   }
 
   #noteKey(key: string): string {
+    this.#versions ??= this.#describeVersions();
     return this.#cache.makeKey(["note", this.#versions, key]);
+  }
+
+  /** Measurements and the algorithms' order can differ with another device, driver or library. */
+  #describeVersions(): string {
+    const { cuda, info } = this.#opened;
+    const libraries = [() => nvrtcVersion(cuda.nvrtc), () => cublasLtVersion(cuda.cublasLt)].map((read) => {
+      try {
+        return read();
+      } catch (error) {
+        if (error instanceof HoldfastError) return "missing";
+        throw error;
+      }
+    });
+    const [nvrtc, cublasLt] = libraries;
+    return `${info.name}, driver ${info.driverVersion}, NVRTC ${nvrtc}, cuBLASLt ${cublasLt}`;
   }
 
   get compiled(): Readonly<Record<"compiled" | "cached", number>> {
@@ -267,6 +287,14 @@ class CudaDevice implements CudaDriver {
     this.#copies.fill(stream, target, byte);
   }
 
+  compileKernels(sources: readonly KernelSource[]): void {
+    this.#enter();
+    this.#streams.rejectInCapture("compileKernels");
+    this.#compiler.compileAll(
+      sources.flatMap(({ name, gemm, cuda: code }) => (code && !gemm ? [{ name, code }] : [])),
+    );
+  }
+
   loadKernel(source: KernelSource): Kernel {
     this.#enter();
     this.#streams.rejectInCapture("loadKernel");
@@ -361,7 +389,6 @@ class CudaDevice implements CudaDriver {
       ...[...this.#graphs.states()].map((graph) => () => graph.destroy()),
       ...[...this.#kernels.states()].map((kernel) => () => kernel.unload()),
       () => this.#cublasLt.close(),
-      () => this.#compiler.close(),
       ...this.#streams.closing(),
       ...this.#copies.closing(),
       () => this.#checker?.close(),

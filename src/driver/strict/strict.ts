@@ -263,6 +263,10 @@ export function strict(inner: Driver): Required<Driver> {
     fill(stream, target, byte) {
       work(stream, [makeAccess(deviceSpace, target, true, "fill")], () => inner.fill(stream, target, byte));
     },
+    compileKernels(sources) {
+      rejectInCapture("compileKernels");
+      inner.compileKernels?.(sources);
+    },
     loadKernel(source) {
       rejectInCapture("loadKernel", ` of ${source.name}`);
       return addHandle(inner.loadKernel(source));

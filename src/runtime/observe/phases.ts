@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Clock, formatDuration, systemClock } from "../../units/index.js";
-import type { ProgressLine } from "./progress-line.js";
+import type { Progress } from "./progress-line.js";
 import type { Recorder } from "./recorder.js";
 import type { PhaseName, SharedStatus } from "./shared-status.js";
 
@@ -16,7 +16,7 @@ export interface PhaseDetails {
   readonly label?: string;
 }
 
-/** Long phases, which a terminal shows. */
+/** Long phases, whose progress is displayed. */
 const shownPhases: ReadonlySet<PhaseName> = new Set(["compile", "plan", "capture"]);
 
 /** A phase's title for messages: `step 12`, `upload`. */
@@ -29,7 +29,7 @@ export class Phases {
   readonly #recorder: Recorder;
   readonly #clock: Clock;
   readonly #log: ((line: string) => void) | undefined;
-  readonly #progress: ProgressLine | undefined;
+  readonly #progress: Progress | undefined;
 
   constructor(options: {
     readonly sharedStatus: SharedStatus;
@@ -38,7 +38,7 @@ export class Phases {
     readonly log?: ((line: string) => void) | undefined;
     readonly clock?: Clock;
     /** Displays long work. Default: none. */
-    readonly progress?: ProgressLine | undefined;
+    readonly progress?: Progress | undefined;
   }) {
     this.#sharedStatus = options.sharedStatus;
     this.#recorder = options.recorder;
@@ -114,7 +114,7 @@ interface OpenPhase {
   readonly enteredMs: number;
   /** The op of the enclosing phase, restored when this one ends. */
   readonly op: number;
-  /** True if it is on the progress line. */
+  /** True if progress displays show it. */
   readonly isShown: boolean;
 }
 

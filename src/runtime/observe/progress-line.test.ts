@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { beat, FakeClock } from "../../units/index.js";
 import { Phases } from "./phases.js";
-import { ProgressLine } from "./progress-line.js";
+import { ProgressLine, ProgressLog } from "./progress-line.js";
 import { Recorder } from "./recorder.js";
 import { SharedStatus } from "./shared-status.js";
 
@@ -68,6 +68,43 @@ test("the line is erased when the work fails, and fits the terminal", () => {
     }),
   );
   assert.deepEqual(written, ["\rholdfast: plan: a s\u001b[K", erased]);
+});
+
+test("a log has a line every two seconds for a stage that counts its items", () => {
+  const clock = new FakeClock();
+  const lines: string[] = [];
+  const log = (line: string): void => void lines.push(line);
+  const phases = new Phases({
+    ...{ sharedStatus: new SharedStatus(), recorder: new Recorder({ clock }), clock, log },
+    progress: new ProgressLog({ log, clock }),
+  });
+  const compile = (): void => {
+    for (let kernel = 1; kernel <= 44; kernel++) {
+      clock.advance(100);
+      beat("kernels", kernel, 44);
+    }
+    clock.advance(5000);
+    beat("verify");
+    phases.run(
+      "compile",
+      () => {
+        clock.advance(2000);
+        beat("GEMMs", 12, 18);
+      },
+      { label: "GEMMs" },
+    );
+  };
+  phases.run("compile", compile, { label: "train" });
+  beat("kernels", 1, 2);
+  assert.deepEqual(lines, [
+    "compile (train): entered",
+    "compile (train): kernels 20/44, 2s",
+    "compile (train): kernels 40/44, 4s",
+    "compile (GEMMs): entered",
+    "compile (GEMMs): GEMMs 12/18, 11.4s",
+    "compile (GEMMs): exited after 2s, done",
+    "compile (train): exited after 11.4s, done",
+  ]);
 });
 
 test("a step is not shown", () => {

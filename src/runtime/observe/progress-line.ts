@@ -1,9 +1,72 @@
 /**
- * The terminal line that shows long work: phase, stage and elapsed time. It appears after two seconds, is rewritten in
- * place and erased at the end. The heartbeat draws it on the working thread, where no timer could fire.
+ * Displays of long work: phase, stage and elapsed time. A terminal has one line, rewritten in place and erased at the
+ * end. A log has a line every few seconds. The heartbeat draws them on the working thread, where no timer could fire.
  */
 
 import { type Clock, formatDuration, listenToBeats, type WorkStage } from "../../units/index.js";
+
+/** A display of long work. */
+export interface Progress {
+  /** Starts work, possibly inside other work. */
+  begin(title: string): void;
+  /** Ends the innermost work. */
+  end(): void;
+}
+
+/** The current work: its titles, and the stage that its latest heartbeats reported. */
+class CurrentWork {
+  readonly #clock: Clock;
+  /** Outermost first. */
+  readonly #titles: string[] = [];
+  #stage: WorkStage | undefined;
+  #begunMs = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get isIdle(): boolean {
+    return this.#titles.length === 0;
+  }
+
+  /** Calls `onBeat` at each heartbeat of the outermost work. */
+  begin(title: string, onBeat: () => void): void {
+    if (this.isIdle) {
+      this.#begunMs = this.#clock.nowMs();
+      listenToBeats((stage) => {
+        if (stage) this.#stage = stage;
+        onBeat();
+      });
+    }
+    this.#titles.push(title);
+    this.#stage = undefined;
+  }
+
+  /** Returns true at the end of the outermost work. */
+  end(): boolean {
+    this.#titles.pop();
+    this.#stage = undefined;
+    if (this.isIdle) listenToBeats(undefined);
+    return this.isIdle;
+  }
+
+  get elapsedMs(): number {
+    return this.#clock.nowMs() - this.#begunMs;
+  }
+
+  /** True if the number of completed items is known. */
+  get isCounted(): boolean {
+    return this.#stage?.done !== undefined;
+  }
+
+  /** `compile (train): kernels 31/44, 2.5s` */
+  get text(): string {
+    const { name, done, of } = this.#stage ?? {};
+    const count = done === undefined ? "" : ` ${done}${of === undefined ? "" : `/${of}`}`;
+    const texts = [this.#titles.at(-1), ...(name === undefined ? [] : [name + count])];
+    return `${texts.join(": ")}, ${formatDuration(this.elapsedMs)}`;
+  }
+}
 
 export interface ProgressLineOptions {
   readonly write: (text: string) => void;
@@ -16,36 +79,25 @@ const showAfterMs = 2000;
 const redrawMs = 100;
 const eraseLine = "\r\u001b[K";
 
-export class ProgressLine {
+/** The line of a terminal. It appears after two seconds. */
+export class ProgressLine implements Progress {
   readonly #options: ProgressLineOptions;
-  /** The titles of the current work, outermost first. */
-  readonly #titles: string[] = [];
-  #stage: WorkStage | undefined;
-  #begunMs = 0;
+  readonly #work: CurrentWork;
   #drawnMs = Number.NEGATIVE_INFINITY;
   #isShown = false;
 
   constructor(options: ProgressLineOptions) {
     this.#options = options;
+    this.#work = new CurrentWork(options.clock);
   }
 
-  /** Starts work, possibly inside other work. */
   begin(title: string): void {
-    if (this.#titles.length === 0) {
-      this.#begunMs = this.#options.clock.nowMs();
-      listenToBeats((stage) => this.#beat(stage));
-    }
-    this.#titles.push(title);
-    this.#stage = undefined;
+    this.#work.begin(title, () => this.#draw());
   }
 
-  /** Ends the innermost work; the line disappears with the outermost. */
+  /** The line disappears with the outermost work. */
   end(): void {
-    this.#titles.pop();
-    this.#stage = undefined;
-    if (this.#titles.length > 0) return;
-    listenToBeats(undefined);
-    this.clear();
+    if (this.#work.end()) this.clear();
   }
 
   /** Erases the line, so that something else can be printed. */
@@ -54,20 +106,48 @@ export class ProgressLine {
     this.#isShown = false;
   }
 
-  #beat(stage: WorkStage | undefined): void {
-    if (stage) this.#stage = stage;
-    const nowMs = this.#options.clock.nowMs();
-    if (nowMs - this.#begunMs < showAfterMs || nowMs - this.#drawnMs < redrawMs) return;
+  #draw(): void {
+    const { clock, columns, write } = this.#options;
+    const nowMs = clock.nowMs();
+    if (this.#work.elapsedMs < showAfterMs || nowMs - this.#drawnMs < redrawMs) return;
     this.#drawnMs = nowMs;
     this.#isShown = true;
-    const text = this.#text(nowMs).slice(0, Math.max(0, this.#options.columns() - 1));
-    this.#options.write(`\r${text}\u001b[K`);
+    const text = `holdfast: ${this.#work.text}`.slice(0, Math.max(0, columns() - 1));
+    write(`\r${text}\u001b[K`);
+  }
+}
+
+export interface ProgressLogOptions {
+  readonly log: (line: string) => void;
+  readonly clock: Clock;
+}
+
+const logEveryMs = 2000;
+
+/** Lines of a log, for stages that count their items. */
+export class ProgressLog implements Progress {
+  readonly #options: ProgressLogOptions;
+  readonly #work: CurrentWork;
+  #loggedMs = 0;
+
+  constructor(options: ProgressLogOptions) {
+    this.#options = options;
+    this.#work = new CurrentWork(options.clock);
   }
 
-  #text(nowMs: number): string {
-    const { name, done, of } = this.#stage ?? {};
-    const count = done === undefined ? "" : ` ${done}${of === undefined ? "" : `/${of}`}`;
-    const texts = [this.#titles.at(-1), ...(name === undefined ? [] : [name + count])];
-    return `holdfast: ${texts.join(": ")}, ${formatDuration(nowMs - this.#begunMs)}`;
+  begin(title: string): void {
+    if (this.#work.isIdle) this.#loggedMs = this.#options.clock.nowMs();
+    this.#work.begin(title, () => this.#logCount());
+  }
+
+  end(): void {
+    this.#work.end();
+  }
+
+  #logCount(): void {
+    const nowMs = this.#options.clock.nowMs();
+    if (!this.#work.isCounted || nowMs - this.#loggedMs < logEveryMs) return;
+    this.#loggedMs = nowMs;
+    this.#options.log(this.#work.text);
   }
 }

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { autotuneSchedule, type Candidate } from "./autotune-schedule.js";
+import { autotuneSchedule, type Candidate, type TuningResult } from "./autotune-schedule.js";
 
 class Memory {
   closed = 0;
@@ -48,7 +48,10 @@ function tune(...durations: readonly [number, ...number[]]) {
     candidate.memory.users.push(candidate);
     return candidate;
   }) as [CountedCandidate, ...CountedCandidate[]];
-  return { candidates, schedule: autotuneSchedule({ synchronize: () => undefined }, candidates, () => now) };
+  const results: TuningResult[] = [];
+  const onTuned = (result: TuningResult): void => void results.push(result);
+  const schedule = autotuneSchedule({ synchronize: () => undefined }, candidates, onTuned, () => now);
+  return { candidates, schedule, results };
 }
 
 const runsOf = (candidates: readonly CountedCandidate[]): number[] => candidates.map(({ runs }) => runs);
@@ -87,6 +90,7 @@ test("rejected candidates are closed with their memory", () => {
   for (let call = 0; call < 12; call++) first.schedule.replay();
   assert.equal(first.schedule.tuning?.kept, "candidate 0");
   assert.deepEqual([first.candidates[0].memory.closed, first.candidates[2]!.memory.closed], [0, 1]);
+  assert.deepEqual(first.results, [first.schedule.tuning], "the result is reported once");
 });
 
 test("of equally fast candidates the first is kept", () => {

@@ -33,12 +33,13 @@ export interface TunedSchedule<C extends Candidate> extends Replayable {
 
 /**
  * All candidates compute the same bits, so each call may run any of them. Of equally fast candidates the first is kept.
- * The others are closed and their memory is freed, except memory that the kept candidate shares. `clock` returns
- * milliseconds.
+ * The others are closed and their memory is freed, except memory that the kept candidate shares. `onTuned` receives the
+ * result. `clock` returns milliseconds.
  */
 export function autotuneSchedule<C extends Candidate>(
   runtime: Pick<Runtime, "synchronize">,
   candidates: readonly [C, ...C[]],
+  onTuned: (result: TuningResult) => void = () => undefined,
   clock: () => number = () => performance.now(),
 ): TunedSchedule<C> {
   const times: number[][] = candidates.map(() => []);
@@ -66,6 +67,7 @@ export function autotuneSchedule<C extends Candidate>(
     // Memory is freed when no candidate uses it any more.
     for (const candidate of candidates) if (candidate !== kept) candidate.replayable.close();
     for (const { memory } of candidates) if (memory !== kept.memory) memory.close();
+    onTuned(tuning);
   }
 
   return {

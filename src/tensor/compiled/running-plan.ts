@@ -2,6 +2,7 @@
 
 import {
   assignStreams,
+  describeCalls,
   fitsMemory,
   type PassSettings,
   PlacedStep,
@@ -44,22 +45,30 @@ export function chooseSchedule(runtime: Runtime, { passes }: PlanOptions, planne
 
 /** Allocates a plan's memory and captures it. */
 export function startPlan(runtime: Runtime, options: PlanOptions, planned: PlannedStep): RunningPlan {
-  const plain = placePlan(runtime, options, planned);
+  const isTuned = runtime.settings.capture === "auto";
+  const remembered = isTuned ? placeRemembered(runtime, options, planned) : undefined;
+  if (remembered) return untuned(remembered);
+  const plain = placePlan(runtime, options, { schedule: graph, planned });
   const { placed, replayable } = plain;
-  if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") {
-    const close = (): void => closeCandidate(plain);
-    return { planned, placed, replayable, tuning: undefined, close };
-  }
+  if (!isTuned || replayable.mode !== "graph") return untuned(plain);
+  let isComplete = true;
+  const onShortMemory = (): void => {
+    isComplete = false;
+  };
   const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
   const candidates: PlanCandidate[] = [];
   try {
     candidates.push(...serializedCandidate(runtime, options, plain));
-    for (const streamed of streamedCandidates(runtime, options, planned)) {
+    for (const streamed of streamedCandidates(runtime, options, planned, onShortMemory)) {
       candidates.push(streamed);
       candidates.push(...serializedCandidate(runtime, options, streamed));
     }
     candidates.push({ ...plain, name: "direct", replayable: direct });
-    return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates]));
+    const note = noteOf(runtime, options, planned);
+    const onTuned = ({ kept }: TuningResult): void => {
+      if (isComplete) runtime.remember(note, kept);
+    };
+    return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates], onTuned));
   } catch (error) {
     for (const candidate of [plain, ...candidates]) closeCandidate(candidate);
     throw error;
@@ -72,20 +81,64 @@ interface PlanCandidate extends Candidate {
   readonly placed: PlacedStep;
 }
 
+/** The names of candidates, for reports and for later processes. */
+const graph = "graph";
+const streamedGraph = (streams: string): string => `${graph} with ${streams}`;
+const withoutPdl = " without PDL";
+
+interface CandidatePlan {
+  readonly schedule: string;
+  readonly planned: PlannedStep;
+  /** Its launches do not use programmatic dependent launch. Default: false. */
+  readonly isSerialized?: boolean;
+}
+
 function placePlan(
   runtime: Runtime,
   { name }: PlanOptions,
-  planned: PlannedStep,
-  schedule = "graph",
+  { schedule, planned, isSerialized = false }: CandidatePlan,
 ): PlanCandidate {
-  const placed = PlacedStep.place(runtime, planned, name);
+  const whole = PlacedStep.place(runtime, planned, name);
   try {
+    const placed = isSerialized ? whole.serialized() : whole;
     const replayable = runtime.capture(name, placed.run, placed.scratch);
-    return { name: schedule, replayable, memory: { close: () => placed.close() }, planned, placed };
+    const scheduled = (isSerialized && serializedStep(planned)) || planned;
+    const memory = { close: () => whole.close() };
+    return { name: schedule, replayable, memory, planned: scheduled, placed };
   } catch (error) {
-    placed.close();
+    whole.close();
     throw error;
   }
+}
+
+/** The note with the fastest candidate. All candidates compute the same bits, so a wrong one costs only time. */
+function noteOf(runtime: Runtime, { passes }: PlanOptions, { schedule }: PlannedStep): string {
+  const settings = `${runtime.settings.precision}, streams ${streamSetting(passes)}`;
+  return `schedule with ${settings} for ${describeCalls(schedule.calls.map(({ call }) => call))}`;
+}
+
+/** The candidate that an earlier process kept. Undefined if none is known, or if it cannot be a graph now. */
+function placeRemembered(
+  runtime: Runtime,
+  options: PlanOptions,
+  planned: PlannedStep,
+): PlanCandidate | undefined {
+  const schedule = runtime.recall(noteOf(runtime, options, planned));
+  if (schedule === undefined) return undefined;
+  const isSerialized = schedule.endsWith(withoutPdl);
+  const name = isSerialized ? schedule.slice(0, -withoutPdl.length) : schedule;
+  const streams = Object.entries(streamOptions).find(([streams]) => name === streamedGraph(streams));
+  if (!streams && name !== graph) return undefined;
+  const scheduled = streams ? assignStreams(runtime, planned, streams[1]) : planned;
+  if (!scheduled || (streams && !fitsMemory(runtime, scheduled.memory))) return undefined;
+  try {
+    const candidate = placePlan(runtime, options, { schedule, planned: scheduled, isSerialized });
+    if (candidate.replayable.mode === "graph") return candidate;
+    closeCandidate(candidate);
+  } catch (error) {
+    if (!streams || !isMemoryRejection(error)) throw error;
+  }
+  return undefined;
 }
 
 /** The same schedule without programmatic dependent launches, which occupy the device early and may slow other kernels. */
@@ -99,7 +152,7 @@ function serializedCandidate(
   const placed = candidate.placed.serialized();
   const replayable = runtime.capture(name, placed.run, placed.scratch);
   if (replayable.mode === "graph")
-    return [{ ...candidate, name: `${candidate.name} without PDL`, replayable, planned, placed }];
+    return [{ ...candidate, name: candidate.name + withoutPdl, replayable, planned, placed }];
   replayable.close();
   return [];
 }
@@ -109,26 +162,36 @@ function* streamedCandidates(
   runtime: Runtime,
   options: PlanOptions,
   planned: PlannedStep,
+  onShortMemory: () => void,
 ): Generator<PlanCandidate> {
   const isAllowed = streamSetting(options.passes) ?? capabilitiesOf(runtime).hasStreams;
   if (!isAllowed) return;
   for (const [name, placement] of Object.entries(streamOptions)) {
     const streamed = assignStreams(runtime, planned, placement);
     if (!streamed) continue;
-    if (!fitsMemory(runtime, streamed.memory)) return;
+    if (!fitsMemory(runtime, streamed.memory)) return onShortMemory();
     try {
-      const candidate = placePlan(runtime, options, streamed, `graph with ${name}`);
+      const candidate = placePlan(runtime, options, { schedule: streamedGraph(name), planned: streamed });
       if (candidate.replayable.mode === "graph") yield candidate;
       else closeCandidate(candidate);
     } catch (error) {
       // The free memory may be fragmented. The plan without side streams already has its memory.
-      if (!(error instanceof HoldfastError && memoryRejections.has(error.code))) throw error;
-      return;
+      if (!isMemoryRejection(error)) throw error;
+      return onShortMemory();
     }
   }
 }
 
 const memoryRejections: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
+
+function isMemoryRejection(error: unknown): boolean {
+  return error instanceof HoldfastError && memoryRejections.has(error.code);
+}
+
+function untuned(candidate: PlanCandidate): RunningPlan {
+  const { planned, placed, replayable } = candidate;
+  return { planned, placed, replayable, tuning: undefined, close: () => closeCandidate(candidate) };
+}
 
 function closeCandidate({ replayable, memory }: Candidate): void {
   replayable.close();

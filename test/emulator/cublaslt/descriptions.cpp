@@ -47,7 +47,7 @@ using namespace emulator;
 
 EMULATOR_EXPORT size_t cublasLtGetVersion() {
   emulator_note(__func__);
-  return 130000;
+  return static_cast<size_t>(emulator_get("cublasLtVersion"));
 }
 
 EMULATOR_EXPORT const char* cublasLtGetStatusName(int status) {

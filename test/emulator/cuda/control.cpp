@@ -47,6 +47,7 @@ const std::map<std::string, long long> defaults = {
     {"gemmWorkspace", 0},
     {"gemmNodes", 1},
     {"gemmAlgorithms", 3},
+    {"cublasLtVersion", 130000},
     {"gemmsDiffer", 0},
     {"gemmUnsound", -1},
 };

@@ -70,6 +70,17 @@ describe("the key of a GEMM", { skip: cudaMissing }, () => {
     assert.notEqual(key(gemmDesc({ a: 16, b: 4096, c: 8192 })), key(gemmDesc()));
   });
 
+  test("does not depend on the batch stride of a single matrix, nor on that of a missing bias", () => {
+    const strided = (problem: GemmDesc, batchStride: number): GemmDesc => ({
+      ...problem,
+      ...{ a: { ...problem.a, batchStride }, biasBatchStride: batchStride },
+    });
+    assert.equal(key(strided(gemmDesc(), 64)), key({ ...gemmDesc(), batch: 1 }));
+    const batch: GemmDesc = { ...gemmDesc(), batch: 2 };
+    assert.notEqual(key(strided(batch, 64)), key(strided(batch, 128)));
+    assert.equal(key({ ...batch, biasBatchStride: 64 }), key(batch));
+  });
+
   test("changes with the work of cuBLASLt, not with an activation that a separate kernel applies", () => {
     assert.equal(key({ ...gemmDesc(), activation: "relu" }), key(gemmDesc()));
     const half: GemmDesc = { ...gemmDesc(), dtype: "bf16" };

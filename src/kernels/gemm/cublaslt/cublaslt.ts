@@ -2,7 +2,7 @@
 
 import type { GemmMatrix, KernelSource, LibraryGemm, Parameter } from "../../../driver/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
-import { literalKey, type Span } from "../../../units/index.js";
+import { literalKey } from "../../../units/index.js";
 import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import type { GemmDesc, GemmInputDtype, GemmProblem, MatrixLayout } from "../desc.js";
@@ -94,23 +94,25 @@ function gemmOf(target: Pick<Target, "settings">, problem: GemmDesc): LibraryGem
     n,
     k,
     batch,
-    a: matrixOf(a, a.storage.span),
-    b: matrixOf(b, b.storage.span),
-    c: matrixOf(c, c.storage.span),
+    a: matrixOf(a, batch),
+    b: matrixOf(b, batch),
+    c: matrixOf(c, batch),
     alpha,
     beta,
     hasBias: bias !== undefined,
-    biasBatchStride,
+    biasBatchStride: bias !== undefined && batch > 1 ? biasBatchStride : 0,
     activation: libraryActivates(target, problem) ? activation : "none",
     algorithm,
   };
 }
 
+/** A single matrix has no batch stride, so that it shares its kernel and its measurement with equal ones. */
 function matrixOf(
-  { rowStride, isTransposed = false, batchStride = 0 }: MatrixLayout,
-  { address }: Span,
+  { rowStride, isTransposed = false, batchStride = 0, storage }: MatrixLayout & GemmDesc["a"],
+  batch: number,
 ): GemmMatrix {
-  return { rowStride, isTransposed, batchStride, alignment: alignmentOf(address) };
+  const alignment = alignmentOf(storage.span.address);
+  return { rowStride, isTransposed, batchStride: batch > 1 ? batchStride : 0, alignment };
 }
 
 /** The largest power of two that divides an address. */

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../../../test/support/folders.js";
-import { currentThreadId, ProcessorWait } from "./processor-wait.js";
+import { ProcessorWait } from "./processor-wait.js";
 
 test("tick() returns the wait since the last call, in milliseconds", () => {
   const proc = makeFolder();
@@ -21,8 +21,4 @@ test("tick() returns the wait since the last call, in milliseconds", () => {
 test("without the system's figures the wait is 0", () => {
   assert.equal(new ProcessorWait(7, 8, makeFolder()).tick(), 0);
   assert.equal(new ProcessorWait(7, undefined).tick(), 0);
-});
-
-test("the main thread's id is the process id", { skip: process.platform !== "linux" }, () => {
-  assert.equal(currentThreadId(), process.pid);
 });

@@ -3,17 +3,7 @@
  * it; elsewhere it is 0.
  */
 
-import { readFileSync, readlinkSync } from "node:fs";
-
-/** The calling thread's id in /proc; undefined if there is none. */
-export function currentThreadId(): number | undefined {
-  try {
-    const id = Number(/(\d+)$/.exec(readlinkSync("/proc/thread-self"))?.[1]);
-    return Number.isSafeInteger(id) ? id : undefined;
-  } catch {
-    return undefined;
-  }
-}
+import { readFileSync } from "node:fs";
 
 /** Returns the milliseconds a thread has waited since the last call. */
 export class ProcessorWait {

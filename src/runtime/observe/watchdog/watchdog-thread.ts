@@ -9,6 +9,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { exitCodes } from "../../../errors/index.js";
 import {
   beatCounter,
+  currentThreadId,
   fileWorkReader,
   formatDuration,
   systemClock,
@@ -23,7 +24,7 @@ import { loadExit } from "./exit-process.js";
 import type { WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
 import { isStopped, readProcessState } from "./process-state.js";
-import { currentThreadId, ProcessorWait } from "./processor-wait.js";
+import { ProcessorWait } from "./processor-wait.js";
 import { printWithTimeout, publish } from "./publish.js";
 import { type SharedMemory, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";

@@ -2,6 +2,7 @@
 
 import { HoldfastError } from "../../../errors/index.js";
 import {
+  currentThreadId,
   formatDuration,
   heartbeatMemory,
   recordTurn,
@@ -10,7 +11,6 @@ import {
 } from "../../../units/index.js";
 import type { OnStall } from "./messages.js";
 import { unwanted } from "./outside-process.js";
-import { currentThreadId } from "./processor-wait.js";
 import type { SharedMemory } from "./reading.js";
 import type { ThreadData } from "./watchdog-thread.js";
 
