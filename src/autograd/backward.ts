@@ -1,20 +1,14 @@
 /** The backward pass: from one value back to the leaves, each recorded op once, in reverse order of recording. */
 
 import { HoldfastError } from "../errors/index.js";
-import { capabilitiesOf } from "../kernels/index.js";
-import {
-  type ArrayCopy,
-  add,
-  copyArrays,
-  type DeviceArray,
-  type GradientRule,
-  runInto,
-  type ValueType,
-} from "../ops/index.js";
+import type { DeviceArray, GradientRule, ValueType } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { Leaf, Node } from "./node.js";
+import { GradientSums } from "./gradient-sums.js";
+import { LeafDelivery } from "./leaf-delivery.js";
+import { Node } from "./node.js";
 import { TemporaryGradients } from "./temporary-gradients.js";
 import type { Value } from "./value.js";
+import { ViewRegions } from "./view-regions.js";
 
 export interface BackwardOptions {
   /** Keep the saved tensors, for another pass through the same graph. */
@@ -34,75 +28,41 @@ export function runBackward(
   const nodes = listReachable(root.source.node);
   // Checked before any gradient is delivered: an error halfway would leave only some of the gradients.
   for (const node of nodes) node.requireStep();
+  const regions = new ViewRegions(root.source.node, nodes);
   const temporaries = new TemporaryGradients(runtime, onResult);
-  /** Gradients in flight: the sum of those that have arrived at each recorded op. */
-  const gradientsInFlight = new Map<Node, DeviceArray>();
-  gradientsInFlight.set(root.source.node, seed);
-  /** First gradients of leaves that still have to be copied to their storage: copied together at the end. */
-  let pendingCopies: ArrayCopy[] = [];
-  const copiedGradients: DeviceArray[] = [];
+  const sums = new GradientSums(runtime, temporaries, regions);
+  const leaves = new LeafDelivery(runtime, temporaries, regions);
   try {
+    arrive(root.source.node, seed);
     for (const node of nodes) {
-      const upstream = gradientsInFlight.get(node);
+      // The gradients of such a view were added to their part of another node's gradient.
+      if (regions.of(node)) {
+        if (!retainGraph) node.release();
+        continue;
+      }
+      const upstream = sums.take(node);
       if (!upstream) continue;
-      gradientsInFlight.delete(node);
       const gradients = computeGradients(temporaries, node, upstream);
       for (const [index, edge] of node.edges.entries()) {
         const gradient = gradients[index];
         if (!edge || !gradient) continue;
-        if ("leaf" in edge) deliver(edge.leaf, gradient);
+        if ("leaf" in edge) leaves.deliver(edge.leaf, gradient);
         else arrive(edge.source.node, gradient);
       }
       if (!retainGraph) node.release();
       temporaries.release(upstream);
-      releaseCopied();
+      leaves.releaseCopied();
       temporaries.sweep();
     }
   } finally {
-    flushCopies();
-    releaseCopied();
-  }
-
-  function deliver(leaf: Leaf, gradient: DeviceArray): void {
-    // On a device where a copy costs no launch, deferring it only costs memory.
-    const destination = capabilitiesOf(runtime).combinesKernels ? leaf.takeDestination() : undefined;
-    if (destination) {
-      pendingCopies.push({ source: gradient, target: destination });
-      temporaries.retain(gradient);
-      return;
-    }
-    // A gradient must be in place before it is added to.
-    flushCopies();
-    leaf.accumulate(gradient);
-  }
-
-  function flushCopies(): void {
-    const copies = pendingCopies;
-    pendingCopies = [];
-    copyArrays(runtime, copies);
-    copiedGradients.push(...copies.map(({ source }) => source));
-  }
-
-  /** Deferred until now: other gradients of the same op may share the memory. */
-  function releaseCopied(): void {
-    for (const gradient of copiedGradients.splice(0)) temporaries.release(gradient);
+    leaves.finish();
   }
 
   function arrive(node: Node, gradient: DeviceArray): void {
-    const earlier = gradientsInFlight.get(node);
-    if (!earlier) {
-      gradientsInFlight.set(node, gradient);
-      temporaries.retain(gradient);
-      return;
-    }
-    if (temporaries.isSole(earlier)) {
-      runInto(runtime, add, earlier, [earlier, gradient], {});
-      return;
-    }
-    const total = temporaries.apply(add, [earlier, gradient]);
-    gradientsInFlight.set(node, total);
-    temporaries.retain(total);
-    temporaries.release(earlier);
+    const region = regions.of(node);
+    if (!region) sums.add(node, gradient);
+    else if (region.target instanceof Node) sums.addPart(region.target, gradient, region);
+    else leaves.deliverPart(region.target, gradient, region);
   }
 }
 

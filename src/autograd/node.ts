@@ -1,7 +1,7 @@
 /** A recorded op, with everything that backward needs to differentiate it. Saved tensors stay pinned until they are released. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { Attributes, DeviceArray, KernelOp, ValueType, ViewOp } from "../ops/index.js";
+import type { Attributes, DeviceArray, KernelOp, StridedView, ValueType, ViewOp } from "../ops/index.js";
 import { type Runtime, SavedSet } from "../runtime/index.js";
 import { versionOf } from "./versions.js";
 
@@ -11,9 +11,11 @@ export type DifferentiableOp = KernelOp | ViewOp;
 export interface Leaf {
   /** Accumulates a gradient. The array is borrowed. */
   accumulate(gradient: DeviceArray): void;
+  /** Adds a gradient to a view of an earlier one. The array is borrowed. */
+  accumulateView(gradient: DeviceArray, view: StridedView): void;
   /**
-   * Returns the storage for a first gradient, or undefined if one has arrived. The caller must copy a gradient there:
-   * it counts as arrived from here on.
+   * Returns contiguous memory for a first gradient, or undefined if one has arrived. The caller must write a gradient
+   * there: it counts as arrived from here on.
    */
   takeDestination(): DeviceArray | undefined;
 }

@@ -7,11 +7,13 @@ import {
   type Apply,
   type ApplyAll,
   type Attributes,
+  allocateArray,
   type DeviceArray,
   firstOf,
   type Op,
   runOp,
   typeOfOperand,
+  type ValueType,
 } from "../ops/index.js";
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 
@@ -54,6 +56,18 @@ export class TemporaryGradients {
 
   readonly apply: Apply<DeviceArray> = (op, operands, attributes) =>
     firstOf(op.name, this.applyAll(op, operands, attributes));
+
+  /** Allocates an array that a gradient in flight uses. `complete` reports it when it has its values. */
+  allocate({ shape, dtype }: ValueType, label: string): DeviceArray {
+    const array = allocateArray(this.#runtime, shape, dtype, label);
+    this.#track(array, []);
+    this.retain(array);
+    return array;
+  }
+
+  complete(label: string, array: DeviceArray): void {
+    this.#onResult(label, array);
+  }
 
   /** Records that a gradient in flight uses this array. */
   retain(array: DeviceArray): void {

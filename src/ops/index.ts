@@ -44,6 +44,8 @@ export { type PadAttributes, pad } from "./movement/pad.js";
 export { repeatInterleave, tile } from "./movement/repeat.js";
 export { permute, reshape } from "./movement/reshape.js";
 export { type Range, type SliceAttributes, select, slice } from "./movement/slice.js";
+export type { StridedView } from "./movement/strided-view.js";
+export { addToView, writeView, zeroViews } from "./movement/view-gradient.js";
 export type { LastAxesAttributes } from "./normalisation/last-axes.js";
 export { layerNorm } from "./normalisation/layer-norm.js";
 export { type NormalizeAttributes, normalize } from "./normalisation/normalize.js";

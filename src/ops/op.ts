@@ -152,7 +152,10 @@ export interface KernelOp<A extends Attributes = Attributes> extends Entry<A>, D
   readonly dependsOnAddresses?: boolean;
 }
 
-/** An op that returns a view of its operand's memory. */
+/**
+ * An op that returns a view of its operand's memory. Its gradient rule is for views with every element of the operand, and for views
+ * with elements more than once. Backward adds the gradients of other views to the same views of the operand's gradient.
+ */
 export interface ViewOp<A extends Attributes = Attributes> extends Entry<A>, Differentiable<A> {
   readonly kind: "view";
   /** The view's layout; undefined if only a contiguous copy of the operand has such a view. */

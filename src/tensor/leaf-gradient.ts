@@ -2,7 +2,7 @@
 
 import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
 import { submit } from "../kernels/index.js";
-import { add, copyCalls, type DeviceArray, runInto } from "../ops/index.js";
+import { add, addToView, copyCalls, type DeviceArray, runInto, type StridedView } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { GradientHolder } from "./tensor-handle.js";
 
@@ -66,6 +66,13 @@ export class LeafGradient implements GradientHolder {
     const sum = this.#array;
     if (!sum) return;
     runInto(this.#runtime, add, sum, [sum, gradient], {});
+    noteWrite(sum.storage);
+  }
+
+  accumulateView(gradient: DeviceArray, view: StridedView): void {
+    const sum = this.#array;
+    if (!sum) return;
+    runInto(this.#runtime, addToView, sum, [sum, gradient], { view });
     noteWrite(sum.storage);
   }
 

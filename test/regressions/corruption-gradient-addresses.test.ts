@@ -33,6 +33,7 @@ const rehomed: Prepare = (cpu, model) => {
           submit(cpu.runtime, copyCalls(arrived, gradient));
         }
       },
+      accumulateView: () => assert.fail("no gradient here is a part of another"),
       takeDestination: () => undefined,
       clear: () => {
         gradient = undefined;

@@ -3,7 +3,8 @@
 import { HoldfastError } from "../../errors/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { type Range, slicedView, sliceGradient } from "../movement/slice.js";
+import { pad } from "../movement/pad.js";
+import { type Range, slicedView } from "../movement/slice.js";
 import { viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type CheckContext, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
@@ -94,7 +95,8 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
       const used = rule.typeOf(1).shape;
       if (isSameShape(shape, used)) return gathered;
       // The source may be larger than the index. Elements without an index have a gradient of 0.
-      return rule.apply(sliceGradient, [gathered], { shape, ranges: used.map((size): Range => [0, size]) });
+      const unused = shape.map((size, dimension) => size - (used[dimension] ?? 0));
+      return rule.apply(pad, [gathered], { pads: unused.toReversed().flatMap((size) => [0, size]) });
     };
     return [
       rule.needs(0) ? rule.upstream : undefined,

@@ -1,12 +1,11 @@
-/** slice and select: views of some elements of an array. The gradient writes the slice into zeros. */
+/** slice and select: views of some elements of an array. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { copyArray } from "../copy.js";
 import type { Layout } from "../device-array.js";
-import { arrayAt, type KernelOp, typeAt, type ViewOp } from "../op.js";
+import { type GradientRule, type Gradients, typeAt, type ViewOp } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
 import { reshape } from "./reshape.js";
-import { type StridedView, viewStrided } from "./strided-view.js";
+import type { StridedView } from "./strided-view.js";
 
 /**
  * The selected elements of one axis: every `step`-th element from `start` up to but excluding `end`. Negative indices count from the
@@ -26,27 +25,13 @@ export const slice: ViewOp<SliceAttributes> = {
     return [{ shape: resolveRanges(shape, ranges).map(({ count }) => count), dtype }];
   },
   view: (layout, { ranges }) => slicedView(layout, ranges),
-  gradient: (rule) => [
-    rule.apply(sliceGradient, [rule.upstream], {
-      shape: rule.typeOf(0).shape,
-      ranges: rule.attributes.ranges,
-    }),
-  ],
+  gradient: wholeGradient,
 };
 
-/** Zeros of a shape, with the operand written to a slice. */
-export const sliceGradient: KernelOp<SliceAttributes & { readonly shape: Shape }> = {
-  kind: "kernel",
-  name: "sliceGradient",
-  noGradient: "gradients of gradients are not recorded",
-  infer: (operands, { shape }) => [{ shape, dtype: typeAt("sliceGradient", operands, 0).dtype }],
-  lower(lowering, operands, [output], { ranges }) {
-    if (!output?.storage) return;
-    lowering.fill(output.storage, 0);
-    const target = viewStrided(lowering, output, slicedView(output, ranges));
-    copyArray(lowering, arrayAt(operands, 0), target);
-  },
-};
+/** The gradient of a view with all elements in order. Backward writes the gradient of a part to its place itself. */
+function wholeGradient<V, A>(rule: GradientRule<V, A>): Gradients<V> {
+  return [rule.apply(reshape, [rule.upstream], { shape: rule.typeOf(0).shape })];
+}
 
 /** The elements at one index of an axis, which the result does not have. */
 export const select: ViewOp<{ readonly axis: number; readonly index: number }> = {
@@ -65,13 +50,7 @@ export const select: ViewOp<{ readonly axis: number; readonly index: number }> =
       offset: start * (strides[resolvedAxis] ?? 0),
     };
   },
-  gradient(rule) {
-    const { shape } = rule.typeOf(0);
-    const { resolvedAxis, start } = resolveIndex(shape, rule.attributes.axis, rule.attributes.index);
-    const unsqueezed = rule.apply(reshape, [rule.upstream], { shape: shape.with(resolvedAxis, 1) });
-    const ranges = shape.map((_, axis): Range => (axis === resolvedAxis ? [start, start + 1] : null));
-    return [rule.apply(sliceGradient, [unsqueezed], { shape, ranges })];
-  },
+  gradient: wholeGradient,
 };
 
 interface ResolvedRange {
