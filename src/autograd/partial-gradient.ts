@@ -82,8 +82,11 @@ export class PartialGradient {
     if (zeros.length > 0) this.#run(zeroViews, [], { zeros });
   }
 
-  readonly #run = <A extends Attributes>(op: KernelOp<A>, operands: readonly DeviceArray[], attributes: A): void =>
-    runInto(this.#runtime, op, this.#array, [this.#array, ...operands], attributes);
+  readonly #run = <A extends Attributes>(
+    op: KernelOp<A>,
+    operands: readonly DeviceArray[],
+    attributes: A,
+  ): void => runInto(this.#runtime, op, this.#array, [this.#array, ...operands], attributes);
 }
 
 function elementsOf(boxes: readonly Box[]): number {

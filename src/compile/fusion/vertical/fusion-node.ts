@@ -6,10 +6,11 @@ import type { BufferSlice, Call, CopyCall, RowCall } from "../../program/program
 import { areDisjoint, type Extent, extentOf, placeOf } from "../../program/slices.js";
 import {
   areDistinct,
+  areInterleaved,
   areRowInvariant,
+  type PlacedAccess,
   type StridedAccess,
   stridedAccess,
-  strideGcd,
 } from "./strided-access.js";
 
 export interface Operand {
@@ -148,17 +149,14 @@ export function isSameElement(a: Operand, b: Operand): boolean {
   return a.key === b.key && !a.isIndexed && !b.isIndexed;
 }
 
-/**
- * True if two operands have no element in common: their memory is disjoint, or they interleave as the columns of a matrix do: all their
- * strides are multiples of a pitch, and their offsets within it differ.
- */
+/** True if two operands have no element in common: their memory is disjoint, or they interleave. */
 export function neverMeet(a: Operand, b: Operand): boolean {
   if (areDisjoint(a.extent, b.extent)) return true;
-  const { bytes } = dtypes[a.dtype];
-  if (a.isIndexed || b.isIndexed || dtypes[b.dtype].bytes !== bytes) return false;
-  const pitch = bytes * strideGcd([...a.steps, ...b.steps]);
-  const apart = Math.abs(a.extent.from - b.extent.from) % pitch;
-  return apart >= bytes && apart <= pitch - bytes;
+  return !a.isIndexed && !b.isIndexed && areInterleaved(placedAccess(a), placedAccess(b));
+}
+
+function placedAccess({ extent, steps, dtype }: Operand): PlacedAccess {
+  return { from: extent.from, steps, elementBytes: dtypes[dtype].bytes };
 }
 
 /** The access of a per-row value: without the stride along the row. */

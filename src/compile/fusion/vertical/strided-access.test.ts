@@ -6,12 +6,13 @@ import fc from "fast-check";
 import { type Iteration, iterateElements, iterateRows } from "../../../ir/index.js";
 import {
   areDistinct,
+  areInterleaved,
   areRowInvariant,
   combineSplits,
   iterationOf,
+  type PlacedAccess,
   type StridedAccess,
   stridedAccess,
-  strideGcd,
 } from "./strided-access.js";
 
 /** Where an operand stands at each point, counted the long way. */
@@ -26,6 +27,8 @@ function placesOf({ outer, row, elements }: Iteration, operand: number): number[
     return place;
   });
 }
+
+type Placed = PlacedAccess & { readonly touched: ReadonlySet<number> };
 
 const shapes = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 });
 const strides = fc.array(fc.integer({ min: -3, max: 12 }), { minLength: 4, maxLength: 4 });
@@ -100,22 +103,42 @@ test("elements are distinct where no two points meet", () => {
   assert.ok(!areDistinct([{ size: 3, stride: 0 }]));
 });
 
-test("a pitch divides every place that steps lead to, and is the largest that does", () => {
+test("accesses that interleave share no byte", () => {
+  const bytes = fc.constantFrom(2, 4);
+  const access = fc.record({ shape: shapes, own: strides, from: fc.nat({ max: 24 }), bytes });
+  let found = 0;
   fc.assert(
-    fc.property(shapes, strides, (shape, own) => {
-      const iteration = iterateElements(shape, [own]);
-      const pitch = strideGcd(stridedAccess(iteration, 0, "element"));
-      const places = placesOf(iteration, 0).filter((place) => place !== 0);
-      if (pitch === 0) assert.equal(places.length, 0);
-      else assert.ok(places.every((place) => place % pitch === 0));
+    fc.property(access, access, (one, other) => {
+      const [a, b] = [one, other].map(({ shape, own, from, bytes: elementBytes }) => {
+        const iteration = iterateElements(shape, [own]);
+        const touched = placesOf(iteration, 0).flatMap((place) =>
+          Array.from({ length: elementBytes }, (_, byte) => 2 * from + place * elementBytes + byte),
+        );
+        const steps = stridedAccess(iteration, 0, "element");
+        return { from: 2 * from, steps, elementBytes, touched: new Set(touched) };
+      }) as unknown as [Placed, Placed];
+      if (!areInterleaved(a, b)) return;
+      found++;
+      assert.ok([...a.touched].every((byte) => !b.touched.has(byte)));
     }),
+    { numRuns: 1000 },
   );
-  assert.equal(
-    strideGcd([
-      { size: 4, stride: 12 },
-      { size: 2, stride: -18 },
-      { size: 3, stride: 0 },
-    ]),
-    6,
-  );
+  assert.ok(found > 20, `${found} interleave`);
+});
+
+test("blocks of columns interleave, and blocks with a column in common do not", () => {
+  // [4, 3, 8] of f32: the middle axis has three blocks of eight columns.
+  const block = (first: number, columns: number): PlacedAccess => ({
+    from: 4 * first,
+    steps: [
+      { size: columns, stride: 1 },
+      { size: 4, stride: 24 },
+    ],
+    elementBytes: 4,
+  });
+  assert.ok(areInterleaved(block(0, 8), block(8, 8)));
+  assert.ok(areInterleaved(block(16, 8), block(0, 16)));
+  assert.ok(!areInterleaved(block(0, 9), block(8, 8)));
+  // The second one's last columns are in the next row of the first one.
+  assert.ok(!areInterleaved(block(0, 8), block(20, 8)));
 });

@@ -45,9 +45,36 @@ export function countElements(steps: StridedAccess): number {
   return steps.reduce((count, { size, stride }) => (stride === 0 ? count : count * size), 1);
 }
 
-/** The greatest common divisor of all strides; 0 if all are 0. */
-export function strideGcd(steps: StridedAccess): number {
-  return steps.reduce((pitch, { stride }) => greatestDivisor(pitch, Math.abs(stride)), 0);
+/** An access in memory: the address of its first element, and the bytes of an element. */
+export interface PlacedAccess {
+  readonly from: number;
+  readonly steps: StridedAccess;
+  readonly elementBytes: number;
+}
+
+/**
+ * True if two accesses are seen to share no byte, because they interleave as blocks of columns of a matrix do: their larger strides are
+ * multiples of a pitch, and without these each stays in its own part of the pitch.
+ */
+export function areInterleaved(a: PlacedAccess, b: PlacedAccess): boolean {
+  const strides = [a, b].flatMap(({ steps, elementBytes }) =>
+    steps.map(({ stride }) => Math.abs(stride) * elementBytes),
+  );
+  return [...new Set(strides)].some((smallest) => {
+    const pitch = strides.filter((stride) => stride >= smallest).reduce(greatestDivisor, 0);
+    if (pitch === 0) return false;
+    const [blockA, blockB] = [blockBytes(a, smallest), blockBytes(b, smallest)];
+    const apart = (((b.from - a.from) % pitch) + pitch) % pitch;
+    return apart >= blockA && apart + blockB <= pitch;
+  });
+}
+
+/** The bytes from the first element to the last along the axes with smaller strides. */
+function blockBytes({ steps, elementBytes }: PlacedAccess, smallest: number): number {
+  return steps.reduce((bytes, { size, stride }) => {
+    if (Math.abs(stride) * elementBytes >= smallest) return bytes;
+    return stride < 0 ? Infinity : bytes + (size - 1) * stride * elementBytes;
+  }, elementBytes);
 }
 
 function greatestDivisor(a: number, b: number): number {
