@@ -16,6 +16,7 @@ import { groupGemms } from "./fusion/group-gemms.js";
 import { groupReductions } from "./fusion/group-reductions.js";
 import { splitReductions } from "./fusion/split-reductions.js";
 import { fuse } from "./fusion/vertical/fuse.js";
+import { writeAttentionOutputs } from "./passes/attention-outputs.js";
 import { storeActivationsAsBf16 } from "./passes/bf16-activations.js";
 import { propagateCopies } from "./passes/copy-propagation.js";
 import { eliminateCommonCalls } from "./passes/cse.js";
@@ -75,6 +76,7 @@ export const phases = {
     run(program, runtime, { isTuned }) {
       propagateCopies(program);
       writeStridedOutputs(runtime, program, isTuned);
+      writeAttentionOutputs(program);
     },
   },
   dce: {

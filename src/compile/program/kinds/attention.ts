@@ -1,5 +1,6 @@
 /** Attention, as the kernels take it, over slices. */
 
+import type { Dtype } from "../../../ir/index.js";
 import {
   type AttentionBackwardProblem,
   type AttentionInput,
@@ -106,6 +107,54 @@ export function isWritten({ direction }: AttentionCall, name: string): boolean {
 /** Everything that it writes except the scores. */
 export function resultsOf({ direction, operands }: AttentionCall): readonly BufferSlice[] {
   return results[direction].flatMap((name) => operands[name] ?? []);
+}
+
+/** The layout of a result: [batch, heads, rows, width]. */
+export interface ResultLayout {
+  readonly slice: BufferSlice;
+  readonly dtype: Dtype;
+  readonly sizes: readonly number[];
+  /** In elements. The last one is 1. */
+  readonly strides: readonly number[];
+}
+
+/** The layouts of the results, by the names that the problem gives them. */
+export function resultLayouts({
+  direction,
+  shape,
+  operands,
+  layouts,
+}: AttentionCall): Readonly<Record<string, ResultLayout>> {
+  const { batch, heads, rows, columns, width, valueWidth } = shape;
+  const lastSizes: Readonly<Record<string, readonly [number, number]>> = {
+    out: [rows, valueWidth],
+    queryGradient: [rows, width],
+    keyGradient: [columns, width],
+    valueGradient: [columns, valueWidth],
+  };
+  const found = results[direction].flatMap((name) => {
+    const [slice, layout] = [operands[name], layouts[name]];
+    if (!slice || !layout) return [];
+    const { batchStride, headStride, rowStride } = layout;
+    const sizes = [batch, heads, ...(lastSizes[name] ?? [])];
+    const strides = [batchStride, headStride, rowStride, 1];
+    return [[name, { slice, dtype: shape.resultDtype ?? shape.dtype, sizes, strides }] as const];
+  });
+  return Object.fromEntries(found);
+}
+
+/** The same work with a result in another layout. */
+export function moveResult(
+  call: AttentionCall,
+  name: string,
+  { slice, strides }: ResultLayout,
+): AttentionCall {
+  const [batchStride = 0, headStride = 0, rowStride = 0] = strides;
+  return {
+    ...call,
+    operands: { ...call.operands, [name]: slice },
+    layouts: { ...call.layouts, [name]: { ...call.layouts[name], batchStride, headStride, rowStride } },
+  };
 }
 
 /** The same work on other slices. With a dtype, only the results move, and they are stored in that dtype. */
