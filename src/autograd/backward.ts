@@ -35,27 +35,29 @@ export function runBackward(
   try {
     arrive(root.source.node, seed);
     for (const node of nodes) {
-      // The gradients of such a view were added to their part of another node's gradient.
-      if (regions.of(node)) {
-        if (!retainGraph) node.release();
-        continue;
-      }
       const upstream = sums.take(node);
-      if (!upstream) continue;
-      const gradients = computeGradients(temporaries, node, upstream);
-      for (const [index, edge] of node.edges.entries()) {
-        const gradient = gradients[index];
-        if (!edge || !gradient) continue;
-        if ("leaf" in edge) leaves.deliver(edge.leaf, gradient);
-        else arrive(edge.source.node, gradient);
-      }
+      const isPart = regions.of(node) !== undefined;
+      if (!upstream && !isPart) continue;
+      // The gradients of a part went on when they arrived, except those of a chain of views that ended at it.
+      if (upstream && isPart) arrive(node, upstream);
+      else if (upstream) deliverGradients(node, upstream);
       if (!retainGraph) node.release();
-      temporaries.release(upstream);
+      if (upstream) temporaries.release(upstream);
       leaves.releaseCopied();
       temporaries.sweep();
     }
   } finally {
     leaves.finish();
+  }
+
+  function deliverGradients(node: Node, upstream: DeviceArray): void {
+    const gradients = computeGradients(temporaries, node, upstream);
+    for (const [index, edge] of node.edges.entries()) {
+      const gradient = gradients[index];
+      if (!edge || !gradient) continue;
+      if ("leaf" in edge) leaves.deliver(edge.leaf, gradient);
+      else arrive(edge.source.node, gradient);
+    }
   }
 
   function arrive(node: Node, gradient: DeviceArray): void {

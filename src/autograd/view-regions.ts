@@ -5,7 +5,7 @@
 
 import { contiguousStrides, type Shape, type StridedView, sizeOf } from "../ops/index.js";
 import { type Box, boxOfView } from "./box.js";
-import type { Leaf, Node } from "./node.js";
+import { type Leaf, Node } from "./node.js";
 
 /** A part of the gradient of `target`. */
 export interface Region {
@@ -25,6 +25,7 @@ export class ViewRegions {
   /** `nodes`: those of a backward pass, which starts at `root`. */
   constructor(root: Node, nodes: readonly Node[]) {
     for (const node of nodes) if (node.op.kind === "view") this.#regions.set(node, findRegion(node));
+    /** The nodes that gradients arrive at. */
     const receivers = new Set<Node>([root]);
     for (const node of nodes) {
       if (this.of(node)) continue;
@@ -33,9 +34,12 @@ export class ViewRegions {
     for (const receiver of receivers) {
       const region = this.of(receiver);
       if (!region) continue;
-      const boxes = this.#expected.get(region.target) ?? [];
-      boxes.push(region.box);
-      this.#expected.set(region.target, boxes);
+      const { target, box } = region;
+      // A chain of views can end at a view, whose gradient then goes on to its own target.
+      if (target instanceof Node) receivers.add(target);
+      const boxes = this.#expected.get(target) ?? [];
+      boxes.push(box);
+      this.#expected.set(target, boxes);
     }
   }
 
@@ -60,13 +64,19 @@ function findRegion(node: Node): Region | undefined {
     const shape = viewNode.operandTypes[0]?.shape ?? [];
     const view = viewThrough(chain, shape);
     const box = view && boxOfView(shape, view);
-    if (!edge || !box) break;
+    if (!edge || !box || hasRepeats(viewNode, shape)) break;
     const target = "leaf" in edge ? edge.leaf : edge.source.node;
     region = { target, shape, view, box };
     if ("leaf" in edge) break;
     viewNode = edge.source.node;
   }
   return region && sizeOf(region.view.shape) < sizeOf(region.shape) ? region : undefined;
+}
+
+/** True if a view has elements more than once. Later views of it may have each of them once. */
+function hasRepeats(node: Node, shape: Shape): boolean {
+  const view = viewThrough([node], shape);
+  return view !== undefined && boxOfView(shape, view) === undefined;
 }
 
 /** The view of a contiguous array through a chain of view ops; undefined if one of them would need a copy. */

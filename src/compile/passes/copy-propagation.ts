@@ -4,6 +4,7 @@
  */
 
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { alignment } from "../../runtime/index.js";
 import type { Buffer, BufferSlice, CopyCall, Node, Program, RowCall, Work } from "../program/program.js";
 import { relocateCalls, relocateSlice } from "../program/relocation.js";
 import { isWrittenOnce } from "../program/uses.js";
@@ -56,7 +57,7 @@ function forwardDestination(program: Program): void {
     const isFree = others.every(
       ({ slice, from, to }) => to.isBefore(range.from) || range.to.isBefore(from) || !overlap(slice, target),
     );
-    if (!isFree || isAccessed(program, target, range, node)) return false;
+    if (!isFree || isAccessed(program, target, range, node) || !mayBePlacedAt(program, work)) return false;
     relocated.set(source.buffer, { buffer: target.buffer, offset: target.offset });
     taken.set(target.buffer, [...others, { slice: target, ...range }]);
     return true;
@@ -242,6 +243,16 @@ function liveRangeOf(program: Program, { target, source }: CopyCall, copy: Node)
   const [first, last] = [writers[0], writers.at(-1)];
   if (!first || !last || copy.isBefore(last)) return undefined;
   return { from: first, to: readers.at(-1) ?? copy };
+}
+
+/** A library may choose another algorithm for memory that is aligned less than step memory, and that can change bits. */
+function mayBePlacedAt(program: Program, { target, source }: CopyCall): boolean {
+  const address = (target.buffer.storage?.span.address ?? 0) + target.offset;
+  const { writers, readers } = program.uses(source.buffer);
+  return (
+    address % alignment === 0 ||
+    [...writers, ...readers].every(({ call: { work } }) => work.kind !== "gemm" && work.kind !== "launch")
+  );
 }
 
 /** True if a call other than the copy accesses the destination meanwhile. */

@@ -27,6 +27,7 @@ import {
   type Windows,
   windowsOver,
 } from "./geometry.js";
+import { areOverlapping, isFirstOffset, zeroOtherElements } from "./window-gradient.js";
 
 /** `stride`: default: the kernel's size. */
 export type PoolAttributes = WindowOptions & { readonly kernel: PerAxis };
@@ -98,12 +99,14 @@ const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly geometry: Wind
     if (!output?.storage) return;
     // Half floats are accumulated in f32 and narrowed once.
     const { compute } = dtypes[output.dtype];
-    const sum = output.dtype === compute ? output : lowering.scratchArray(shape, compute);
-    if (!sum.storage) return;
-    lowering.fill(sum.storage, 0);
+    const isSum = areOverlapping(geometry) && output.dtype !== compute;
+    const sum = isSum ? lowering.scratchArray(shape, compute) : output;
+    zeroOtherElements(lowering, sum, geometry);
     for (const [offsetIndex, offset] of offsetsIn(geometry.kernel).entries()) {
       const { inputView, windowRanges } = overlapAtOffset(sum, offsets, geometry, offset);
-      addAtOffset(lowering, offsetIndex, {
+      lowerOffset(lowering, {
+        offsetIndex,
+        isFirst: isFirstOffset(geometry, offset),
         upstream: viewStrided(lowering, upstream, slicedView(upstream, windowRanges)),
         offsets: viewStrided(lowering, offsets, slicedView(offsets, windowRanges)),
         sum: viewStrided(lowering, sum, inputView),
@@ -202,39 +205,50 @@ function updateKernel(dtype: Dtype): RowKernel {
 
 const gradientKernels = new Map<string, RowKernel>();
 
-function gradientKernel(upstream: Dtype, sum: Dtype): RowKernel {
-  const key = `${upstream} ${sum}`;
+function gradientKernel(upstream: Dtype, sum: Dtype, isFirst: boolean): RowKernel {
+  const key = `${upstream} ${sum} ${isFirst}`;
   const { compute } = dtypes[sum];
-  const addend: Expression = term.select(
+  const gradient: Expression = term.select(
     term.eq(term.load(1, "i32"), term.scalar(0, "i32")),
     term.convert(term.load(0, dtypes[upstream].compute), compute),
     0,
   );
   const kernel: RowKernel = gradientKernels.get(key) ?? {
     name: "maxPoolGradient",
-    inputs: [upstream, "i32", sum],
+    inputs: isFirst ? [upstream, "i32"] : [upstream, "i32", sum],
     outputs: [{ dtype: sum, per: "element" }],
     scalars: ["i32"],
-    stages: [{ kind: "store", output: 0, value: term.add(term.load(2, compute), addend) }],
+    stages: [
+      { kind: "store", output: 0, value: isFirst ? gradient : term.add(term.load(2, compute), gradient) },
+    ],
   };
   gradientKernels.set(key, kernel);
   return kernel;
 }
 
-/** Adds the upstream gradient of the windows whose maximum is at this offset. */
-function addAtOffset(
+interface OffsetGradient {
+  readonly offsetIndex: number;
+  /** True if the elements have no value yet. */
+  readonly isFirst: boolean;
+  readonly upstream: DeviceArray;
+  readonly offsets: DeviceArray;
+  readonly sum: DeviceArray;
+}
+
+/** Writes or adds the upstream gradient of the windows whose maximum is at this offset, and 0 for the others. */
+function lowerOffset(
   lowering: Lowering,
-  offsetIndex: number,
-  { upstream, offsets, sum }: Readonly<Record<"upstream" | "offsets" | "sum", DeviceArray>>,
+  { offsetIndex, isFirst, upstream, offsets, sum }: OffsetGradient,
 ): void {
   if (!upstream.storage || !offsets.storage || !sum.storage) return;
+  const arrays = isFirst ? [upstream, offsets, sum] : [upstream, offsets, sum, sum];
   lowering.row({
-    kernel: gradientKernel(upstream.dtype, sum.dtype),
+    kernel: gradientKernel(upstream.dtype, sum.dtype, isFirst),
     iteration: iterateElements(
       sum.shape,
-      [upstream, offsets, sum, sum].map(({ strides }) => strides),
+      arrays.map(({ strides }) => strides),
     ),
-    operands: [upstream.storage, offsets.storage, sum.storage, sum.storage],
+    operands: arrays.flatMap(({ storage }) => storage ?? []),
     scalars: [offsetIndex],
   });
 }

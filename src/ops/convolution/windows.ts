@@ -6,7 +6,8 @@ import type { DeviceArray } from "../device-array.js";
 import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ViewOp } from "../op.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
-import { offsetsIn, type WindowOptions, windowsOver } from "./geometry.js";
+import { offsetsIn, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
+import { areOverlapping, isFirstOffset, zeroOtherElements } from "./window-gradient.js";
 
 export type WindowAttributes = Omit<WindowOptions, "padding"> & { readonly kernel: readonly number[] };
 
@@ -41,7 +42,7 @@ export const windows: ViewOp<WindowAttributes> = {
   ],
 };
 
-/** Adds windows to zeros of a shape: one pass for each offset in the window, in order, so the bits are fixed. */
+/** Adds windows of a shape: one pass for each offset in the window, in order, so the bits are fixed. */
 const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "fold",
@@ -50,41 +51,80 @@ const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
   lower(lowering, operands, [output], { shape, kernel, ...options }) {
     const source = arrayAt(operands, 0);
     if (!output?.storage) return;
+    const geometry = windowsOver("fold", shape, kernel, options);
     // Half floats are accumulated in f32 and narrowed once.
     const { compute } = dtypes[output.dtype];
-    const sum = output.dtype === compute ? output : lowering.scratchArray(shape, compute);
-    if (!sum.storage) return;
-    lowering.fill(sum.storage, 0);
-    const { stride, dilation, count } = windowsOver("fold", shape, kernel, options);
-    const batchRank = shape.length - kernel.length;
-    const windowShape = [...shape.slice(0, batchRank), ...count];
-    for (const windowOffset of offsetsIn(kernel)) {
-      const sourceView = viewAtOffset(source, windowShape, windowOffset);
-      const spatialStrides = sum.strides.slice(batchRank);
-      const target: StridedView = {
-        shape: windowShape,
-        strides: [
-          ...sum.strides.slice(0, batchRank),
-          ...spatialStrides.map((step, axis) => step * (stride[axis] ?? 1)),
-        ],
-        offset: spatialStrides.reduce(
-          (offset, step, axis) => offset + step * (dilation[axis] ?? 1) * (windowOffset[axis] ?? 0),
-          0,
-        ),
-      };
-      addInto(lowering, viewStrided(lowering, source, sourceView), viewStrided(lowering, sum, target));
+    const isSum = areOverlapping(geometry) && output.dtype !== compute;
+    const sum = isSum ? lowering.scratchArray(shape, compute) : output;
+    zeroOtherElements(lowering, sum, geometry);
+    copyFirstOffsets(lowering, source, sum, geometry);
+    for (const offset of offsetsIn(kernel)) {
+      if (isFirstOffset(geometry, offset)) continue;
+      addInto(
+        lowering,
+        viewStrided(lowering, source, offsetView(source, geometry, offset)),
+        viewStrided(lowering, sum, targetView(sum, geometry, offset, [])),
+      );
     }
     if (sum !== output) copyArray(lowering, sum, output);
   },
 };
 
-/** The elements of all windows at one offset. */
-function viewAtOffset({ strides }: DeviceArray, shape: Shape, windowOffset: readonly number[]): StridedView {
-  const spatialStrides = strides.slice(shape.length);
+/** The first offsets of all windows are a block of each window, and no two of these blocks overlap. */
+function copyFirstOffsets(
+  lowering: Lowering,
+  source: DeviceArray,
+  sum: DeviceArray,
+  geometry: Windows,
+): void {
+  const { kernel, stride, dilation } = geometry;
+  if (dilation.some((step) => step > 1)) return;
+  const block = kernel.map((size, axis) => Math.min(size, stride[axis] ?? 1));
+  const windowRank = source.shape.length - kernel.length;
+  const blocks = { shape: [...source.shape.slice(0, windowRank), ...block], strides: source.strides };
+  const origin = kernel.map(() => 0);
+  copyArray(
+    lowering,
+    viewStrided(lowering, source, blocks),
+    viewStrided(lowering, sum, targetView(sum, geometry, origin, block)),
+  );
+}
+
+/** The elements of all windows from an offset on: a block of this size in each window, or one element if it has no axes. */
+function targetView(
+  { shape, strides }: DeviceArray,
+  { kernel, stride, dilation, count }: Windows,
+  offset: readonly number[],
+  block: readonly number[],
+): StridedView {
+  const batchRank = shape.length - kernel.length;
+  const spatialStrides = strides.slice(batchRank);
   return {
-    shape,
-    strides: strides.slice(0, shape.length),
-    offset: windowOffset.reduce((sum, at, axis) => sum + at * (spatialStrides[axis] ?? 0), 0),
+    shape: [...shape.slice(0, batchRank), ...count, ...block],
+    strides: [
+      ...strides.slice(0, batchRank),
+      ...spatialStrides.map((step, axis) => step * (stride[axis] ?? 1)),
+      ...spatialStrides.slice(0, block.length),
+    ],
+    offset: spatialStrides.reduce(
+      (sum, step, axis) => sum + step * (dilation[axis] ?? 1) * (offset[axis] ?? 0),
+      0,
+    ),
+  };
+}
+
+/** The elements of a source [rest…, windows…, kernel…] at one offset. */
+function offsetView(
+  { shape, strides }: DeviceArray,
+  { kernel }: Windows,
+  offset: readonly number[],
+): StridedView {
+  const windowRank = shape.length - kernel.length;
+  const spatialStrides = strides.slice(windowRank);
+  return {
+    shape: shape.slice(0, windowRank),
+    strides: strides.slice(0, windowRank),
+    offset: offset.reduce((sum, at, axis) => sum + at * (spatialStrides[axis] ?? 0), 0),
   };
 }
 

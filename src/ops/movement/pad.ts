@@ -6,7 +6,7 @@ import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
-import { type Range, slicedView } from "./slice.js";
+import { type Range, slice, slicedView } from "./slice.js";
 import { viewStrided } from "./strided-view.js";
 
 /** `pads`: the sizes before and after each axis, starting with the last axis, as in PyTorch. */
@@ -28,9 +28,12 @@ export const pad: KernelOp<PadAttributes> = {
     return [{ shape: paddedShape(shape, pads), dtype }];
   },
   // The border has no gradient, and cropped elements have a gradient of 0: the same pad with negative sizes.
-  gradient: (rule) => [
-    rule.apply(pad, [rule.upstream], { pads: rule.attributes.pads.map((size) => 0 - size) }),
-  ],
+  gradient({ apply, upstream, attributes: { pads }, outputTypes }) {
+    const isView = pads.every((size) => size >= 0);
+    const ranges = keptRanges(outputTypes[0]?.shape ?? [], pads, 1);
+    if (isView) return [apply(slice, [upstream], { ranges })];
+    return [apply(pad, [upstream], { pads: pads.map((size) => 0 - size) })];
+  },
   lower(lowering, operands, [output], { pads, value = 0 }) {
     const input = arrayAt(operands, 0);
     if (!output?.storage) return;
