@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { noGrad, ones, type Tensor, tensor } from "holdfast";
+import { nn, noGrad, ones, type Tensor, tensor } from "holdfast";
 import { Guards } from "../src/autograd/index.js";
 import { traceStep } from "../src/compile/index.js";
 import type { KernelOp, NoAttributes } from "../src/ops/index.js";
@@ -14,6 +14,7 @@ import { openStrictDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
 
 const device = openStrictDevice();
+const { avgPool2d, maxPool2d } = nn.functional;
 
 type Views = (x: Tensor) => readonly Tensor[];
 
@@ -68,7 +69,11 @@ function gradientsOf(shape: readonly number[], views: Views): number[][] {
 }
 
 /** The kernels of a traced backward pass that write the gradient of a value with these views, by name. */
-function callsOf(shape: readonly number[], views: Views): Readonly<Record<string, number>> {
+function callsOf(
+  shape: readonly number[],
+  views: Views,
+  ops: readonly string[] = ["viewGradient", "add"],
+): Readonly<Record<string, number>> {
   const { runtime } = device;
   const leaf = ones(shape, { device });
   device.keep(leaf);
@@ -80,7 +85,7 @@ function callsOf(shape: readonly number[], views: Views): Readonly<Record<string
   guards.undo();
   const counts: Record<string, number> = {};
   for (const { op, phase, work } of calls) {
-    if (phase !== "backward" || (op !== "viewGradient" && op !== "add")) continue;
+    if (phase !== "backward" || !ops.includes(op)) continue;
     const name = work.kind === "row" ? work.kernel.name : work.kind;
     counts[name] = (counts[name] ?? 0) + 1;
   }
@@ -223,6 +228,31 @@ describe("the gradient of", () => {
       for (const gradient of gradientsOf(shape, views)) assert.deepEqual(gradient, expected);
       assert.deepEqual(callsOf(shape, views), calls);
     });
+  }
+});
+
+describe("the gradient of windows fills no element that a window has:", () => {
+  const shape = [1, 1, 6, 6];
+  const ops = ["maxPoolGradient", "fold", "viewGradient"];
+  const cases: readonly [string, (x: Tensor) => Tensor, Readonly<Record<string, number>>][] = [
+    ["maxima of windows side by side", (x) => maxPool2d(x, 2), { maxPoolGradient: 4 }],
+    ["maxima, and a border without windows", (x) => maxPool2d(x, 4), { fill: 2, maxPoolGradient: 16 }],
+    [
+      "maxima of windows that overlap",
+      (x) => maxPool2d(x, 2, { stride: 1 }),
+      { fill: 2, maxPoolGradient: 4 },
+    ],
+    ["means of windows side by side", (x) => avgPool2d(x, 2), { copy: 1 }],
+    ["means of windows that overlap", (x) => avgPool2d(x, 2, { stride: 1 }), { fill: 2, copy: 1, fold: 3 }],
+    ["means of windows apart", (x) => avgPool2d(x, 1, { stride: 2 }), { fill: 1, copy: 1 }],
+  ];
+  for (const [name, pool, calls] of cases) {
+    test(name, () =>
+      assert.deepEqual(
+        callsOf(shape, (x) => [pool(x)], ops),
+        calls,
+      ),
+    );
   }
 });
 
