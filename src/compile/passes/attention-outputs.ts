@@ -75,8 +75,8 @@ function movedLayout(layout: ResultLayout, { iteration, operands }: RowCall): Re
 function strideAfter({ outer, row }: Iteration, stride: number, size: number): number | undefined {
   for (const axis of [...outer, row]) {
     const [from = 0, to = 0] = axis.strides;
-    const isAlong = stride % from === 0 && stride >= from && stride * size <= from * axis.size;
-    if (isAlong) return (stride / from) * to;
+    const isWithin = stride % from === 0 && stride >= from && stride * size <= from * axis.size;
+    if (isWithin) return (stride / from) * to;
   }
   return undefined;
 }
