@@ -242,3 +242,15 @@ describe("values stay where they are made, and are copied,", () => {
     staysApart(on({ workspaceBytes: 1024 }), [product, ...copies]);
   });
 });
+
+test("a GEMM's result is written to a part of a buffer only if that is aligned as step memory is", () => {
+  const larger = bufferOf(layers * m * n + 128, "larger");
+  for (const [offset, ops] of [
+    [256, ["matmul"]],
+    [64, ["matmul", "copy"]],
+  ] as const) {
+    const target = { buffer: larger, offset, size: result.bytes };
+    const copy = call("copy", { kind: "copy", source: whole(result), target });
+    assert.deepEqual(opsOf(spread(on({ kind: "cpu", precision: "f32" }), [product, copy])), ops);
+  }
+});
