@@ -32,10 +32,7 @@ export function tileRows(
   const tiled = new Set<Node>();
   for (const node of program.nodes) {
     if (tiled.has(node)) continue;
-    const candidates = chainsFrom(program, node).filter(
-      ({ members }) => ![...members.keys()].some((member) => tiled.has(member)),
-    );
-    for (const chain of candidates) {
+    for (const chain of chainsFrom(program, node)) {
       const edit = editFor(runtime, program, chain, limits);
       if (!edit) continue;
       for (const member of chain.members.keys()) tiled.add(member);
@@ -167,18 +164,16 @@ function editFor(runtime: Runtime, program: Program, chain: Chain, limits: Tilin
 /** Rows of a chunk: enough to keep the device busy, in chunks of almost the same size. Undefined if that is more than half the rows. */
 function chunkRowsOf({ rows, columns, members }: Chain, limits: TilingLimits): number | undefined {
   const sliced = [...members.values()];
-  const step = sliced.reduce(
-    (lcm, { rowsPerStep }) => leastCommonMultiple(lcm, rowsPerStep),
-    limits.rowAlignment,
-  );
+  const step = sliced.reduce((multiple, { rowsPerStep }) => lcm(multiple, rowsPerStep), limits.rowAlignment);
   const minRows = sliced.some(({ isSum }) => isSum) ? limits.minSummedRows : limits.minRows;
-  const least = alignUp(Math.max(minRows, Math.ceil(limits.minElements / columns)), step);
-  const chunks = Math.floor(rows / least);
+  const minChunkRows = alignUp(Math.max(minRows, Math.ceil(limits.minElements / columns)), step);
+  const chunks = Math.floor(rows / minChunkRows);
   if (chunks < 2) return undefined;
   return alignUp(Math.ceil(rows / chunks), step);
 }
 
-function leastCommonMultiple(a: number, b: number): number {
+/** The lowest common multiple. */
+function lcm(a: number, b: number): number {
   let [x, y] = [a, b];
   while (y > 0) [x, y] = [y, x % y];
   return (a / x) * b;
