@@ -120,12 +120,12 @@ describe("the head of a language model in chunks of rows", { skip: emulatorMissi
 
   const cases: Readonly<Record<string, Options>> = {
     "tied weights, a mean": { isTied: true },
-    "class weights, label smoothing, a sum": {
-      ...{ isWeighted: true, loss: { reduction: "sum", labelSmoothing: 0.1 } },
+    "a bias, class weights, label smoothing, a sum": {
+      ...{ hasBias: true, isWeighted: true, loss: { reduction: "sum", labelSmoothing: 0.1 } },
     },
     ...effort<Record<string, Options>>({
       quick: {},
-      thorough: { "a head with a bias": { hasBias: true }, "a mean of weighted rows": { isWeighted: true } },
+      thorough: { "a bias, a mean": { hasBias: true }, "a mean of weighted rows": { isWeighted: true } },
     }),
   };
   // Only the order of the f32 sums differs.

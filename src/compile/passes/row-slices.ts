@@ -1,11 +1,13 @@
 /**
  * Calls that can run on a range of their rows: for each operand, the bytes that belong to those rows. Rows of a GEMM are the rows of its
- * result (M), or the rows that it sums over (K). A GEMM that sums over its rows adds each range to the result of those before.
+ * result (M), or the rows that it sums over (K). A GEMM that sums over its rows adds each range to the result of those before; a column sum stores partials.
  */
 
 import { dtypes, factsOf, staysInRow, subexpressionsOf } from "../../ir/index.js";
+import { isF32Sum, secondPhaseOf } from "../fusion/column-reductions.js";
 import {
   type BufferSlice,
+  type ColumnCall,
   forwardedOutput,
   type GemmCall,
   type GemmEpilogueCall,
@@ -21,6 +23,8 @@ export interface RowSlice {
   readonly stepBytes: number;
   /** From the first byte of a step to its last. */
   readonly extentBytes: number;
+  /** True for a result that each range has partials of, as large as the result. */
+  readonly isPartial?: true;
 }
 
 export interface RowSliced {
@@ -31,6 +35,8 @@ export interface RowSliced {
   readonly isSum: boolean;
   /** The work on `count` rows from row `from` on. `at` maps every slice to the memory of those rows. */
   select(from: number, count: number, at: (slice: RowSlice) => BufferSlice): Work;
+  /** The work that combines the partials of so many ranges; `at` maps a result to all of its partials. */
+  combine?(ranges: number, at: (slice: RowSlice) => BufferSlice): Work;
 }
 
 type Problem = GemmCall["problem"];
@@ -44,6 +50,8 @@ export function rowSlicesOf(work: Work, rows: number): readonly RowSliced[] {
       return sliceM(work, rows) ?? [];
     case "row":
       return sliceRows(work, rows) ?? [];
+    case "column":
+      return sliceColumnSum(work, rows) ?? [];
     default:
       return [];
   }
@@ -196,4 +204,28 @@ function sliceRows(work: RowCall, rows: number): readonly RowSliced[] | undefine
     return { ...work, iteration: selected, operands: slices.map(at) };
   };
   return [{ rowsPerStep, slices: accessed, isSum: false, select }];
+}
+
+function sliceColumnSum(work: ColumnCall, rows: number): readonly RowSliced[] | undefined {
+  const { kernel, columns, strides } = work;
+  const { inputs, outputs, outputLayout } = kernel;
+  if (work.rows !== rows || !isF32Sum(work) || outputLayout || outputs.some((dtype) => dtype !== "f32"))
+    return undefined;
+  if (work.operands.slice(inputs.length).some(({ size }) => size !== columns * dtypes.f32.bytes))
+    return undefined;
+  const slices = work.operands.map((slice, operand): RowSlice => {
+    const dtype = inputs[operand];
+    if (dtype === undefined) return { ...sharedSlice(slice, true), isPartial: true };
+    const { row = 0, column } = strides[operand] ?? {};
+    const { bytes } = dtypes[dtype];
+    const length = column === "unit" ? columns : 1;
+    return { slice, writes: false, stepBytes: row * bytes, extentBytes: length * bytes };
+  });
+  return [
+    {
+      ...{ rowsPerStep: 1, slices, isSum: true },
+      select: (_, count, at) => ({ ...work, rows: count, operands: slices.map(at) }),
+      combine: (ranges, at) => secondPhaseOf(work, slices.slice(inputs.length).map(at), ranges),
+    },
+  ];
 }

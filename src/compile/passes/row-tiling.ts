@@ -3,8 +3,8 @@
  * share chunk-sized buffers. So the results between them are never in memory as a whole: the logits of a language model and their
  * gradient, for example. Results that other calls read, such as each row's loss, are stored whole.
  *
- * A GEMM that sums over the rows, such as a weight gradient, adds chunk after chunk in f32. That is another order of the sum than in one
- * GEMM, so float32 steps are not tiled unless their GEMMs are tuned.
+ * A GEMM that sums over the rows, such as a weight gradient, adds chunk after chunk in f32; of a column sum, such as a bias gradient, each
+ * chunk has partials. That is another order of the sum, so float32 steps are not tiled unless their GEMMs are tuned.
  */
 
 import type { Runtime } from "../../runtime/index.js";
@@ -203,24 +203,39 @@ function tiledCalls(runtime: Runtime, program: Program, chain: Chain, chunkRows:
       return [buffer, program.makeBuffer(bytes, buffer.label)];
     }),
   );
+  const chunks = Math.ceil(rows / chunkRows);
+  const partials = new Map<BufferSlice, Buffer>();
+  for (const { slices } of members.values())
+    for (const { slice, isPartial } of slices)
+      if (isPartial)
+        partials.set(slice, program.makeBuffer(chunks * slice.size, `${slice.buffer.label} sums`));
   const calls: Call[] = [];
-  for (let from = 0; from < rows; from += chunkRows) {
+  for (let chunk = 0; chunk < chunks; chunk++) {
+    const from = chunk * chunkRows;
     const count = Math.min(chunkRows, rows - from);
     for (const [{ call }, { rowsPerStep, select }] of members) {
       const at = (operand: RowSlice): BufferSlice => {
-        const buffer = chunkBuffers.get(operand.slice.buffer);
-        const own = sliceOfRows(operand, rowsPerStep, from, count);
-        return buffer ? { buffer, offset: 0, size: (buffer.bytes / chunkRows) * count } : own;
+        const { slice } = operand;
+        const buffer = chunkBuffers.get(slice.buffer);
+        if (buffer) return { buffer, offset: 0, size: (buffer.bytes / chunkRows) * count };
+        const partial = partials.get(slice);
+        if (partial) return { buffer: partial, offset: chunk * slice.size, size: slice.size };
+        return sliceOfRows(operand, rowsPerStep, from, count);
       };
       const work = select(from, count, at);
+      const isGemm = work.kind === "gemm";
       calls.push({
         ...call,
-        work:
-          work.kind === "gemm"
-            ? { kind: "gemm", problem: withScratch(runtime, program, work.problem) }
-            : work,
+        work: isGemm ? { kind: "gemm", problem: withScratch(runtime, program, work.problem) } : work,
       });
     }
+  }
+  for (const [{ call }, { combine }] of members) {
+    const work = combine?.(chunks, ({ slice }) => {
+      const buffer = partials.get(slice);
+      return buffer ? { buffer, offset: 0, size: buffer.bytes } : slice;
+    });
+    if (work) calls.push({ ...call, work });
   }
   return calls;
 }
