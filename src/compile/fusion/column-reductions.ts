@@ -67,7 +67,9 @@ function isSum(call: Call): call is SumCall {
 /** Sums of f32: no other column reductions have partials. */
 export function isF32Sum({ kernel, rows, columns }: ColumnCall): boolean {
   const { op, values, inputs } = kernel;
-  return rows * columns > 0 && op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32");
+  return (
+    rows * columns > 0 && op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32")
+  );
 }
 
 /** Calls that could host the first phase: those that access the sum's inputs between two writes of them. */

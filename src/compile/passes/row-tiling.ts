@@ -115,7 +115,7 @@ function grow(program: Program, start: Node, { rows, columns, first, isLong }: S
   }
   const inOrder = new Map([...members].sort(([a], [b]) => (a.isBefore(b) ? -1 : 1)));
   const chain = { rows, columns, members: inOrder, intermediates };
-  return intermediates.size > 0 && keepsOthersApart(chain) ? chain : undefined;
+  return intermediates.size > 0 && keepsRowsApart(chain) ? chain : undefined;
 }
 
 /** True if a call accesses a buffer row by row, and each byte of it belongs to one row. */
@@ -128,18 +128,28 @@ function isDense({ slices, rowsPerStep }: RowSliced, buffer: Buffer, rows: numbe
   });
 }
 
-/** True if members meet only in intermediates: other memory that one of them writes, no other member accesses. */
-function keepsOthersApart({ members, intermediates }: Chain): boolean {
-  const all = [...members].flatMap(([node, { slices }]) =>
-    slices.filter(({ slice }) => !intermediates.has(slice.buffer)).map((slice) => ({ node, ...slice })),
+/** True if members meet only in intermediates, and in memory of which both access each row's bytes with the row. */
+function keepsRowsApart({ members, intermediates }: Chain): boolean {
+  const all = [...members].flatMap(([node, { slices, rowsPerStep }]) =>
+    slices
+      .filter(({ slice }) => !intermediates.has(slice.buffer))
+      .map((operand) => ({ node, operand, rowBytes: operand.stepBytes / rowsPerStep })),
   );
-  return all.every(
-    (one) =>
-      !one.writes ||
-      all.every(
-        (other) => other.node === one.node || areDisjoint(extentOf(one.slice), extentOf(other.slice)),
-      ),
+  return all.every(({ node, operand, rowBytes }) =>
+    all.every((other) => {
+      if (other.node === node || !operand.writes) return true;
+      const isSame = rowBytes === other.rowBytes && haveSameRows(operand, other.operand);
+      return isSame || areDisjoint(extentOf(operand.slice), extentOf(other.operand.slice));
+    }),
   );
+}
+
+/** For operands with the same bytes per row: true if they begin at the same byte, and no row shares bytes with another. */
+function haveSameRows(one: RowSlice, other: RowSlice): boolean {
+  const areRows = [one, other].every(
+    ({ stepBytes, extentBytes }) => stepBytes > 0 && extentBytes <= stepBytes,
+  );
+  return areRows && one.slice.buffer === other.slice.buffer && one.slice.offset === other.slice.offset;
 }
 
 /** The calls of the tiled chain, in the position of its last member, and the calls between its members that have to follow. */
