@@ -142,6 +142,40 @@ test("calls between the members stay before them, or follow if they depend on th
   assert.equal(opsOf(tile([head, row, dh, next, other, dw])), "other head rows dh dw head rows dh dw next");
 });
 
+test("members may share a value per row, but not the value of one row", () => {
+  const names = makeBuffers();
+  const [head, , ...gemms] = chain(names) as [Call, Call, Call, Call];
+  const sums = bufferOf("sums", rows);
+  const x = term.load(0, "f32");
+  const sum: RowKernel = {
+    ...{ name: "sum", inputs: ["f32"], outputs: [{ dtype: "f32", per: "row" }], scalars: [] },
+    stages: [
+      { kind: "reduce", op: "add", value: x },
+      { kind: "store", output: 0, value: term.reduced(0, "f32") },
+    ],
+  };
+  const minus: RowKernel = {
+    ...{ name: "minus", inputs: ["f32", "f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },
+    stages: [{ kind: "store", output: 0, value: term.sub(x, term.load(1, "f32")) }],
+  };
+  const elements = [columns, 1];
+  const call = (kernel: RowKernel, strides: number[][], ...operands: Buffer[]): Call => ({
+    op: kernel.name,
+    work: {
+      ...{ kind: "row", kernel, iteration: iterateRows([rows, columns], strides, 1) },
+      ...{ operands: operands.map(whole), scalars: [] },
+    },
+  });
+  const calls = (stride: number): readonly Call[] => [
+    head,
+    call(sum, [elements, [1, 0]], names.x, sums),
+    call(minus, [elements, [stride, 0], elements], names.x, sums, names.y),
+    ...gemms,
+  ];
+  assert.equal(opsOf(tile(calls(1))), "head sum minus dh dw head sum minus dh dw");
+  assert.equal(opsOf(tile(calls(0))), "head sum minus dh dw");
+});
+
 test("rows that depend on other rows are not tiled", () => {
   const names = makeBuffers();
   const [head, row, ...gemms] = chain(names) as [Call, Call, Call, Call];
