@@ -14,6 +14,7 @@ import { memoryOf } from "./memory/memory-report.js";
 import { planMemory } from "./memory/plan.js";
 import { bf16ActivationsIn, storeActivationsAsBf16 } from "./passes/bf16-activations.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
+import { gemmShapesIn } from "./passes/row-tiling.js";
 import {
   canRenameBuffers,
   gemmAlgorithms,
@@ -179,6 +180,8 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
       storeActivationsAsBf16(runtime, program, wanted);
       if (bf16ActivationsIn(calls, program.calls).size !== wanted.size) return stages.at(-1)?.calls ?? [];
     } else if (name !== "trace") phases[name].run(program, runtime, { isTuned, deadOnExit });
+    if (name === "rowTiling" && gemmShapesIn(program.calls) !== gemmShapesIn(after))
+      return stages.at(-1)?.calls ?? [];
   }
   return program.calls;
 }

@@ -73,6 +73,37 @@ export const maxHoistedBytes = 4 * launchBytes;
 /** Hoisting shortens the wait by at least this many dependent launches: fewer would not pay for the extra launch. */
 export const minHoistedCalls = 4;
 
+/** Floating-point operations that a GEMM on tensor cores does per byte of memory traffic: 150 to 300 from A100 to H200. */
+const gemmFlopsPerByte = 256;
+
+/** The elements of a tile of C, and the waves of tiles after which a partly filled last one costs little. */
+const tileElements = 128 * 128;
+const fullWaves = 8;
+
+export interface TilingLimits {
+  /** Chunks begin at multiples of this: the rows of a tile, so that no chunk but the last has a partly filled one. */
+  readonly rowAlignment: number;
+  /** Rows of a chunk. Each chunk reads the other operand again: 2 · rows · n · k operations for at most 2 · n · k bytes of 16-bit weights. */
+  readonly minRows: number;
+  /** With sums over rows. Each chunk reads and writes the f32 sum: twice as many rows as give both the same time, to overlap them. */
+  readonly minSummedRows: number;
+  /** Elements of a chunk of the GEMM's result. */
+  readonly minElements: number;
+  /** Tiling lowers the memory peak by at least this share: less does not pay for launches and traffic. */
+  readonly minShare: number;
+}
+
+export const tilingLimits = ({ parallelism }: Device): TilingLimits => ({
+  rowAlignment: 128,
+  minRows: gemmFlopsPerByte,
+  minSummedRows: 2 * 4 * gemmFlopsPerByte,
+  minElements: fullWaves * tileElements * parallelism,
+  minShare: 1 / 8,
+});
+
+/** A result is kept in chunks if it has at least this share of the bytes of the GEMM's: others change the peak little. */
+export const minIntermediateShare = 1 / 4;
+
 /** Weights start to be transposed this many calls before their first reader: enough launches to hide the transposition. */
 export const transposeLead = 3;
 

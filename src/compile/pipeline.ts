@@ -25,6 +25,7 @@ import { hoistOutputs } from "./passes/hoist-outputs.js";
 import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
+import { tileRows } from "./passes/row-tiling.js";
 import { writeStridedOutputs } from "./passes/strided-outputs.js";
 import type { BufferSlice, Call, Program } from "./program/program.js";
 
@@ -62,7 +63,7 @@ interface Phase {
 
 /**
  * In the order in which they run. In float32 every phase keeps the bits of the step's results. In TF32 and bf16, `bf16Activations`
- * rounds, `columnReductions` can add in another order, and a phase that changes a GEMM can change its algorithm.
+ * rounds, `columnReductions` and `rowTiling` can add in another order, and a phase that changes a GEMM can change its algorithm.
  */
 export const phases = {
   cse: {
@@ -146,6 +147,13 @@ export const phases = {
     pass: "epilogueFusion",
     purpose: "on a GPU, column sums start in kernels that already hold the rows",
     run: (program, runtime) => fuseColumnReductions(runtime, program),
+  },
+  rowTiling: {
+    pass: "schedule",
+    purpose: "on a GPU, GEMMs with large results and their readers run on chunks of rows",
+    run(program, runtime, { isTuned }) {
+      if (isTuned) tileRows(runtime, program);
+    },
   },
   batchCopies: {
     pass: "horizontalFusion",

@@ -15,6 +15,7 @@ export {
   usesF64,
 } from "./expression-walk.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
+export { staysInRow } from "./index-range.js";
 export {
   type Axis,
   type InnerStride,

@@ -239,7 +239,9 @@ if (isThorough) {
     test("a block has registers for all of its threads, and stored values are forwarded from registers", () => {
       const sources = [1024, 3072, 4096].map((rows) => {
         const early = summing.inputs.map((_, input) => input === 1);
-        return cudaRowConfig(summing, iterationOf(summing, rows, 256), operands, early).print();
+        return cudaRowConfig(summing, iterationOf(summing, rows, 256), operands, {
+          prefetchable: early,
+        }).print();
       });
       for (const architecture of ["sm_80", "sm_90"]) {
         for (const [index, { registers, stackBytes }] of compileWithNvcc(sources, architecture).entries()) {

@@ -42,6 +42,22 @@ export function maxSharedBytesPerBlock({
   return optInSharedBytes.get(computeCapability) ?? staticSharedBytes;
 }
 
+/** Shared memory that the system takes from each resident block. */
+const reservedSharedBytes = 1024;
+/** Threads that an SM can run at once; fewer on some devices. */
+const maxThreadsPerSm = 2048;
+
+/** Dynamic shared memory of a block that leaves enough for as many blocks as the SM has threads for. */
+export function residentSharedBytes(
+  device: Pick<DeviceInfo, "computeCapability">,
+  threads: number,
+  staticBytes: number,
+): number {
+  const perBlock =
+    (maxSharedBytesPerBlock(device) + reservedSharedBytes) / Math.floor(maxThreadsPerSm / threads);
+  return Math.max(0, perBlock - reservedSharedBytes - staticBytes);
+}
+
 /** Register bytes per thread, if `blocksPerSm` blocks of `threads` threads are resident on an SM. */
 export function registerBytesPerThread(threads: number, blocksPerSm = 1): number {
   return (registersPerSm * registerBytes) / (threads * blocksPerSm);

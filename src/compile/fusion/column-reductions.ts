@@ -60,12 +60,16 @@ export function fuseColumnReductions(runtime: Runtime, program: Program): void {
 
 type SumCall = Call & { readonly work: ColumnCall };
 
-/** Sums of f32: row kernels support no other column reductions. */
 function isSum(call: Call): call is SumCall {
-  const { work } = call;
-  if (work.kind !== "column" || work.rows * work.columns === 0) return false;
-  const { op, values, inputs } = work.kernel;
-  return op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32");
+  return call.work.kind === "column" && isF32Sum(call.work);
+}
+
+/** Sums of f32: no other column reductions have partials. */
+export function isF32Sum({ kernel, rows, columns }: ColumnCall): boolean {
+  const { op, values, inputs } = kernel;
+  return (
+    rows * columns > 0 && op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32")
+  );
 }
 
 /** Calls that could host the first phase: those that access the sum's inputs between two writes of them. */
@@ -212,7 +216,7 @@ function withInputsFrom(value: Expression, first: number): Expression {
 }
 
 /** The second phase: a column sum over the partials. */
-function secondPhaseOf(
+export function secondPhaseOf(
   { kernel, columns, operands }: ColumnCall,
   partials: readonly BufferSlice[],
   rows: number,

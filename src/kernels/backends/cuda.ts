@@ -53,7 +53,7 @@ export class CudaBackend implements Backend {
   }
 
   lowerRow(launch: RowLaunch): Commands {
-    return [lowerRowOnCuda(launch)];
+    return [lowerRowOnCuda(launch, this.#target.device)];
   }
 
   lowerColumn(launch: ColumnLaunch): Commands {

@@ -1,5 +1,6 @@
 /** Lowers row and column kernels to launches on CUDA: one per launch, or several independent ones in a combo launch. */
 
+import type { DeviceInfo } from "../../../driver/index.js";
 import { HoldfastError } from "../../../errors/index.js";
 import type { ColumnKernel } from "../../../ir/index.js";
 import { kernelKey } from "../../../ir/index.js";
@@ -20,9 +21,10 @@ import type { ComboLaunch } from "./combo/combo-kernel.js";
 import { canGroupRows, rowGroupConfig } from "./combo/row-group.js";
 import { cudaRowConfig } from "./row-config.js";
 
-export function lowerRowOnCuda(launch: RowLaunch): LaunchCommand {
+/** `device`: where the block of a long row can keep a part of it in shared memory. Default: nowhere. */
+export function lowerRowOnCuda(launch: RowLaunch, device?: DeviceInfo): LaunchCommand {
   const { kernel, iteration, operands, prefetchable } = launch;
-  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, prefetchable));
+  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, { prefetchable, device }));
 }
 
 /** `parallelism`: the number of SMs. */

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { rejects } from "../../../../test/support/rejects.js";
+import type { DeviceInfo } from "../../../driver/index.js";
 import type { ColumnKernel, Dtype, RowKernel } from "../../../ir/index.js";
 import { iterateElements, iterateRows, term } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
@@ -156,6 +157,37 @@ describe("reduced rows", () => {
     assert.ok(
       isCached(config(3, 16_384)) && !isCached(config(3, 16_385)) && !isCached(config(3, 8193, wide)),
     );
+  });
+});
+
+describe("long rows", () => {
+  const x = term.load(0, "f32");
+  const centred: RowKernel = {
+    name: "centred",
+    inputs: ["f32"],
+    outputs: [{ dtype: "f32", per: "element" }],
+    scalars: [],
+    stages: [
+      { kind: "reduce", op: "add", value: x },
+      { kind: "store", output: 0, value: term.sub(x, term.reduced(0, "f32")) },
+    ],
+  };
+  const sharedBytes = (columns: number, computeCapability: string, kernel = centred): number => {
+    const iteration = iterateRows([3, columns], Array(2).fill([columns, 1]), 1);
+    const device = { computeCapability } as DeviceInfo;
+    return (
+      cudaRowConfig(kernel, iteration, [at(first), at(second)], { device }).print().cuda?.sharedBytes ?? 0
+    );
+  };
+
+  test("are kept in shared memory as far as two resident blocks have it, if more than one pass reads them", () => {
+    const step = 1024 * 16;
+    assert.equal(sharedBytes(16_384, "9.0"), 0, "registers hold the row");
+    assert.equal(sharedBytes(16_388, "9.0"), 5 * step);
+    assert.deepEqual([sharedBytes(50_304, "9.0"), sharedBytes(50_257, "9.0")], [7 * step, 7 * step]);
+    assert.equal(sharedBytes(50_304, "8.0"), 5 * step);
+    const onePass = { ...centred, stages: [{ kind: "store", output: 0, value: x }] } as const;
+    assert.equal(sharedBytes(50_304, "9.0", onePass), 0);
   });
 });
 

@@ -14,8 +14,8 @@ import {
   type RowFacts,
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
-import { overlaps } from "../../../units/index.js";
-import { maxVectorBytes, warpSize } from "../../cost-model.js";
+import { literalKey, overlaps } from "../../../units/index.js";
+import { maxVectorBytes, residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import {
   type ColumnPartialsLayout,
@@ -27,7 +27,15 @@ import {
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
 import { requireCountable, requireStride } from "./limits.js";
-import { canReduceWith, printReducingFunction, printReducingKernel, rowsPerBlock } from "./row-kernel.js";
+import {
+  canReduceWith,
+  inputsOfSeveralPasses,
+  printReducingFunction,
+  printReducingKernel,
+  reductionBytes,
+  rowsPerBlock,
+  type SharedVectors,
+} from "./row-kernel.js";
 import type { Alias, RowLayout } from "./row-operands.js";
 
 /** Elements of a vector. */
@@ -42,15 +50,22 @@ export interface RowConfig extends LaunchConfig {
 /** Threads of a block of a combo kernel. */
 export const comboThreads = elementThreads;
 
+export interface RowOptions {
+  /** The inputs that can be loaded before the grid dependency wait; undefined without programmatic dependent launch. */
+  readonly prefetchable?: readonly boolean[] | undefined;
+  /** The device, whose shared memory can keep long rows. Default: none does. */
+  readonly device?: DeviceInfo | undefined;
+}
+
 export function cudaRowConfig(
   kernel: RowKernel,
   iteration: Iteration,
   operands: readonly Storage[],
-  prefetchable?: readonly boolean[],
+  options: RowOptions = {},
 ): RowConfig {
   const facts = factsOf(kernel);
   const select = isThreadLocal(facts, iteration) ? elementConfig : reducingConfig;
-  return select(kernel, facts, iteration, operands, prefetchable);
+  return select(kernel, facts, iteration, operands, options);
 }
 
 /** True if no thread reads another thread's elements after a store, so that rows need no synchronisation. */
@@ -71,7 +86,7 @@ function elementConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  prefetchable: readonly boolean[] | undefined,
+  { prefetchable }: RowOptions,
 ): RowConfig {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
@@ -114,7 +129,7 @@ function reducingConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  prefetchable: readonly boolean[] | undefined,
+  { prefetchable, device }: RowOptions,
 ): RowConfig {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
@@ -138,11 +153,13 @@ function reducingConfig(
       print: () => printReducingKernel(kernel, { ...layout, access, ...cached, colsums }),
     };
   }
+  const shared =
+    vectors === 0 && device ? sharedVectorsOf(device, kernel, layout, lanes, rowVectors) : undefined;
   return {
-    key: `${lanes} ${vectors}${access}${keyOf(layout)}`,
+    key: `${lanes} ${vectors}${access}${keyOf(layout)}${shared ? ` shared ${literalKey(shared)}` : ""}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
-    print: () => printReducingKernel(kernel, { ...layout, access, ...cached }),
+    print: () => printReducingKernel(kernel, { ...layout, access, ...cached, ...(shared && { shared }) }),
     ...(canReduceWith(comboThreads, lanes) && {
       member: {
         blocks: Math.ceil(rows / rowsPerBlock(lanes, comboThreads)),
@@ -150,6 +167,33 @@ function reducingConfig(
       },
     }),
   };
+}
+
+/**
+ * The part of a long row that a block keeps in shared memory for its later passes. Blocks stay as many as without: while some wait for
+ * memory, others compute. All of their rows together are often larger than the L2 cache, and the rest is not.
+ */
+function sharedVectorsOf(
+  device: DeviceInfo,
+  kernel: RowKernel,
+  { inner, aliases, interleaved = [] }: RowLayout,
+  lanes: number,
+  rowVectors: number,
+): SharedVectors | undefined {
+  if (lanes <= warpSize) return undefined;
+  const { bytes } = factsOf(kernel);
+  const inputs = inputsOfSeveralPasses(kernel).filter(
+    (input) =>
+      inner[input] !== "none" &&
+      (aliases.get(input) ?? "none") === "none" &&
+      !interleaved.some((group) => group.includes(input)),
+  );
+  const vectorBytes = inputs.reduce((sum, input) => sum + vectorWidth * (bytes[input] ?? 0), 0);
+  if (vectorBytes === 0) return undefined;
+  const available = residentSharedBytes(device, lanes, reductionBytes(kernel));
+  const vectors = Math.min(rowVectors, Math.floor(available / (lanes * vectorBytes)));
+  if (vectors === 0) return undefined;
+  return { inputs, vectors, isWholeRow: vectors === rowVectors, bytes: vectors * lanes * vectorBytes };
 }
 
 /** True if a row kernel can output column sums: a row takes exactly a warp, and no element is read at an index. */

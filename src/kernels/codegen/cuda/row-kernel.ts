@@ -3,14 +3,14 @@
  * alone. Each thread takes every n-th vector of four elements and accumulates the four lanes separately. The threads' results are
  * combined in a fixed order (warp-reduce butterfly). So the bits of a row follow from its length, not from its address or the grid.
  *
- * If the row fits, each input is loaded once and its vectors stay in registers for all stages. Independent reductions share one pass over
- * the row and one butterfly.
+ * If the row fits, each input is loaded once and its vectors stay in registers for all stages. Of longer rows, a block keeps the first
+ * vectors in shared memory. Independent reductions share one pass over the row and one butterfly.
  */
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
-import { checkRowKernel, factsOf, identityOf, loadsOf, subexpressionsOf } from "../../../ir/index.js";
-import { registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
+import { checkRowKernel, dtypes, factsOf, identityOf, loadsOf, subexpressionsOf } from "../../../ir/index.js";
+import { maxThreadsPerBlock, registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
 import {
   type ColumnPartialsLayout,
   colsumOutputs,
@@ -20,7 +20,7 @@ import {
   sharedRowAddress,
 } from "./column-partials.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
-import { computeTypes } from "./element-types.js";
+import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, literal, printExpression } from "./expressions.js";
 import { KernelText } from "./kernel-text.js";
 import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-operands.js";
@@ -58,8 +58,66 @@ export interface ReducingLayout extends RowLayout {
   readonly vectors: number;
   /** Bytes of the row's inputs in a thread's registers. */
   readonly cachedBytes: number;
+  /** The vectors that a block keeps in shared memory, of a row that its registers cannot hold. */
+  readonly shared?: SharedVectors;
   /** The layout of the column sums, if the kernel has any. */
   readonly colsums?: ColumnPartialsLayout;
+}
+
+/** The first vectors of each thread, in shared memory. Each thread reads its own, so that no synchronisation is needed. */
+export interface SharedVectors {
+  readonly inputs: readonly number[];
+  /** Vectors of a thread, for each of the inputs. */
+  readonly vectors: number;
+  /** True if they are the whole row. */
+  readonly isWholeRow: boolean;
+  readonly bytes: number;
+}
+
+/** The stages that each pass over the row computes. Stages per row need none. */
+function passesOf({ stages, outputs }: RowKernel): readonly (readonly Stage[])[] {
+  const passes: (readonly Stage[])[] = [];
+  for (let index = 0; index < stages.length; ) {
+    const reductions = independentReductionsFrom(stages, index);
+    const stage = stages[index];
+    if (reductions.length > 0) passes.push(reductions);
+    else if (stage?.kind === "store" && outputs[stage.output]?.per !== "row") passes.push([stage]);
+    index += Math.max(1, reductions.length);
+  }
+  return passes;
+}
+
+/** The inputs whose elements more than one pass reads. */
+export function inputsOfSeveralPasses(kernel: RowKernel): readonly number[] {
+  const passes = passesOf(kernel).map(
+    (stages) =>
+      new Set(stages.flatMap(({ value }) => loadsOf(value).flatMap(({ input, at }) => (at ? [] : [input])))),
+  );
+  return kernel.inputs.flatMap((_, input) =>
+    passes.filter((read) => read.has(input)).length > 1 ? [input] : [],
+  );
+}
+
+/** Static shared memory of a block: a value of each warp for each reduction. */
+export function reductionBytes({ stages }: RowKernel): number {
+  const reductions = stages.filter(({ kind }) => kind === "reduce");
+  return reductions.length * (maxThreadsPerBlock / warpSize) * dtypes.f64.bytes;
+}
+
+/** The consecutive reductions from stage `first` on that do not depend on each other: they share one pass over the row. */
+function independentReductionsFrom(
+  stages: readonly Stage[],
+  first: number,
+): readonly Extract<Stage, { kind: "reduce" }>[] {
+  const reductions: Extract<Stage, { kind: "reduce" }>[] = [];
+  for (const stage of stages.slice(first)) {
+    const isIndependent =
+      stage.kind === "reduce" &&
+      subexpressionsOf(stage.value).every((node) => node.kind !== "reduced" || node.stage < first);
+    if (!isIndependent) break;
+    reductions.push(stage);
+  }
+  return reductions;
 }
 
 /** `threads`: those of a block whose rows take at most a warp each. */
@@ -76,13 +134,13 @@ export function printReducingKernel(kernel: RowKernel, layout: ReducingLayout): 
 }
 
 /** The launch bounds and the dynamic shared memory of a block. */
-function blockOf({ lanes, cachedBytes, colsums }: ReducingLayout): {
+function blockOf({ lanes, cachedBytes, colsums, shared }: ReducingLayout): {
   readonly threads: number;
   readonly blocksPerSm?: number;
   readonly sharedBytes?: number;
 } {
   if (colsums) return { threads: colsums.threads, blocksPerSm: 1, sharedBytes: colsums.sharedBytes };
-  if (lanes > warpSize) return { threads: lanes };
+  if (lanes > warpSize) return { threads: lanes, ...(shared && { sharedBytes: shared.bytes }) };
   const isSmall = cachedBytes <= maxCachedBytesForOccupancy;
   return { threads: warpRowThreads, ...(isSmall && { blocksPerSm: residentBlocks }) };
 }
@@ -135,6 +193,8 @@ class Printer {
   readonly #reduced = new Map<number, string>();
   /** Prints row-invariant subexpressions of all stages. */
   readonly #printInvariant: InvariantPrinter;
+  /** The inputs whose vectors an earlier pass has stored in shared memory. */
+  readonly #inShared = new Set<number>();
   /** Vectors in registers by input: valid until a store may alias them. */
   readonly #cached = new Map<number, string>();
 
@@ -160,6 +220,7 @@ class Printer {
     const { colsums } = this.#layout;
     const colsumIndices = colsumOutputs(this.#kernel);
     if (colsums) declareSharedRows(this.#text, colsums);
+    this.#declareSharedVectors();
     this.#printIndices();
     const upfront = this.#layout.vectors > 0 ? this.#inputsWithoutAlias() : [];
     const { prefetchable } = this.#layout;
@@ -171,7 +232,7 @@ class Printer {
     this.#loadInputs(upfront);
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
-        if (!this.#reduced.has(index)) this.#printReductions(this.#independentReductionsFrom(index));
+        if (!this.#reduced.has(index)) this.#printReductions(this.#reductionsFrom(index));
       } else if (colsumIndices.includes(stage.output))
         this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
       else {
@@ -184,6 +245,19 @@ class Printer {
     }
     if (colsums) reduceColumns(this.#text, colsums, colsumIndices);
     return this.#text;
+  }
+
+  #declareSharedVectors(): void {
+    const { shared, lanes } = this.#layout;
+    if (!shared) return;
+    const text = this.#text;
+    text.line(`${text.call("dynamicSharedMemory", "smem", `${shared.bytes}`)};`);
+    let offset = 0;
+    for (const input of shared.inputs) {
+      const { type, bytes } = elementTypeOf(this.#kernel, input);
+      text.line(`auto* const ${sharedName(input)} = reinterpret_cast<${type}*>(smem + ${offset});`);
+      offset += shared.vectors * 4 * lanes * bytes;
+    }
   }
 
   /** The inputs that vary along the row and that no store aliases. */
@@ -279,21 +353,15 @@ class Printer {
     }
   }
 
-  /** The consecutive reductions from `first` on that do not depend on each other: they share one pass over the row. */
-  #independentReductionsFrom(first: number): readonly Reduction[] {
-    const reductions: Reduction[] = [];
-    for (const [index, stage] of this.#kernel.stages.entries()) {
-      if (index < first) continue;
-      const isIndependent =
-        stage.kind === "reduce" &&
-        subexpressionsOf(stage.value).every((node) => node.kind !== "reduced" || node.stage < first);
-      if (!isIndependent) break;
+  /** The reductions of a pass that begins with a stage, with the names of their locals. */
+  #reductionsFrom(first: number): readonly Reduction[] {
+    return independentReductionsFrom(this.#kernel.stages, first).map((stage, offset): Reduction => {
+      const index = first + offset;
       const { type } = stage.value;
       const combine: Reduction["combine"] = (a, b) => binary(this.#text, stage.op, type, a, b);
       const names = { acc: `acc${index}`, total: `total${index}`, shared: `shared${index}` };
-      reductions.push({ ...stage, ...names, stage: index, real: computeTypes[type], combine });
-    }
-    return reductions;
+      return { ...stage, ...names, stage: index, real: computeTypes[type], combine };
+    });
   }
 
   #printReductions(reductions: readonly Reduction[]): void {
@@ -353,14 +421,42 @@ class Printer {
     const computed = new Map(
       values.flatMap((value) => [...keepInvariants(this.#context, value, this.#printInvariant)]),
     );
-    this.#loopOverVectors(() => {
-      if (this.#layout.vectors > 0) body(this.#cached, computed);
-      else {
-        const vectors = new Map<number, string>();
-        for (const group of this.#groupInputs(read)) this.#load(group, this.#declare(group, "", vectors));
-        body(vectors, computed);
+    if (this.#layout.vectors > 0) {
+      this.#loopOverVectors(() => body(this.#cached, computed));
+      return;
+    }
+    const { shared, lanes } = this.#layout;
+    const isShared = (input: number): boolean => shared?.inputs.includes(input) === true;
+    const printBody = (usesShared: boolean): void => {
+      const vectors = new Map<number, string>();
+      for (const group of this.#groupInputs(read)) {
+        const name = this.#declare(group, "", vectors);
+        const [input = 0] = group.inputs;
+        if (usesShared && isShared(input)) this.#loadShared(input, group, name);
+        else this.#load(group, name);
       }
-    });
+      body(vectors, computed);
+    };
+    const isAnyShared = read.some(([input]) => isShared(input));
+    if (!shared || !isAnyShared) {
+      this.#loopOverVectors(() => printBody(false));
+      return;
+    }
+    const elements = shared.vectors * 4 * lanes;
+    this.#loopOverVectors(() => printBody(true), shared.isWholeRow ? {} : { to: `${elements}u` });
+    if (!shared.isWholeRow) this.#loopOverVectors(() => printBody(false), { from: elements });
+    for (const [input] of read) if (isShared(input)) this.#inShared.add(input);
+  }
+
+  /** Loads a vector from shared memory, or in the first pass from memory, and keeps it there. */
+  #loadShared(input: number, group: InputGroup, name: string): void {
+    const text = this.#text;
+    const address = `${sharedName(input)} + position`;
+    if (this.#inShared.has(input)) text.line(`${name} = ${text.use("loadVec")}<4>(${address});`);
+    else {
+      this.#load(group, name);
+      text.line(`${text.call("storeVec", address, name)};`);
+    }
   }
 
   /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. */
@@ -407,7 +503,8 @@ class Printer {
     else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
   }
 
-  #loopOverVectors(body: () => void): void {
+  /** `from`, `to`: the elements of the row, if its vectors are not in registers. Default: all. */
+  #loopOverVectors(body: () => void, { from = 0, to = "count" } = {}): void {
     const text = this.#text;
     const { lanes, vectors, access } = this.#layout;
     const printBody = (): void => {
@@ -418,7 +515,8 @@ class Printer {
       // Unrolled, so that several loads are in flight.
       text.line("#pragma unroll 4");
       const stride = 4 * lanes;
-      text.block(`for (unsigned position = lane * 4u; position < count; position += ${stride}u)`, printBody);
+      const first = from === 0 ? "lane * 4u" : `${from}u + lane * 4u`;
+      text.block(`for (unsigned position = ${first}; position < ${to}; position += ${stride}u)`, printBody);
       return;
     }
     text.unrolled("v", vectors, () => {
@@ -426,4 +524,14 @@ class Printer {
       text.block("if (position < count)", printBody);
     });
   }
+}
+
+const sharedName = (input: number): string => `sharedInput${input}`;
+
+function elementTypeOf(
+  { inputs }: RowKernel,
+  input: number,
+): { readonly type: string; readonly bytes: number } {
+  const dtype = inputs[input] ?? "f32";
+  return { type: elementTypes[dtype].type, bytes: dtypes[dtype].bytes };
 }

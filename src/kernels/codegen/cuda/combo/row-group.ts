@@ -48,7 +48,7 @@ function memberOf({
   scalars = [],
   prefetchable,
 }: RowGroupMember): ComboMember[] {
-  const { key, sizes, member } = cudaRowConfig(kernel, iteration, operands, prefetchable);
+  const { key, sizes, member } = cudaRowConfig(kernel, iteration, operands, { prefetchable });
   if (!member) return [];
   return [
     {
