@@ -13,8 +13,10 @@ import { type Direction, planSmall } from "../../src/kernels/attention/cuda/smal
 import { tiledColumnsKernel, tiledRowsKernel } from "../../src/kernels/attention/cuda/tiled-backward.js";
 import { tiledForwardKernel } from "../../src/kernels/attention/cuda/tiled-forward.js";
 import { randomKernels } from "../../src/kernels/random/random-kernel.js";
+import { partitionKernels } from "../../src/kernels/scan-scatter/cuda-partition.js";
 import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
 import { cudaScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter.js";
+import { rowScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter-rows.js";
 
 type FloatDtype = "f32" | "f64";
 type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
@@ -65,8 +67,9 @@ const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
 export const commonKernels: readonly KernelSource[] = [
   ...Object.values(randomKernels).slice(0, 1),
   cudaScanKernel("f32"),
-  cudaScatterKernel("f32", "shared"),
-  cudaScatterKernel("f32", "each"),
+  cudaScatterKernel("f32"),
+  ...partitionKernels(),
+  rowScatterKernel({ dtype: "f32", entries: "all", access: "out" }),
   ...(["forward", "backward"] as const).flatMap((direction) => [
     smallAttention(direction, "f32", transformer, true),
     smallAttention(direction, "f32", longest.f32, false),
@@ -84,8 +87,10 @@ export const handwrittenKernels: readonly KernelSource[] = [
   ...Object.values(randomKernels),
   ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
     cudaScanKernel(dtype),
-    cudaScatterKernel(dtype, "shared"),
-    cudaScatterKernel(dtype, "each"),
+    cudaScatterKernel(dtype),
+    ...(["all", "bucket"] as const).flatMap((entries) =>
+      (["inout", "out"] as const).map((access) => rowScatterKernel({ dtype, entries, access })),
+    ),
   ]),
   smallAttention("forward", "f32", [1, 1, 1, 1], true),
   smallAttention("backward", "f32", [1, 1, 1, 1], true),
