@@ -17,6 +17,7 @@ import type { Storage } from "../../../runtime/index.js";
 import { overlaps } from "../../../units/index.js";
 import { maxVectorBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
+import { changeConditionOf } from "../unchanged-rows.js";
 import {
   type ColumnPartialsLayout,
   columnPartialCount,
@@ -126,7 +127,8 @@ function reducingConfig(
   const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = cachedBytesOf(facts, layout, rowVectors);
   const vectors = bytes <= maxCachedBytes(lanes) ? rowVectors : 0;
-  const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes };
+  const changes = changeConditionOf(kernel, iteration, operands);
+  const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes, changes };
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
   if (storesColsums(kernel)) {
@@ -139,7 +141,7 @@ function reducingConfig(
     };
   }
   return {
-    key: `${lanes} ${vectors}${access}${keyOf(layout)}`,
+    key: `${lanes} ${vectors}${access}${keyOf(layout)}${changes ? " skip" : ""}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
     print: () => printReducingKernel(kernel, { ...layout, access, ...cached }),

@@ -58,6 +58,8 @@ export interface ReducingLayout extends RowLayout {
   readonly vectors: number;
   /** Bytes of the row's inputs in a thread's registers. */
   readonly cachedBytes: number;
+  /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
+  readonly changes?: Expression | undefined;
   /** The layout of the column sums, if the kernel has any. */
   readonly colsums?: ColumnPartialsLayout;
 }
@@ -137,6 +139,8 @@ class Printer {
   readonly #printInvariant: InvariantPrinter;
   /** Vectors in registers by input: valid until a store may alias them. */
   readonly #cached = new Map<number, string>();
+  /** The number of elements of the row that are read or stored. */
+  #count = "count";
 
   constructor(kernel: RowKernel, layout: ReducingLayout, threads: number, block: string) {
     checkRowKernel(kernel);
@@ -172,7 +176,10 @@ class Printer {
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
         if (!this.#reduced.has(index)) this.#printReductions(this.#independentReductionsFrom(index));
-      } else if (colsumIndices.includes(stage.output))
+        continue;
+      }
+      if (this.#count === "count") this.#skipUnchangedRow();
+      if (colsumIndices.includes(stage.output))
         this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
       else {
         // Other threads may not yet have read the elements that this store overwrites.
@@ -186,10 +193,19 @@ class Printer {
     return this.#text;
   }
 
-  /** The inputs that vary along the row and that no store aliases. */
+  /** Leaves no elements to store in a row that stays unchanged. All threads go on, because they take part in barriers. */
+  #skipUnchangedRow(): void {
+    const { changes } = this.#layout;
+    if (!changes) return;
+    const condition = printExpression(this.#text, changes, leavesAtStart(this.#context), new Map());
+    this.#text.define("const unsigned", "changedCount", `${condition} != 0 ? count : 0u`);
+    this.#count = "changedCount";
+  }
+
+  /** The inputs that vary along the row, that no store aliases, and that are read in every row. */
   #inputsWithoutAlias(): [number, Operand][] {
     const read = this.#kernel.stages
-      .filter((stage) => !this.#isPerRow(stage))
+      .filter((stage) => !this.#isPerRow(stage) && !(this.#layout.changes && stage.kind === "store"))
       .flatMap(({ value }) => vectorsReadBy(this.#context, value));
     const { aliases } = this.#layout;
     return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "none") === "none");
@@ -411,19 +427,22 @@ class Printer {
     const text = this.#text;
     const { lanes, vectors, access } = this.#layout;
     const printBody = (): void => {
-      if (access === "scalar") text.line("const unsigned remaining = count - position;");
+      if (access === "scalar") text.line(`const unsigned remaining = ${this.#count} - position;`);
       body();
     };
     if (vectors === 0) {
       // Unrolled, so that several loads are in flight.
       text.line("#pragma unroll 4");
       const stride = 4 * lanes;
-      text.block(`for (unsigned position = lane * 4u; position < count; position += ${stride}u)`, printBody);
+      text.block(
+        `for (unsigned position = lane * 4u; position < ${this.#count}; position += ${stride}u)`,
+        printBody,
+      );
       return;
     }
     text.unrolled("v", vectors, () => {
       text.line(`const unsigned position = (v * ${lanes}u + lane) * 4u;`);
-      text.block("if (position < count)", printBody);
+      text.block(`if (position < ${this.#count})`, printBody);
     });
   }
 }
