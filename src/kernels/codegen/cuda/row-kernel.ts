@@ -184,7 +184,7 @@ class Printer {
       else {
         // Other threads may not yet have read the elements that this store overwrites.
         if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
-        this.#printStore(stage.output, stage.value);
+        this.#printStore(stage.output, stage.value, stages.slice(index + 1));
         if (this.#readsOtherThreads(stages.slice(index + 1))) this.#syncRow();
         for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#cached.delete(input);
       }
@@ -266,7 +266,7 @@ class Printer {
     this.#operands.printRowAddresses("row");
   }
 
-  #printStore(outputIndex: number, value: Expression): void {
+  #printStore(outputIndex: number, value: Expression, laterStages: readonly Stage[]): void {
     const text = this.#text;
     const output = this.#operands.outputs[outputIndex];
     if (!output) return;
@@ -281,7 +281,10 @@ class Printer {
     }
     const { aliases, vectors: cachedVectors } = this.#layout;
     const aliasingInputs = [...aliases].filter(([, alias]) => alias === outputIndex).map(([input]) => input);
-    const isForwarded = cachedVectors > 0 && aliasingInputs.length > 0;
+    const isReadLater = laterStages.some((stage) =>
+      loadsOf(stage.value).some(({ input }) => aliasingInputs.includes(input)),
+    );
+    const isForwarded = cachedVectors > 0 && isReadLater;
     const stored = isForwarded ? text.freshName() : "";
     if (isForwarded) text.line(`${vectorType(this.#context, output)} ${stored}[${cachedVectors}];`);
     this.#forEachVector([value], (vectors, computed) => {
