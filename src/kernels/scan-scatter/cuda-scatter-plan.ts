@@ -26,10 +26,10 @@ export const buckets = threads;
 const partitionLaunches = 3;
 /** Entries that a warp partitions, if there are few of them: four loads in flight per lane. */
 const minSegment = 4 * warpSize;
-/** The registers of an SM suffice for this many blocks, without spills. */
-export const residentBlocks = 3;
+/** The registers of an SM suffice for this many blocks on every architecture, without spills. */
+export const residentBlocks = 2;
 /** Waves of blocks, if there are enough rows: some rows have more entries than others. */
-const waves = 3;
+const waves = 4;
 
 export interface ScatterPlan {
   readonly rowsPerBlock: number;
