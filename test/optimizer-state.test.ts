@@ -79,6 +79,7 @@ const makers: Readonly<Record<string, (parameters: readonly Tensor[]) => optim.O
   Adam: (parameters) => new optim.Adam(parameters, { lr: 0.05, weightDecay: 0.1 }),
   AdamW: ([a, b, ...rest]) =>
     new optim.AdamW([{ params: [a!, b!] }, { params: rest, weightDecay: 0.2 }], { lr: 0.05 }),
+  SparseAdam: (parameters) => new optim.SparseAdam(parameters, { lr: 0.05 }),
 };
 
 for (const [name, make] of Object.entries(makers)) {

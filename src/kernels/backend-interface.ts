@@ -34,7 +34,7 @@ export interface Backend {
 
   /** Kernels that each backend implements itself: a trace knows only the memory that they access. */
   lowerScan(scan: Scan, op: string): Command;
-  lowerScatterAdd(scatter: ScatterAdd, op: string): Command;
+  lowerScatterAdd(scatter: ScatterAdd, op: string): Commands;
   lowerCopies(copies: readonly PlainCopy[], op?: string): Commands;
   lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[];
 
@@ -44,6 +44,8 @@ export interface Backend {
   canComboRows(launches: readonly Omit<RowLaunch, "operands">[]): boolean;
   canGroupColumns(kernels: readonly ColumnKernel[]): boolean;
   gemmScratchBytes(problem: GemmDesc): Bytes;
+  /** The sizes of the buffers of `ScatterAdd.scratch`. */
+  scatterScratchBytes(scatter: ScatterAdd): readonly number[];
   /** True if a native kernel computes this GEMM without autotuning. */
   hasNativeGemm(problem: GemmDesc): boolean;
   gemmCandidates(problem: GemmDesc): readonly number[];

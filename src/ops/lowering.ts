@@ -98,7 +98,8 @@ export class OpLowering implements Lowering {
   }
 
   scatterAdd(scatter: ScatterAdd): void {
-    this.emit(scatterAddCalls(this.backend, scatter, this.op));
+    const scratch = this.backend.scatterScratchBytes(scatter).map((bytes) => this.scratch(bytes));
+    this.emit(scatterAddCalls(this.backend, { ...scatter, scratch }, this.op));
   }
 
   chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void {

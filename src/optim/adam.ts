@@ -1,10 +1,10 @@
-/** Adam and AdamW: steps scaled by running means of the gradient and of its square. */
+/** Adam, AdamW and SparseAdam: steps scaled by running means of the gradient and of its square. */
 
 import { HoldfastError } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
-import type { ElementTerms, UpdateRule } from "./update-rule.js";
+import { type ElementTerms, requireDecayFits, type UpdateRule } from "./update-rule.js";
 
 /** Options of `Adam` and `AdamW`. */
 export interface AdamOptions {
@@ -17,7 +17,14 @@ export interface AdamOptions {
   readonly weightDecay?: number;
   /** Maximize instead of minimizing. */
   readonly maximize?: boolean;
+  /**
+   * Update the parameters as `SparseAdam` does: rows without a gradient stay unchanged. It needs a weight decay of 0. Default: false.
+   */
+  readonly sparse?: boolean;
 }
+
+/** Options of `SparseAdam`. */
+export type SparseAdamOptions = Omit<AdamOptions, "weightDecay" | "sparse">;
 
 const defaultLr = 1e-3;
 const defaultAdamWDecay = 1e-2;
@@ -66,10 +73,34 @@ export class AdamW extends Optimizer<AdamOptions> {
   }
 }
 
-function adamRule(
-  name: "Adam" | "AdamW",
-  { betas = [0.9, 0.999], eps = 1e-8, maximize = false }: AdamOptions,
-): UpdateRule {
+/**
+ * SparseAdam with PyTorch's formulas, for embeddings of which a step uses few rows. A row of a parameter is a slice of its first axis. Rows
+ * whose gradient is all zeros stay unchanged, and so do their moments, which are not even read. The bias correction counts all steps.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, optim, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const words = new nn.Embedding(4, 1).to(cpu);
+ * const adam = new optim.SparseAdam(words.parameters(), { lr: 0.5 });
+ * const before = words.weight.dataSync();
+ * words.forward(tensor([2, 2], { dtype: "i32" })).sum().backward();
+ * adam.step();
+ * const after = words.weight.dataSync();
+ * console.log([0, 1, 2, 3].filter((row) => after[row] !== before[row])); // → [ 2 ]
+ * cpu.close();
+ * ```
+ */
+export class SparseAdam extends Optimizer<SparseAdamOptions> {
+  constructor(parameters: ParameterSource<SparseAdamOptions>, options: SparseAdamOptions = {}) {
+    super(parameters, { lr: defaultLr, ...options }, (groupOptions) =>
+      sparseAdamRule("SparseAdam", groupOptions),
+    );
+  }
+}
+
+/** The constants of a rule: β₁, 1 − β₁, β₂, 1 − β₂ and eps. */
+function adamSettings(name: string, { betas = [0.9, 0.999], eps = 1e-8 }: AdamOptions): readonly number[] {
   const [beta1, beta2] = betas;
   for (const beta of betas) requireNumber(name, "beta", beta, { from: 0, below: 1 });
   // Padding is updated too, and 0 / (√0 + eps) must stay 0.
@@ -78,6 +109,12 @@ function adamRule(
       numbers: { eps },
     });
   }
+  return [beta1, 1 - beta1, beta2, 1 - beta2, eps];
+}
+
+function adamRule(name: "Adam" | "AdamW", options: AdamOptions): UpdateRule {
+  if (options.sparse) return sparseAdamRule(name, options);
+  const { maximize = false } = options;
   const isDecoupled = name === "AdamW";
   const effectiveGradient = ({ p, g, number }: ElementTerms) => {
     const signed = maximize ? term.neg(g) : g;
@@ -86,7 +123,7 @@ function adamRule(
   return {
     name: maximize ? `${name}, maximizing` : name,
     moments: ["firstMoment", "secondMoment"],
-    settings: [beta1, 1 - beta1, beta2, 1 - beta2, eps],
+    settings: adamSettings(name, options),
     // [decay factor of p, or the decay; lr / (1 - β₁ᵗ); √(1 - β₂ᵗ)]
     stepNumbers: ({ lr, weightDecay, t, setting }) => [
       isDecoupled ? term.sub(1, term.mul(lr, weightDecay)) : weightDecay,
@@ -107,4 +144,38 @@ function adamRule(
       return term.sub(decayed, term.div(term.mul(number(1), moment(0)), divisor));
     },
   };
+}
+
+/** PyTorch adds eps to √v without its bias correction here, other than in Adam. */
+function sparseAdamRule(owner: string, options: AdamOptions): UpdateRule {
+  const { maximize = false, weightDecay = 0 } = options;
+  const rule: UpdateRule = {
+    name: maximize ? "SparseAdam, maximizing" : "SparseAdam",
+    moments: ["firstMoment", "secondMoment"],
+    settings: adamSettings(owner, options),
+    isSparse: true,
+    // [lr √(1 - β₂ᵗ) / (1 - β₁ᵗ)]; the others are not used.
+    stepNumbers: ({ lr, t, setting }) => [
+      term.div(
+        term.mul(lr, term.sqrt(term.sub(1, term.pow(setting(2), t)))),
+        term.sub(1, term.pow(setting(0), t)),
+      ),
+      term.constant(0, "f64"),
+      term.constant(0, "f64"),
+    ],
+    newMoments({ g, moment, setting }) {
+      const signed = maximize ? term.neg(g) : g;
+      const [first, second] = [moment(0), moment(1)];
+      return [
+        term.add(first, term.mul(term.sub(signed, first), setting(1))),
+        term.add(second, term.mul(term.sub(term.mul(signed, signed), second), setting(3))),
+      ];
+    },
+    newParameter({ p, moment, number, setting }) {
+      const divisor = term.add(term.sqrt(moment(1)), setting(4));
+      return term.sub(p, term.mul(number(0), term.div(moment(0), divisor)));
+    },
+  };
+  requireDecayFits(owner, rule, weightDecay);
+  return rule;
 }

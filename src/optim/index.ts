@@ -1,6 +1,6 @@
 /** optim: optimizers, gradient clipping and learning rate schedules, with PyTorch's formulas. */
 
-export { Adam, type AdamOptions, AdamW } from "./adam.js";
+export { Adam, type AdamOptions, AdamW, SparseAdam, type SparseAdamOptions } from "./adam.js";
 export { type ClipNormOptions, clipGradNorm, clipGradValue } from "./clip.js";
 export { type CommonOptions, type GroupOptions, Optimizer, type ParameterSource } from "./optimizer.js";
 export { type GroupSettings, ParameterGroup } from "./parameter-group.js";

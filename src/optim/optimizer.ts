@@ -1,6 +1,7 @@
 /**
  * The optimizer: groups of parameters, each with an update rule. A step is one launch that counts it, and one launch
- * per contiguous span of parameters, however many parameters it has. Nothing is copied or moved.
+ * per contiguous span of parameters, however many parameters it has. A sparse rule has one launch per parameter. Nothing
+ * is copied or moved.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -32,7 +33,7 @@ export type GroupOptions<Options> = Partial<Options> & { readonly params: Iterab
 export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<Options>>;
 
 /**
- * The base of SGD, Adam and AdamW: parameters with common settings, or in groups with their own settings.
+ * The base of SGD, Adam, AdamW and SparseAdam: parameters with common settings, or in groups with their own settings.
  *
  * @example
  * ```ts

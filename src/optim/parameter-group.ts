@@ -4,7 +4,7 @@
  */
 
 import { noteWrite } from "../autograd/index.js";
-import { iterateElements } from "../ir/index.js";
+import { iterateElements, iterateRows, type Strides } from "../ir/index.js";
 import { rowCalls, submit } from "../kernels/index.js";
 import { type DeviceArray, inStepPhase } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
@@ -14,7 +14,7 @@ import { requireNumber } from "./numbers.js";
 import { type ParameterSlot, requireUnmoved } from "./parameter-slot.js";
 import { flattenSpans, type ParameterArrays } from "./spans.js";
 import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
-import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
+import { requireDecayFits, stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
 /** The settings of a parameter group. */
 export interface GroupSettings {
@@ -239,7 +239,9 @@ export class ParameterGroup {
         const gradient = gradients.get(slot);
         return gradient ? [[slot.values, gradient, ...slot.moments]] : [];
       });
-      return { stepCountGroup, spans: flattenSpans(this.#runtime, parameters) };
+      // A sparse rule needs the rows of each parameter.
+      const spans = this.rule.isSparse ? parameters : flattenSpans(this.#runtime, parameters);
+      return { stepCountGroup, spans };
     });
     this.#plans.set(pattern, plan);
     return plan;
@@ -274,13 +276,18 @@ export class ParameterGroup {
   ): void {
     const arrays = [values, gradient, ...moments];
     const scalarStrides = values.shape.map(() => 0);
+    // Rows are the slices of the first axis.
+    const iterate = (strides: readonly Strides[]) =>
+      this.rule.isSparse
+        ? iterateRows(values.shape, strides, Math.max(0, values.shape.length - 1))
+        : iterateElements(values.shape, strides);
     const storages = (list: readonly DeviceArray[]): Storage[] =>
       list.flatMap(({ storage }) => (storage ? [storage] : []));
     submit(
       this.#runtime,
       rowCalls({
         kernel: updateKernel(this.rule, values.dtype),
-        iteration: iterateElements(values.shape, [
+        iteration: iterate([
           ...arrays.map(({ strides }) => strides),
           ...numbers.map(() => scalarStrides),
           ...[...moments, values].map(({ strides }) => strides),
@@ -302,6 +309,7 @@ export class ParameterGroup {
   #set(name: keyof GroupSettings, value: number): void {
     if (value === this.#settings[name]) return;
     requireNumber(this.#owner, name, value, { from: 0 });
+    if (name === "weightDecay") requireDecayFits(this.#owner, this.rule, value);
     this.#runtime.upload([{ source: Float64Array.of(value), target: this.#cells[name] }]);
     this.#settings[name] = value;
   }

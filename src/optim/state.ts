@@ -5,6 +5,7 @@ import type { LoadableState, StateDict } from "../nn/index.js";
 import { type Device, misfitOf, numberOf, type Tensor, writeElements } from "../tensor/index.js";
 import type { ParameterGroup } from "./parameter-group.js";
 import { type ParameterSlot, withoutPadding } from "./parameter-slot.js";
+import { requireDecayFits } from "./update-rule.js";
 
 const settingNames = ["lr", "weightDecay"] as const;
 
@@ -46,6 +47,8 @@ export function loadState(owner: string, groups: readonly ParameterGroup[], stat
     lr: readScalar(settingName(index, "lr")),
     weightDecay: readScalar(settingName(index, "weightDecay")),
   }));
+  for (const [index, { rule }] of groups.entries())
+    requireDecayFits(owner, rule, settings[index]?.weightDecay ?? 0);
   const counts = groups.map(({ slots }) => new Map(slots.map((slot) => [slot, readScalar(stepName(slot))])));
   for (const [index, group] of groups.entries()) {
     const { lr, weightDecay } = settings[index] ?? group;

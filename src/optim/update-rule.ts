@@ -4,6 +4,7 @@
  * other passes once over parameters, gradients and moments, and updates them in place.
  */
 
+import { HoldfastError } from "../errors/index.js";
 import { type Dtype, type Expression, type RowKernel, term } from "../ir/index.js";
 
 /** The inputs of a step's numbers; all f64. */
@@ -32,11 +33,23 @@ export interface UpdateRule {
   readonly moments: readonly string[];
   /** Constants passed at launch: the betas, eps. */
   readonly settings: readonly number[];
+  /** Rows of a parameter stay unchanged in a step if their gradient is all zeros; their moments are not read. */
+  readonly isSparse?: boolean;
   /** The numbers that all elements share in a step. */
   stepNumbers(terms: StepTerms): StepNumbers;
   newMoments(terms: ElementTerms): readonly Expression[];
   /** Uses the new moments. */
   newParameter(terms: ElementTerms): Expression;
+}
+
+/** A sparse rule has no weight decay: it would have to change every row in every step. */
+export function requireDecayFits(owner: string, { isSparse }: UpdateRule, weightDecay: number): void {
+  if (!isSparse || weightDecay === 0) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${owner}: weightDecay is ${weightDecay} in a sparse group, whose rows without a gradient stay unchanged. Set weightDecay: 0 for the group.`,
+    { numbers: { weightDecay } },
+  );
 }
 
 export const numbersPerStep = 3;
@@ -98,13 +111,20 @@ export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
     setting: (index) => term.scalar(index, compute),
   };
   // p is stored last: the new moments may depend on the old p, and the new p depends on the new moments.
-  const values = [...rule.newMoments(terms), rule.newParameter(terms)];
+  const olds = [...moments.map((_, index) => terms.moment(index)), terms.p];
+  const hasGradient = term.ne(term.reduced(0, "i32"), 0);
+  const values = [...rule.newMoments(terms), rule.newParameter(terms)].map((value, index) =>
+    rule.isSparse ? term.select(hasGradient, value, olds[index] ?? value) : value,
+  );
   const kernel: RowKernel = {
     name: rule.name,
     inputs: [dtype, dtype, ...moments, ...Array.from({ length: numbersPerStep }, () => compute)],
     outputs: [...moments, dtype].map((type) => ({ dtype: type, per: "element" })),
     scalars: rule.settings.map(() => compute),
-    stages: values.map((value, output) => ({ kind: "store", output, value })),
+    stages: [
+      ...(rule.isSparse ? [{ kind: "reduce", op: "max", value: term.ne(terms.g, 0) } as const] : []),
+      ...values.map((value, output) => ({ kind: "store", output, value }) as const),
+    ],
   };
   updateKernels.set(key, kernel);
   return kernel;

@@ -300,6 +300,10 @@ class Run:
                 results["norm"] = torch.as_tensor(norm)
         for group, (lr, decay) in zip(self.optimizer.param_groups, rates):
             group["lr"], group["weight_decay"] = lr, decay
+        if self.program["optimizer"]["name"] == "SparseAdam":
+            for own in self.parameters:
+                if own.grad is not None:
+                    own.grad = own.grad.to_sparse(1)  # the rows that are not all zeros
         self.optimizer.step()
         self.zero()
 

@@ -86,6 +86,7 @@ function printTraining(device: Device, float: FloatDtype): void {
       new optim.SGD(parameters, { lr: 0.1, momentum: 0.9, nesterov: true, weightDecay: 0.1 }),
     (parameters: nn.Parameter[]) => new optim.Adam(parameters, { weightDecay: 0.1 }),
     (parameters: nn.Parameter[]) => new optim.AdamW(parameters),
+    (parameters: nn.Parameter[]) => new optim.SparseAdam(parameters),
   ];
   for (const make of makers) {
     const parameters = placeParameters(device, float, shapes, values);

@@ -15,8 +15,10 @@ import { tiledForwardKernel } from "../../src/kernels/attention/cuda/tiled-forwa
 import { orthogonalKernels } from "../../src/kernels/random/orthogonal-kernel.js";
 import { randomKernels } from "../../src/kernels/random/random-kernel.js";
 import { valueDtypes, valueKernel } from "../../src/kernels/random/value-kernel.js";
+import { partitionKernels } from "../../src/kernels/scan-scatter/cuda-partition.js";
 import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
 import { cudaScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter.js";
+import { rowScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter-rows.js";
 
 type FloatDtype = "f32" | "f64";
 type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
@@ -70,8 +72,9 @@ export const commonKernels: readonly KernelSource[] = [
   valueKernel("truncNormal", "bf16"),
   orthogonalKernels.reflectUnits,
   cudaScanKernel("f32"),
-  cudaScatterKernel("f32", "shared"),
-  cudaScatterKernel("f32", "each"),
+  cudaScatterKernel("f32"),
+  ...partitionKernels(),
+  rowScatterKernel({ dtype: "f32", entries: "all", access: "out" }),
   ...(["forward", "backward"] as const).flatMap((direction) => [
     smallAttention(direction, "f32", transformer, true),
     smallAttention(direction, "f32", longest.f32, false),
@@ -93,8 +96,10 @@ export const handwrittenKernels: readonly KernelSource[] = [
   ),
   ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
     cudaScanKernel(dtype),
-    cudaScatterKernel(dtype, "shared"),
-    cudaScatterKernel(dtype, "each"),
+    cudaScatterKernel(dtype),
+    ...(["all", "bucket"] as const).flatMap((entries) =>
+      (["inout", "out"] as const).map((access) => rowScatterKernel({ dtype, entries, access })),
+    ),
   ]),
   smallAttention("forward", "f32", [1, 1, 1, 1], true),
   smallAttention("backward", "f32", [1, 1, 1, 1], true),

@@ -37,7 +37,7 @@ import { lowerCopies, type PlainCopy } from "../multi-tensor/copy.js";
 import { lowerDigestsOnCuda } from "../multi-tensor/digest.js";
 import { type ChunkedReduceLaunch, lowerChunkedReduceOnCuda } from "../multi-tensor/reduce.js";
 import { lowerScanOnCuda } from "../scan-scatter/cuda-scan.js";
-import { lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
+import { cudaScatterScratchBytes, lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
 import type { Scan, ScatterAdd } from "../scan-scatter/problem.js";
 import type { Target } from "../target.js";
 
@@ -96,8 +96,8 @@ export class CudaBackend implements Backend {
     return lowerScanOnCuda(scan, op);
   }
 
-  lowerScatterAdd(scatter: ScatterAdd, op: string): Command {
-    return lowerScatterAddOnCuda(scatter, op);
+  lowerScatterAdd(scatter: ScatterAdd, op: string): Commands {
+    return lowerScatterAddOnCuda(this.#target.device, scatter, op);
   }
 
   lowerCopies(copies: readonly PlainCopy[], op = "copy"): Commands {
@@ -118,6 +118,10 @@ export class CudaBackend implements Backend {
 
   gemmScratchBytes(problem: GemmDesc): Bytes {
     return cudaScratchBytes(this.#target, problem);
+  }
+
+  scatterScratchBytes(scatter: ScatterAdd): readonly number[] {
+    return cudaScatterScratchBytes(this.#target.device, scatter);
   }
 
   hasNativeGemm(problem: GemmDesc): boolean {

@@ -95,7 +95,7 @@ export class WasmBackend implements Backend {
     return lowerScanOnWasm(scan, op);
   }
 
-  lowerScatterAdd(scatter: ScatterAdd, op: string): Command {
+  lowerScatterAdd(scatter: ScatterAdd, op: string): Commands {
     return lowerScatterAddOnWasm(scatter, op);
   }
 
@@ -113,6 +113,10 @@ export class WasmBackend implements Backend {
 
   canGroupColumns(_kernels: readonly ColumnKernel[]): boolean {
     return false;
+  }
+
+  scatterScratchBytes(): readonly number[] {
+    return [];
   }
 
   gemmScratchBytes(problem: GemmDesc): Bytes {

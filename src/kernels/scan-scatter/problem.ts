@@ -33,4 +33,8 @@ export interface ScatterAdd {
   readonly source: Storage;
   /** [outer, length, inner] */
   readonly target: Storage;
+  /** The sums start at zero, not at the target's values, and the whole target is written. */
+  readonly overwrites?: boolean;
+  /** Buffers of at least the sizes that the backend's `scatterScratchBytes` returns. */
+  readonly scratch?: readonly Storage[];
 }

@@ -13,11 +13,14 @@ import {
 } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import type { Runtime } from "../../runtime/index.js";
+import type { Command, Runtime } from "../../runtime/index.js";
 import { backendOf } from "../backend.js";
+import type { KernelCall } from "../kernel-call.js";
 import { submit } from "../submit.js";
+import { cudaScatterScratchBytes, lowerScatterAddOnCuda } from "./cuda-scatter.js";
+import { buckets, columnsPerBlock, planScatter, tileElements } from "./cuda-scatter-plan.js";
 import type { ScanDtype } from "./element.js";
-import type { Scan } from "./problem.js";
+import type { Scan, ScatterAdd } from "./problem.js";
 import { scanCalls } from "./scan.js";
 import { scatterAddCalls } from "./scatter-add.js";
 
@@ -112,11 +115,12 @@ interface Scatter {
   readonly inner: number;
   readonly count: number;
   readonly isIndexShared: boolean;
+  readonly overwrites?: boolean;
 }
 
 function scatterPlainly(scatter: Scatter, index: Int32Array, source: Values, target: Values): Values {
   const { dtype, outer, length, inner, count, isIndexShared } = scatter;
-  const sums = target.slice();
+  const sums = scatter.overwrites ? new arrays[dtype](target.length) : target.slice();
   for (let o = 0; o < outer; o++) {
     for (let c = 0; c < count; c++) {
       for (let i = 0; i < inner; i++) {
@@ -140,6 +144,10 @@ function indicesOf(count: number, length: number, seed: number): Int32Array<Arra
   });
 }
 
+function indicesFor({ isIndexShared, outer, length, inner, count }: Scatter, seed: number) {
+  return indicesOf(isIndexShared ? count : outer * count * inner, length, seed);
+}
+
 const scatters = fc.record({
   dtype: dtypeOf,
   outer: size,
@@ -147,6 +155,7 @@ const scatters = fc.record({
   inner: innerSize,
   count: fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(40, 101)),
   isIndexShared: fc.boolean(),
+  overwrites: fc.boolean(),
 });
 
 /** Scatters between storages at offsets, and compares the target and the memory around it with the plain loops. */
@@ -155,9 +164,12 @@ function proveScatter(
   scatter: Scatter,
   seed: number,
   offset: readonly [number, number, number],
+  {
+    lower = (problem: ScatterAdd): readonly KernelCall[] => scatterAddCalls(backendOf(runtime), problem),
+    index = indicesFor(scatter, seed),
+  } = {},
 ): void {
-  const { dtype, outer, length, inner, count, isIndexShared } = scatter;
-  const index = indicesOf(isIndexShared ? count : outer * count * inner, length, seed);
+  const { dtype, outer, length, inner, count } = scatter;
   const source = valuesOf(dtype, outer * count * inner, seed);
   const target = valuesOf(dtype, outer * length * inner, seed + 1);
   const expected = scatterPlainly(scatter, index, source, target);
@@ -165,7 +177,7 @@ function proveScatter(
     const to = place(runtime, target, offset[0], "target");
     submit(
       runtime,
-      scatterAddCalls(backendOf(runtime), {
+      lower({
         ...scatter,
         index: place(runtime, index, offset[1], "index").storage,
         source: place(runtime, source, offset[2], "source").storage,
@@ -231,6 +243,128 @@ for (const { device, skip, open, runs } of devices) {
     });
   });
 }
+
+/** A device so small that reading the index again in every block costs more than a partition, even of few entries. */
+const smallDevice = { parallelism: 1 };
+
+/** Lowers for the small device, with scratch memory that has other contents before. */
+function lowerOnSmallDevice(runtime: Runtime, scatter: ScatterAdd): readonly Command[] {
+  const scratch = cudaScatterScratchBytes(smallDevice, scatter).map((bytes, buffer) =>
+    put(runtime, new Uint8Array(bytes).fill(0xc3), `scratch ${buffer}`),
+  );
+  return lowerScatterAddOnCuda(smallDevice, { ...scatter, scratch }, "scatterAdd");
+}
+
+describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
+  const runtime = openCudaKernelRuntime();
+  const lower = (scatter: ScatterAdd) => lowerOnSmallDevice(runtime, scatter);
+  const shared = { dtype: "f32", outer: 1, isIndexShared: true, overwrites: true } as const;
+
+  /** Scatters of which every one is partitioned: a long axis makes many blocks. */
+  const cases: Readonly<Record<string, { scatter: Scatter; index?: Int32Array<ArrayBuffer> }>> = {
+    "several rows per block and several blocks per bucket": {
+      scatter: { ...shared, length: 35_001, inner: 33, count: 301 },
+    },
+    "one column": { scatter: { ...shared, length: 90_001, inner: 1, count: 2500 } },
+    "several arrays, added to the target": {
+      scatter: { ...shared, dtype: "f64", outer: 3, length: 1500, inner: 40, count: 900, overwrites: false },
+    },
+    "a single row for all entries, over several rounds": {
+      scatter: { ...shared, dtype: "i32", length: 2000, inner: 32, count: 5001 },
+      index: new Int32Array(5001).fill(1777),
+    },
+    "no entry inside of the axis": {
+      scatter: { ...shared, length: 4000, inner: 32, count: 2101 },
+      index: new Int32Array(2101).fill(-1),
+    },
+  };
+
+  for (const [name, { scatter, index = indicesFor(scatter, 7) }] of Object.entries(cases)) {
+    test(`add in the order of the index: ${name}`, () => {
+      assert.equal(cudaScatterScratchBytes(smallDevice, scatter).length, 5, "it is partitioned");
+      proveScatter(runtime, scatter, 7, [1, 2, 3], { lower, index });
+    });
+  }
+
+  const faults = {
+    "a partition that reverses the entries of a warp": ["__popc(before)", "__popc(lanes & ~before) - 1"],
+    "a block that swaps the entries of its warps": ["if (i < warp) slot", "if (i > warp) slot"],
+    "sums that start at other values than zero": ["] = 0;\n  }\n\n  // The accumulator", "] = 1;\n  }\n  //"],
+  } as const;
+
+  for (const [fault, [sound, planted]] of Object.entries(faults)) {
+    test(`red proof: ${fault}`, () => {
+      const scatter = { ...shared, length: 4000, inner: 32, count: 2101 };
+      const index = Int32Array.from({ length: 2101 }, (_, entry) => 17 + (entry % 2));
+      const plant = (command: Command): Command => {
+        if (command.kind !== "launch" || !command.source.cuda?.code.includes(sound)) return command;
+        const code = command.source.cuda.code.replace(sound, planted);
+        return { ...command, source: { ...command.source, cuda: { ...command.source.cuda, code } } };
+      };
+      const lowerFaulty = (problem: ScatterAdd) => {
+        const commands = lower(problem);
+        const planted = commands.map(plant);
+        assert.notDeepEqual(planted, commands, "the fault is planted");
+        return planted;
+      };
+      assert.throws(
+        () => proveScatter(runtime, scatter, 7, [0, 0, 0], { index, lower: lowerFaulty }),
+        /the target/,
+      );
+    });
+  }
+
+  test("the plan of a scatter covers its rows and its entries, and each block's entries are in one bucket", () => {
+    const sizes = fc.record({
+      parallelism: fc.integer({ min: 1, max: 200 }),
+      dtype: dtypeOf,
+      outer: fc.integer({ min: 1, max: 9 }),
+      length: fc.integer({ min: 1, max: 3_000_000 }),
+      inner: fc.integer({ min: 1, max: 4000 }),
+      count: fc.integer({ min: 1, max: 2_000_000 }),
+    });
+    fc.assert(
+      fc.property(sizes, (shape) => {
+        const { length, inner, count } = shape;
+        const { rowsPerBlock, partition } = planScatter(shape, shape);
+        assert.ok(rowsPerBlock >= 1);
+        assert.ok(rowsPerBlock * Math.min(inner, columnsPerBlock) <= tileElements(shape.dtype));
+        if (!partition) return;
+        const { rowsPerBucket, segment, segments } = partition;
+        assert.equal(rowsPerBucket % rowsPerBlock, 0);
+        assert.ok(rowsPerBucket * buckets >= length);
+        assert.ok(segment * segments >= count && segment * (segments - 1) < count);
+      }),
+    );
+  });
+
+  test("few entries are selected by every block, and many entries are partitioned, on devices of any size", () => {
+    for (const parallelism of [1, 16, 132]) {
+      const isPartitioned = [100, 1_000_000].map(
+        (count) =>
+          planScatter({ parallelism }, { ...shared, length: 1000, inner: 64, count }).partition !== undefined,
+      );
+      assert.deepEqual(isPartitioned, [false, true]);
+    }
+  });
+
+  test("a scatter without its scratch memory is rejected", () => {
+    runtime.step(() => {
+      const storage = put(runtime, new Float32Array(35_001 * 33), "target");
+      const scatter = { ...shared, length: 35_001, inner: 33, count: 301 };
+      rejects(
+        "BAD_ARGUMENT",
+        () =>
+          lowerScatterAddOnCuda(
+            smallDevice,
+            { ...scatter, index: storage, source: storage, target: storage },
+            "scatterAdd",
+          ),
+        /0 scratch buffers, and needs 5/,
+      );
+    });
+  });
+});
 
 describe("the gradient of an embedding", () => {
   const runtimes = [1, 2].map(openCpuKernelRuntime);

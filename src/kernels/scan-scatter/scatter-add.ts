@@ -1,6 +1,6 @@
 /** scatterAdd: adds rows or elements into an array at indices along an axis (the gradient of gather and indexSelect). */
 
-import type { LaunchCommand } from "../../runtime/index.js";
+import type { Command } from "../../runtime/index.js";
 import type { Backend } from "../backend-interface.js";
 import type { KernelCall } from "../kernel-call.js";
 import { argumentsInOrder } from "../launch-arguments.js";
@@ -37,23 +37,24 @@ export function scatterAddCalls(
       target: { storage: target, dtype, shape: targetShape },
     },
   );
-  return sourceShape.includes(0) || length === 0 ? [] : [backend.lowerScatterAdd(scatter, op)];
+  if (targetShape.includes(0)) return [];
+  if (count > 0) return backend.lowerScatterAdd(scatter, op);
+  return scatter.overwrites ? [{ kind: "fill", target, byte: 0 }] : [];
 }
 
-export function lowerScatterAddOnWasm(scatter: ScatterAdd, op: string): LaunchCommand {
-  const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
+export function lowerScatterAddOnWasm(scatter: ScatterAdd, op: string): readonly Command[] {
+  const { dtype, outer, length, inner, count, index, isIndexShared, source, target, overwrites } = scatter;
   const plan = planStrips(outer, inner, count, columnsOf(dtype, vectorsPerStrip));
-  return {
-    ...{ kind: "launch", op },
-    source: scatterKernel(dtype, isIndexShared ? "shared" : "each"),
-    blocks: plan.blocks,
-    arguments: argumentsInOrder(scatterParameters, {
-      ...plan.arguments,
-      index,
-      source,
-      target,
-      length,
-      count,
-    }),
-  };
+  return [
+    ...(overwrites ? [{ kind: "fill", target, byte: 0 } as const] : []),
+    {
+      ...{ kind: "launch", op },
+      source: scatterKernel(dtype, isIndexShared ? "shared" : "each"),
+      blocks: plan.blocks,
+      arguments: argumentsInOrder(scatterParameters, {
+        ...plan.arguments,
+        ...{ index, source, target, length, count },
+      }),
+    },
+  ];
 }

@@ -17,16 +17,27 @@ export interface Scatter {
   readonly isIndexShared: boolean;
   /** Has the target's sizes, except along the axis. */
   readonly source: DeviceArray;
+  /** The sums start at zero, not at the target's values. */
+  readonly overwrites?: boolean;
 }
 
 /** Half floats and small integers are accumulated in a wider type, and narrowed once. */
 export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
-  const { axis, isIndexShared, target } = scatter;
+  const { axis, isIndexShared, target, overwrites = false } = scatter;
   const dtype: ScanDtype = dtypes[target.dtype].compute;
-  const sum = scatterOperand(lowering, target, dtype);
+  const isDirect = target.dtype === dtype && isContiguous(target);
+  const sum = isDirect
+    ? target
+    : overwrites
+      ? lowering.scratchArray(target.shape, dtype)
+      : copyOf(lowering, target, dtype);
   const source = scatterOperand(lowering, scatter.source, dtype, target.storage);
   const index = asIndexList(lowering, disjointFrom(lowering, scatter.index, target.storage));
-  if (!sum.storage || !source.storage || !index.storage) return;
+  if (!sum.storage || !target.storage) return;
+  if (!source.storage || !index.storage) {
+    if (overwrites) lowering.fill(target.storage, 0);
+    return;
+  }
   lowering.scatterAdd({
     dtype,
     ...splitAtAxis(target.shape, axis),
@@ -35,6 +46,7 @@ export function lowerScatter(lowering: Lowering, scatter: Scatter): void {
     isIndexShared,
     source: source.storage,
     target: sum.storage,
+    overwrites,
   });
   if (sum !== target) copyArray(lowering, sum, target);
 }

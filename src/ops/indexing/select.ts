@@ -76,10 +76,9 @@ const indexSelectGradient: KernelOp<{
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("indexSelectGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], { axis, skipped }) {
     if (!output?.storage) return;
-    lowering.fill(output.storage, 0);
     const [source, indices] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     const index = skipped === undefined ? indices : maskIndex(lowering, indices, skipped);
-    lowerScatter(lowering, { target: output, axis, index, isIndexShared: true, source });
+    lowerScatter(lowering, { target: output, axis, index, isIndexShared: true, source, overwrites: true });
   },
 };
 

@@ -105,6 +105,7 @@ export const optimizerDrawers: Readonly<
       { weightDecay: 0.1, maximize: true },
     ]),
   Adam: (choices) => ({ eps, ...choices.of([{}, { weightDecay: 0.1 }, { betas: [0, 0.5] }]) }),
+  SparseAdam: (choices) => ({ eps, ...choices.of([{}, { betas: [0.8, 0.9] }, { maximize: true }]) }),
 };
 
 export function randomOptimizer(choices: Choices): ModelOptimizer {

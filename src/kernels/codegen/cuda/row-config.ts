@@ -17,6 +17,7 @@ import type { Storage } from "../../../runtime/index.js";
 import { literalKey, overlaps } from "../../../units/index.js";
 import { maxVectorBytes, residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
+import { changeConditionOf } from "../unchanged-rows.js";
 import {
   type ColumnPartialsLayout,
   columnPartialCount,
@@ -141,7 +142,8 @@ function reducingConfig(
   const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = cachedBytesOf(facts, layout, rowVectors);
   const vectors = bytes <= maxCachedBytes(lanes) ? rowVectors : 0;
-  const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes };
+  const changes = changeConditionOf(kernel, iteration, operands);
+  const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes, changes };
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
   if (storesColsums(kernel)) {
@@ -153,10 +155,11 @@ function reducingConfig(
       print: () => printReducingKernel(kernel, { ...layout, access, ...cached, colsums }),
     };
   }
-  const shared =
-    vectors === 0 && device ? sharedVectorsOf(device, kernel, layout, lanes, rowVectors) : undefined;
+  // Of a row that stays unchanged, nothing would be read again.
+  const canShare = vectors === 0 && !changes && device;
+  const shared = canShare ? sharedVectorsOf(device, kernel, layout, lanes, rowVectors) : undefined;
   return {
-    key: `${lanes} ${vectors}${access}${keyOf(layout)}${shared ? ` shared ${literalKey(shared)}` : ""}`,
+    key: `${lanes} ${vectors}${access}${keyOf(layout)}${changes ? " skip" : ""}${shared ? ` shared ${literalKey(shared)}` : ""}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
     print: () => printReducingKernel(kernel, { ...layout, access, ...cached, ...(shared && { shared }) }),

@@ -60,6 +60,8 @@ export interface ReducingLayout extends RowLayout {
   readonly cachedBytes: number;
   /** The vectors that a block keeps in shared memory, of a row that its registers cannot hold. */
   readonly shared?: SharedVectors;
+  /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
+  readonly changes?: Expression | undefined;
   /** The layout of the column sums, if the kernel has any. */
   readonly colsums?: ColumnPartialsLayout;
 }
@@ -197,6 +199,8 @@ class Printer {
   readonly #inShared = new Set<number>();
   /** Vectors in registers by input: valid until a store may alias them. */
   readonly #cached = new Map<number, string>();
+  /** The number of elements of the row that are read or stored. */
+  #count = "count";
 
   constructor(kernel: RowKernel, layout: ReducingLayout, threads: number, block: string) {
     checkRowKernel(kernel);
@@ -233,12 +237,15 @@ class Printer {
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
         if (!this.#reduced.has(index)) this.#printReductions(this.#reductionsFrom(index));
-      } else if (colsumIndices.includes(stage.output))
+        continue;
+      }
+      if (this.#count === "count") this.#skipUnchangedRow();
+      if (colsumIndices.includes(stage.output))
         this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
       else {
         // Other threads may not yet have read the elements that this store overwrites.
         if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
-        this.#printStore(stage.output, stage.value);
+        this.#printStore(stage.output, stage.value, stages.slice(index + 1));
         if (this.#readsOtherThreads(stages.slice(index + 1))) this.#syncRow();
         for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#cached.delete(input);
       }
@@ -260,10 +267,19 @@ class Printer {
     }
   }
 
-  /** The inputs that vary along the row and that no store aliases. */
+  /** Leaves no elements to store in a row that stays unchanged. All threads go on, because they take part in barriers. */
+  #skipUnchangedRow(): void {
+    const { changes } = this.#layout;
+    if (!changes) return;
+    const condition = printExpression(this.#text, changes, leavesAtStart(this.#context), new Map());
+    this.#text.define("const unsigned", "changedCount", `${condition} != 0 ? count : 0u`);
+    this.#count = "changedCount";
+  }
+
+  /** The inputs that vary along the row, that no store aliases, and that are read in every row. */
   #inputsWithoutAlias(): [number, Operand][] {
     const read = this.#kernel.stages
-      .filter((stage) => !this.#isPerRow(stage))
+      .filter((stage) => !this.#isPerRow(stage) && !(this.#layout.changes && stage.kind === "store"))
       .flatMap(({ value }) => vectorsReadBy(this.#context, value));
     const { aliases } = this.#layout;
     return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "none") === "none");
@@ -324,7 +340,7 @@ class Printer {
     this.#operands.printRowAddresses("row");
   }
 
-  #printStore(outputIndex: number, value: Expression): void {
+  #printStore(outputIndex: number, value: Expression, laterStages: readonly Stage[]): void {
     const text = this.#text;
     const output = this.#operands.outputs[outputIndex];
     if (!output) return;
@@ -339,7 +355,10 @@ class Printer {
     }
     const { aliases, vectors: cachedVectors } = this.#layout;
     const aliasingInputs = [...aliases].filter(([, alias]) => alias === outputIndex).map(([input]) => input);
-    const isForwarded = cachedVectors > 0 && aliasingInputs.length > 0;
+    const isReadLater = laterStages.some((stage) =>
+      loadsOf(stage.value).some(({ input }) => aliasingInputs.includes(input)),
+    );
+    const isForwarded = cachedVectors > 0 && isReadLater;
     const stored = isForwarded ? text.freshName() : "";
     if (isForwarded) text.line(`${vectorType(this.#context, output)} ${stored}[${cachedVectors}];`);
     this.#forEachVector([value], (vectors, computed) => {
@@ -504,11 +523,11 @@ class Printer {
   }
 
   /** `from`, `to`: the elements of the row, if its vectors are not in registers. Default: all. */
-  #loopOverVectors(body: () => void, { from = 0, to = "count" } = {}): void {
+  #loopOverVectors(body: () => void, { from = 0, to = this.#count } = {}): void {
     const text = this.#text;
     const { lanes, vectors, access } = this.#layout;
     const printBody = (): void => {
-      if (access === "scalar") text.line("const unsigned remaining = count - position;");
+      if (access === "scalar") text.line(`const unsigned remaining = ${this.#count} - position;`);
       body();
     };
     if (vectors === 0) {
@@ -521,7 +540,7 @@ class Printer {
     }
     text.unrolled("v", vectors, () => {
       text.line(`const unsigned position = (v * ${lanes}u + lane) * 4u;`);
-      text.block("if (position < count)", printBody);
+      text.block(`if (position < ${this.#count})`, printBody);
     });
   }
 }

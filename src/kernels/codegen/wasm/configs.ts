@@ -1,9 +1,11 @@
 /** Selects the layout, the blocks and the launch parameters of WebAssembly kernels. */
 
 import { HoldfastError } from "../../../errors/index.js";
-import type { ColumnKernel, RowKernel } from "../../../ir/index.js";
+import type { ColumnKernel, Expression, RowKernel } from "../../../ir/index.js";
 import { type Axis, type InnerStride, type Iteration, innerStrideOf } from "../../../ir/index.js";
+import type { Storage } from "../../../runtime/index.js";
 import type { Columns, LaunchConfig } from "../../launch-config.js";
+import { changeConditionOf } from "../unchanged-rows.js";
 import { columnsPerBlock, printColumnKernel } from "./column-kernel.js";
 import type { Lanes } from "./elements.js";
 import { elementsPerBlock } from "./loops.js";
@@ -17,14 +19,20 @@ export function rowLanesOf(kernel: RowKernel, { row }: Iteration): Lanes {
   );
 }
 
-export function wasmRowConfig(kernel: RowKernel, { kind, outer, row, elements }: Iteration): LaunchConfig {
+export function wasmRowConfig(
+  kernel: RowKernel,
+  iteration: Iteration,
+  operands: readonly Storage[] = [],
+): LaunchConfig {
+  const { kind, outer, row, elements } = iteration;
   if (kernel.outputs.some(({ per }) => per === "column")) {
     throw new HoldfastError(
       "UNSUPPORTED",
       `Kernel "${kernel.name}" outputs column sums, which only a GPU supports. Launch a column kernel.`,
     );
   }
-  if (kind === "rows" || outer.length > 0) return configOf(kernel, outer, row, elements);
+  const changes = changeConditionOf(kernel, iteration, operands);
+  if (kind === "rows" || outer.length > 0) return configOf(kernel, outer, row, elements, changes);
   // One long vector is divided into rows, so that threads can share it.
   const size = Math.min(row.size, elementsPerBlock);
   const rows = {
@@ -35,7 +43,13 @@ export function wasmRowConfig(kernel: RowKernel, { kind, outer, row, elements }:
 }
 
 /** The last row of a divided vector may be shorter: `elements` is the total. */
-function configOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: number): LaunchConfig {
+function configOf(
+  kernel: RowKernel,
+  outer: readonly Axis[],
+  row: Axis,
+  elements: number,
+  changes?: Expression,
+): LaunchConfig {
   const rows = outer.reduce((product, { size }) => product * size, 1);
   const inner = row.strides.map((_, operand): InnerStride => innerStrideOf(row, operand));
   const rowsPerBlock = Math.max(1, Math.floor(elementsPerBlock / Math.max(1, row.size)));
@@ -44,7 +58,7 @@ function configOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements
     ...(inner[operand] === "any" ? [stride] : []),
   ]);
   return {
-    key: `${outer.length} ${inner.join(" ")}`,
+    key: `${outer.length} ${inner.join(" ")}${changes ? " skip" : ""}`,
     blocks: Math.ceil(rows / rowsPerBlock),
     sizes: [
       rows,
@@ -55,7 +69,7 @@ function configOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements
       // Negative strides (of a flipped view) are passed as their 32-bit pattern.
       ...perOperand.map((stride) => stride >>> 0),
     ],
-    print: () => printRowKernel(kernel, { outerRank: outer.length, inner }),
+    print: () => printRowKernel(kernel, { outerRank: outer.length, inner, changes }),
   };
 }
 

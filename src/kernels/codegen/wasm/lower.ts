@@ -8,7 +8,7 @@ import { cachedSource } from "../../source-cache.js";
 import { wasmColumnConfig, wasmRowConfig } from "./configs.js";
 
 export function lowerRowOnWasm(launch: RowLaunch): LaunchCommand {
-  return commandOf("rows", launch, wasmRowConfig(launch.kernel, launch.iteration));
+  return commandOf("rows", launch, wasmRowConfig(launch.kernel, launch.iteration, launch.operands));
 }
 
 export function lowerColumnOnWasm(launch: ColumnLaunch): LaunchCommand {

@@ -43,6 +43,8 @@ export interface Layout {
   readonly outerRank: number;
   /** One for each input, then one for each output. */
   readonly inner: readonly InnerStride[];
+  /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
+  readonly changes?: Expression | undefined;
 }
 
 interface Operand {
@@ -153,7 +155,22 @@ class Printer {
       pushSplat(code, input.dtype);
       code.set(input.splat);
     }
-    for (const [index, stage] of this.#kernel.stages.entries()) this.#printStage(stage, index, count);
+    const { stages } = this.#kernel;
+    const firstStore = stages.findIndex(({ kind }) => kind === "store");
+    for (const [index, stage] of stages.entries()) {
+      if (index === firstStore) this.#skipUnchangedRow(count);
+      this.#printStage(stage, index, count);
+    }
+  }
+
+  /** Leaves no elements to store in a row that stays unchanged. */
+  #skipUnchangedRow(count: Local): void {
+    const { changes } = this.#layout;
+    if (!changes) return;
+    const code = this.#code;
+    code.get(count).i32(0);
+    pushExpression(code, changes, this.#leaves(this.#lanes));
+    code.lane("i32x4.extract_lane", 0).op("select").set(count);
   }
 
   /** Sets the address of every operand's row. */

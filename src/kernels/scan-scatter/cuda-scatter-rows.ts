@@ -1,0 +1,188 @@
+/**
+ * scatterAdd on CUDA with an index per row. A block owns some rows of the target, and some of their columns; a thread owns one column of
+ * some of these rows, and adds their entries in the order of the index. All threads of the block load entries to shared memory, so that
+ * a row with many entries has many loads in flight.
+ */
+
+import type { KernelSource } from "../../driver/index.js";
+import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
+import { cachedSource } from "../source-cache.js";
+import { threads } from "./cuda-columns.js";
+import { columnsPerBlock, residentBlocks, tileElements } from "./cuda-scatter-plan.js";
+import type { ScanDtype } from "./element.js";
+
+const warps = threads / 32;
+/** Entries that a block reads at a time, and how many of them a lane reads. */
+const entriesPerRound = 2048;
+const entriesPerLane = entriesPerRound / threads;
+/** Entries that a thread adds at a time. */
+const unroll = 8;
+
+/** Which entries a block reads, and whether the sums start at zero or at the target's values. */
+export interface RowScatterVariant {
+  readonly dtype: ScanDtype;
+  readonly entries: "all" | "bucket";
+  readonly access: "inout" | "out" | "partial-out";
+}
+
+const sizes = { outer: "u32", length: "u32", inner: "u32", count: "u32", rowsPerBlock: "u32" } as const;
+
+export function allEntriesParameters(access: RowScatterVariant["access"]) {
+  return { index: "in", source: "in", target: access, ...sizes } as const;
+}
+
+export function bucketParameters(access: RowScatterVariant["access"]) {
+  return {
+    rows: "in",
+    positions: "in",
+    starts: "in",
+    source: "in",
+    target: access,
+    ...sizes,
+    rowsPerBucket: "u32",
+  } as const;
+}
+
+export function rowScatterKernel(variant: RowScatterVariant): KernelSource {
+  const { dtype, entries, access } = variant;
+  return cachedSource(`cuda scatterAdd of rows ${dtype} ${entries} ${access}`, () => {
+    const kernel = {
+      name: `scatterAdd.${entries === "all" ? "shared" : "bucket"}${access === "inout" ? "" : ".zeroed"}.${dtype}`,
+      elements: cudaTypes[dtype],
+      threads,
+      blocksPerSm: residentBlocks,
+      body: print(variant),
+    };
+    return entries === "all"
+      ? cudaKernel({ ...kernel, parameters: allEntriesParameters(access), pointers: { index: "unsigned" } })
+      : cudaKernel({
+          ...{ ...kernel, parameters: bucketParameters(access) },
+          pointers: { rows: "unsigned", positions: "unsigned", starts: "unsigned" },
+        });
+  });
+}
+
+const entriesOf = {
+  all: {
+    range: "const unsigned begin = 0, end = count;",
+    row: "index[entry]",
+    position: "entry",
+  },
+  bucket: {
+    range: `const unsigned bucket = firstRow / rowsPerBucket;
+  const unsigned begin = starts[bucket], end = starts[bucket + 1];`,
+    row: "rows[entry]",
+    position: "positions[entry]",
+  },
+} as const;
+
+function print({ dtype, entries, access }: RowScatterVariant): string {
+  const type = cudaTypes[dtype];
+  const { range, row, position } = entriesOf[entries];
+  // At least eight groups of threads share the elements of the stage, and each thread loads this many.
+  const loads = tileElements(dtype) / threads;
+  return `
+  __shared__ ${type} sums[${tileElements(dtype)}], stage[${tileElements(dtype)}];
+  __shared__ unsigned ownPositions[${entriesPerRound}], warpCounts[${warps}];
+  __shared__ unsigned short ownRows[${entriesPerRound}];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned chunks = (inner + ${columnsPerBlock - 1}) / ${columnsPerBlock};
+  const unsigned rowBlocks = (length + rowsPerBlock - 1) / rowsPerBlock;
+  const unsigned firstColumn = blockIdx.x % chunks * ${columnsPerBlock};
+  const unsigned firstRow = blockIdx.x / chunks % rowBlocks * rowsPerBlock;
+  const long long outerIndex = blockIdx.x / chunks / rowBlocks;
+  const unsigned rowCount = length - firstRow < rowsPerBlock ? length - firstRow : rowsPerBlock;
+
+  // A group of threads has one thread per column. It owns the rows whose number is the group's, modulo the number of groups.
+  const unsigned columns = inner - firstColumn < ${columnsPerBlock} ? inner - firstColumn : ${columnsPerBlock};
+  unsigned groups = ${threads / columnsPerBlock};
+  while (2 * groups * columns <= ${threads}) groups *= 2;
+  const unsigned group = threadIdx.x / columns, column = threadIdx.x % columns;
+  const bool hasColumn = group < groups && outerIndex < outer;
+  const ${type}* from = source + outerIndex * count * inner + firstColumn + column;
+  ${type}* to = target + (outerIndex * length + firstRow) * inner + firstColumn + column;
+  const long long step = inner;
+  for (unsigned row = group; hasColumn && row < rowCount; row += groups) {
+    sums[row * columns + column] = ${access === "inout" ? "to[row * step]" : "0"};
+  }
+
+  // The accumulator of the current row; it is stored when another row follows.
+  const unsigned none = 0xffffffffu;
+  unsigned current = none;
+  ${type} sum = 0;
+  ${range}
+  for (unsigned first = begin; first < end; first += ${entriesPerRound}) {
+    // Select the entries of the block's rows, in their order. A warp has consecutive entries.
+    unsigned rowOf[${entriesPerLane}], owned[${entriesPerLane}], ownCount = 0;
+    const unsigned firstOfLane = first + warp * ${32 * entriesPerLane} + lane;
+    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+      const unsigned entry = firstOfLane + 32 * i;
+      rowOf[i] = entry < end ? ${row} - firstRow : none;
+    }
+    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+      owned[i] = __ballot_sync(0xffffffffu, rowOf[i] < rowCount);
+      ownCount += __popc(owned[i]);
+    }
+    if (lane == 0) warpCounts[warp] = ownCount;
+    __syncthreads();
+    unsigned slot = 0, total = 0;
+    for (unsigned i = 0; i < ${warps}; i++) {
+      if (i < warp) slot += warpCounts[i];
+      total += warpCounts[i];
+    }
+    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+      const unsigned entry = firstOfLane + 32 * i;
+      const unsigned own = slot + __popc(owned[i] & ((1u << lane) - 1));
+      if (rowOf[i] < rowCount) {
+        ownRows[own] = (unsigned short)rowOf[i];
+        ownPositions[own] = ${position};
+      }
+      slot += __popc(owned[i]);
+    }
+    __syncthreads();
+
+    // While the threads add the entries of the stage, their loads of the next ones are in flight.
+    const unsigned stageEntries = groups * ${loads};
+    ${type} loaded[${loads}];
+    for (unsigned i = 0; i < ${loads}; i++) {
+      const unsigned entry = group + i * groups;
+      if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * step];
+    }
+    for (unsigned done = 0; done < total; done += stageEntries) {
+      for (unsigned i = 0; i < ${loads}; i++) {
+        const unsigned entry = group + i * groups;
+        if (hasColumn && done + entry < total) stage[entry * columns + column] = loaded[i];
+      }
+      __syncthreads();
+      for (unsigned i = 0; i < ${loads}; i++) {
+        const unsigned entry = done + stageEntries + group + i * groups;
+        if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * step];
+      }
+      const unsigned staged = total - done < stageEntries ? total - done : stageEntries;
+      for (unsigned next = 0; hasColumn && group < rowCount && next < staged; next += ${unroll}) {
+        unsigned rowAt[${unroll}];
+        ${type} values[${unroll}];
+        for (unsigned i = 0; i < ${unroll}; i++) {
+          const unsigned row = next + i < staged ? ownRows[done + next + i] : none;
+          const bool isOwned = row != none && (row & (groups - 1)) == group;
+          rowAt[i] = isOwned ? row : none;
+          values[i] = isOwned ? stage[(next + i) * columns + column] : 0;
+        }
+        for (unsigned i = 0; i < ${unroll}; i++) {
+          if (rowAt[i] == none) continue;
+          if (rowAt[i] != current) {
+            if (current != none) sums[current * columns + column] = sum;
+            current = rowAt[i];
+            sum = sums[current * columns + column];
+          }
+          sum += values[i];
+        }
+      }
+      __syncthreads();
+    }
+  }
+  if (current != none) sums[current * columns + column] = sum;
+  for (unsigned row = group; hasColumn && row < rowCount; row += groups) {
+    to[row * step] = sums[row * columns + column];
+  }`;
+}
