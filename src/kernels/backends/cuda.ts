@@ -22,6 +22,8 @@ import {
   lowerRowCombo,
   lowerRowOnCuda,
 } from "../codegen/cuda/lower.js";
+import { convolutionScratchBytes, lowerConvolutionOnCuda } from "../convolution/cuda/index.js";
+import type { ConvolutionProblem, ConvolutionShape } from "../convolution/problem.js";
 import {
   cudaCandidates,
   cudaScratchBytes,
@@ -72,6 +74,10 @@ export class CudaBackend implements Backend {
     return lowerAttentionBackwardOnCuda(problem, backwardAccessTo(problem), op);
   }
 
+  lowerConvolution(problem: ConvolutionProblem, op: string): Commands {
+    return lowerConvolutionOnCuda(this.#target, problem, op);
+  }
+
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands {
     return lowerRowCombo(launches, op);
   }
@@ -118,6 +124,10 @@ export class CudaBackend implements Backend {
 
   gemmScratchBytes(problem: GemmDesc): Bytes {
     return cudaScratchBytes(this.#target, problem);
+  }
+
+  convolutionScratchBytes(shape: ConvolutionShape): Bytes {
+    return convolutionScratchBytes(this.#target, shape);
   }
 
   hasNativeGemm(problem: GemmDesc): boolean {

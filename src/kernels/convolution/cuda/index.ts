@@ -1,0 +1,1 @@
+export { convolutionScratchBytes, lowerConvolutionOnCuda } from "./launch.js";
