@@ -3,13 +3,18 @@
  * operands are rounded when their fragments are loaded.
  */
 
-import { cvtRnaTf32, ldmatrixX4, mmaSyncBf16, mmaSyncTf32 } from "../../codegen/cuda/intrinsics/mma.js";
+import {
+  cvtRnaTf32Movable,
+  ldmatrixX4,
+  mmaSyncBf16,
+  mmaSyncTf32,
+} from "../../codegen/cuda/intrinsics/mma.js";
 import type { ConvolutionMath } from "./configs.js";
 
 /** The PTX wrappers that the accumulators need. */
 export const mathIntrinsics: Readonly<Record<ConvolutionMath, readonly string[]>> = {
   f32: [],
-  tf32: [mmaSyncTf32, cvtRnaTf32, ldmatrixX4],
+  tf32: [mmaSyncTf32, cvtRnaTf32Movable, ldmatrixX4],
   bf16: [mmaSyncBf16, ldmatrixX4],
 };
 

@@ -2,7 +2,7 @@
  * How a convolution runs on CUDA: by implicit GEMM with one of a few CTA tiles, or directly, one thread for each result. Both may split the
  * sum over several CTAs. The config with the shortest estimated time is used.
  *
- * Implicit GEMM is C[m, n] = A[m, k] · B[k, n] of every group (and phase). B gathers elements of an image:
+ * Implicit GEMM is C[m, n] = A[m, k] · B[k, n] of every group (and residue class). B gathers elements of an image:
  *
  * | direction       | m               | n                     | k                            | A      | B      |
  * |-----------------|-----------------|-----------------------|------------------------------|--------|--------|
@@ -20,7 +20,7 @@ import {
   elementCounts,
   writtenOperand,
 } from "../problem.js";
-import { phasesOf, positionsOf } from "./geometry.js";
+import { positionsOf, residueClassesOf } from "./geometry.js";
 
 /** How products are computed: by f32 FMA, or on tensor cores after rounding the operands to TF32 or bf16. Sums are f32. */
 export type ConvolutionMath = "f32" | "tf32" | "bf16";
@@ -61,7 +61,7 @@ export const directThreads = 256;
 
 type Device = Pick<DeviceInfo, "computeCapability" | "parallelism">;
 
-/** Sizes of the GEMM of one group (and phase, with the most positions). */
+/** Sizes of the GEMM of one group. K of an input gradient is an estimate: residue classes may meet different numbers of taps. */
 export function gemmSizes(shape: ConvolutionShape): {
   readonly m: number;
   readonly n: number;
@@ -74,8 +74,8 @@ export function gemmSizes(shape: ConvolutionShape): {
     case "forward":
       return { m: outChannels, n: positions, k: channels * taps };
     case "input-gradient": {
-      const phaseTaps = Math.ceil(kernel[0] / stride[0]) * Math.ceil(kernel[1] / stride[1]);
-      return { m: channels, n: positions, k: outChannels * phaseTaps };
+      const classTaps = Math.ceil(kernel[0] / stride[0]) * Math.ceil(kernel[1] / stride[1]);
+      return { m: channels, n: positions, k: outChannels * classTaps };
     }
     case "weight-gradient":
       return { m: outChannels, n: channels * taps, k: positions };
@@ -89,7 +89,7 @@ export function countCtas(
   splits: number,
 ): number {
   const { m, n } = gemmSizes(shape);
-  return Math.ceil(m / tileM) * Math.ceil(n / tileN) * shape.groups * phasesOf(shape) * splits;
+  return Math.ceil(m / tileM) * Math.ceil(n / tileN) * shape.groups * residueClassesOf(shape) * splits;
 }
 
 /** The floats of an operand's k-tile in shared memory. Rows are padded against bank conflicts. */

@@ -1,7 +1,7 @@
 /**
  * The geometry of a convolution in the CUDA kernels: how a window's position and a tap select an element of an image. The input gradient
- * of a strided convolution is computed by phases. A phase has the input elements of one residue modulo the stride along each axis: they
- * all meet the same taps, so that no product is a multiplication by 0.
+ * of a strided convolution is computed for each residue class of input elements modulo the stride: its elements meet the same taps, so
+ * that no product is a multiplication by 0.
  */
 
 import type { Parameter } from "../../../driver/index.js";
@@ -31,12 +31,12 @@ export function geometryArguments(shape: ConvolutionShape): Readonly<Record<Geom
   return { batch, groups, channels, outChannels, ...Object.fromEntries(ofAxes) };
 }
 
-/** The number of phases: 1 except for the input gradient of a strided convolution. */
-export function phasesOf({ direction, stride }: ConvolutionShape): number {
+/** The number of residue classes: 1 except for the input gradient of a strided convolution. */
+export function residueClassesOf({ direction, stride }: ConvolutionShape): number {
   return direction === "input-gradient" ? areaOf(stride) : 1;
 }
 
-/** The largest number of positions of one phase. */
+/** The largest number of positions of one residue class. */
 export function positionsOf({ direction, batch, size, outSize, stride }: ConvolutionShape): number {
   if (direction !== "input-gradient") return batch * areaOf(outSize);
   return batch * Math.ceil(size[0] / stride[0]) * Math.ceil(size[1] / stride[1]);
@@ -63,8 +63,8 @@ const windowAxis = `static __device__ __forceinline__ Axis windowAxis(int size, 
   return {size, positions, stride, -padding, kernel, dilation, 0, 1, 0, 1};
 }`;
 
-const phaseAxis = `// The input elements whose distance from the padded border has this residue modulo the stride, and the taps that meet them.
-static __device__ __forceinline__ Axis phaseAxis(
+const residueAxis = `// The input elements whose distance from the padded border has this residue modulo the stride, and the taps that meet them.
+static __device__ __forceinline__ Axis residueAxis(
     int residue, int inputSize, int outputSize, int kernel, int stride, int padding, int dilation) {
   int firstTap = 0, tapStride = 1;
   while (firstTap < stride && firstTap * dilation % stride != residue) firstTap++;
@@ -77,12 +77,12 @@ static __device__ __forceinline__ Axis phaseAxis(
   return {outputSize, positions, 1, origin, taps, -(tapStride * dilation / stride), first, stride, firstTap, tapStride};
 }`;
 
-/** C++: the windows of one group (and phase), as positions and taps. */
+/** C++: the windows of one group (and residue class), as positions and taps. */
 export function declareWindows(direction: ConvolutionDirection): string {
   const isGradient = direction === "input-gradient";
   return `${declareDivisor}
 ${axis}
-${isGradient ? phaseAxis : windowAxis}
+${isGradient ? residueAxis : windowAxis}
 // An element of the gathered image, or the distance from it: its offset in memory, its row and its column.
 struct Place {
   unsigned offset;
@@ -147,12 +147,12 @@ ${
 };`;
 }
 
-/** C++: `windows`, for the values of `group` and `phase`. */
+/** C++: `windows`, for the values of `group` and `residueClass`. */
 export function constructWindows(direction: ConvolutionDirection): string {
   if (direction === "input-gradient") {
     return `  const Windows windows(
-      phaseAxis(phase / strideWidth, height, outHeight, kernelHeight, strideHeight, paddingHeight, dilationHeight),
-      phaseAxis(phase % strideWidth, width, outWidth, kernelWidth, strideWidth, paddingWidth, dilationWidth),
+      residueAxis(residueClass / strideWidth, height, outHeight, kernelHeight, strideHeight, paddingHeight, dilationHeight),
+      residueAxis(residueClass % strideWidth, width, outWidth, kernelWidth, strideWidth, paddingWidth, dilationWidth),
       groups, group, outChannels, channels, height, width);`;
   }
   return `  const Windows windows(

@@ -48,7 +48,7 @@ export function implicitGemmKernel(variant: ImplicitGemmVariant): KernelSource {
   const threads = 32 * warpsM * warpsN;
   const declarations = `
 static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, tileK = ${tileK}, stages = ${stages};
-static constexpr unsigned warpsN = ${warpsN}, warps = ${warpsM * warpsN}, threads = ${threads};
+static constexpr unsigned warpsN = ${warpsN}, warps = ${warpsM * warpsN};
 static constexpr unsigned warpTileM = ${tileM / warpsM}, warpTileN = ${tileN / warpsN};
 // In shared memory A is K-major, and B is K-major or N-major. Strides are those of a row, in floats.
 static constexpr bool isBKMajor = ${direction === "weight-gradient"};
@@ -109,7 +109,7 @@ function bodyOf({ direction, copiesVectors, hasBias, isSplit }: ImplicitGemmVari
   const unsigned firstM = blockIdx.x % tilesM * tileM, firstN = blockIdx.x / tilesM % tilesN * tileN;
   const unsigned split = blockIdx.x / tilesM / tilesN % splits;
   const unsigned group = blockIdx.x / tilesM / tilesN / splits % groups;
-${direction === "input-gradient" ? "  const unsigned phase = blockIdx.x / tilesM / tilesN / splits / groups;" : ""}
+${direction === "input-gradient" ? "  const unsigned residueClass = blockIdx.x / tilesM / tilesN / splits / groups;" : ""}
 ${constructWindows(direction)}
 ${sizes[direction]}
   if (firstN >= n) return;

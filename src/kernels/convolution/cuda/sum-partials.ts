@@ -1,4 +1,4 @@
-/** The second phase of a split sum: adds the partial sums of all splits in their order, then the bias. */
+/** The second launch of a split sum: adds the partial sums of all splits in their order, then the bias. */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";

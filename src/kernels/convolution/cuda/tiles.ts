@@ -44,7 +44,7 @@ export function loadImage(direction: ConvolutionDirection): string {
   if (direction === "weight-gradient") {
     return `
   __shared__ Place taps[tileN];
-  for (unsigned column = threadIdx.x; column < tileN; column += threads) taps[column] = windows.tapOf(firstN + column, n);
+  for (unsigned column = threadIdx.x; column < tileN; column += 32 * warps) taps[column] = windows.tapOf(firstN + column, n);
   __syncthreads();
   auto loadImage = [&](float* tile, unsigned kTile) {
     const Place place = windows.placeOf(kTile * tileK + lane, k);

@@ -40,10 +40,15 @@ static __device__ __forceinline__ void ldmatrixX4(Float (&fragment)[4], const Fl
                : "r"((unsigned)__cvta_generic_to_shared(row)));
 }`;
 
-/** cvt.rna.tf32: volatile, so that the float has arrived in its register before the instructions after it. */
-export const cvtRnaTf32 = `template <class Float>
+/** cvt.rna.tf32. */
+const cvtRna = (statement: "asm" | "asm volatile"): string => `template <class Float>
 static __device__ __forceinline__ Float cvtRnaTf32(Float value) {
   unsigned bits;
-  asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  ${statement}("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return __uint_as_float(bits);
 }`;
+
+/** Volatile, so that the float has arrived in its register before the instructions after it. */
+export const cvtRnaTf32 = cvtRna("asm volatile");
+/** The compiler may move it between other instructions. */
+export const cvtRnaTf32Movable = cvtRna("asm");
