@@ -133,12 +133,14 @@ export function convolveInF64(
   operands: Readonly<Record<"x" | "weight" | "y", ArrayLike<number>>> & { readonly bias?: ArrayLike<number> },
   round: (value: number) => number = (value) => value,
 ): ExpectedResult {
-  const { x, weight, y, bias } = operands;
+  const { bias } = operands;
+  const rounded = (values: ArrayLike<number>): Float64Array => Float64Array.from(values, round);
+  const [x, weight, y] = [rounded(operands.x), rounded(operands.weight), rounded(operands.y)];
   const count = elementCounts({ ...shape, direction, dtype: "f32" })[writtenOperand[direction]];
   const [values, scales] = [new Float64Array(count), new Float64Array(count)];
   const add = (at: number, left: number, right: number): void => {
-    values[at]! += round(left) * round(right);
-    scales[at]! += Math.abs(round(left) * round(right));
+    values[at]! += left * right;
+    scales[at]! += Math.abs(left * right);
   };
   for (const { inX, inWeight, inY } of productsOf(shape)) {
     if (direction === "forward") add(inY, x[inX]!, weight[inWeight]!);

@@ -40,6 +40,9 @@ export function implicitGemmParameters({
   };
 }
 
+/** So many threads have 170 registers each, which hold the accumulators and the fragments. */
+const residentThreads = 384;
+
 export function implicitGemmKernel(variant: ImplicitGemmVariant): KernelSource {
   const { direction, dtype, math, tile, isSplit } = variant;
   const { tileM, tileN, warpsM, warpsN, stages } = tile;
@@ -64,7 +67,12 @@ ${declareAccumulators(math)}`;
     parameters: implicitGemmParameters(variant),
     elements: typeOf(dtype),
     ...(isSplit && { pointers: { result: "float" } }),
-    ...{ threads, sharedBytes, declarations },
+    ...{
+      threads,
+      sharedBytes,
+      declarations,
+      blocksPerSm: Math.max(1, Math.floor(residentThreads / threads)),
+    },
     body: bodyOf(variant, sharedBytes),
   });
 }
