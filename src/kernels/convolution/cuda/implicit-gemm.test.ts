@@ -107,17 +107,17 @@ function prove(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): void 
 
 /** Without tiles every weight's gradient is a CTA, which takes long on the emulator. */
 function hasFewWeights({ groups, channels, outChannels, kernel }: ConvolutionGeometry): boolean {
-  return isThorough || groups * channels * outChannels * areaOf(kernel) <= 250;
+  return groups * channels * outChannels * areaOf(kernel) <= 250;
 }
 
 describe("a convolution on CUDA", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
   const geometries = Object.values(specialGeometries);
-  /** All in a long run; otherwise every third, from another one on each time. */
+  /** Every third, from another one on each time. */
   let turn = 0;
   const someGeometries = () => {
     turn++;
-    return geometries.filter((_, index) => isThorough || (index + turn) % 3 === 0);
+    return geometries.filter((_, index) => (index + turn) % 3 === 0);
   };
 
   test("is correct with every tile, math and direction, for special and random geometries", () => {
@@ -127,7 +127,7 @@ describe("a convolution on CUDA", { skip: cudaMissing }, () => {
         for (const [index, tile] of convolutionTiles.entries()) {
           if (!isThorough && index !== (2 * row + 3 * column) % convolutionTiles.length) continue;
           const config: ConvolutionConfig = { kind: "implicit-gemm", tile, math, splits: 1 };
-          const drawn = isThorough ? fc.sample(randomGeometry, 4) : [];
+          const drawn = isThorough ? fc.sample(randomGeometry, 1) : [];
           for (const shape of [...someGeometries(), ...drawn]) prove(runtime, shape, { direction, config });
         }
       }
