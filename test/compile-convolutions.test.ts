@@ -6,16 +6,16 @@ import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
-const [batch, classes, image] = [2, 3, 8] as const;
+const [batch, width, classes, image] = [2, 24, 3, 32] as const;
 
 /** Strided, depthwise and 1 × 1 convolutions, with and without a bias. */
 function prepare(device: Device) {
   manualSeed(3);
   const model = new nn.Sequential(
-    new nn.Conv2d(2, 6, 3, { padding: 1, stride: 2 }),
+    new nn.Conv2d(2, width, 3, { padding: 1, stride: 2 }),
     new nn.ReLU(),
-    new nn.Conv2d(6, 6, 3, { padding: 1, groups: 6, bias: false }),
-    new nn.Conv2d(6, classes, 1),
+    new nn.Conv2d(width, width, 3, { padding: 1, stride: 4, groups: width, bias: false }),
+    new nn.Conv2d(width, classes, 1),
     new nn.Flatten(2),
   ).to(device);
   const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
@@ -34,8 +34,8 @@ function prepare(device: Device) {
 
 describe("on the emulated GPU", { skip: emulatorMissing }, () => {
   test("a compiled step with convolutions has the bits of eager code", () => {
-    // One multiprocessor: small convolutions are worth tiles.
-    const device = openEmulatorGpu({ multiprocessors: 1, seesSnapshots: false });
+    // Few multiprocessors: small convolutions are worth tiles.
+    const device = openEmulatorGpu({ multiprocessors: 8, seesSnapshots: false });
     const eager = prepare(device);
     const losses = [0, 1].map(() => device.step(() => eager.step(eager.x).loss.item()));
     const traced = prepare(device);
@@ -51,6 +51,11 @@ describe("on the emulated GPU", { skip: emulatorMissing }, () => {
     assert.deepEqual(kernels.filter((kernel) => kernel.includes("forward")).length, 3);
     assert.deepEqual(kernels.filter((kernel) => kernel.includes("input-gradient")).length, 2);
     assert.deepEqual(kernels.filter((kernel) => kernel.includes("weight-gradient")).length, 3);
+    const firstWeights = 4 * width * 2 * 9;
+    const isSplit = calls.some(
+      ({ kernel, writtenBytes }) => kernel.includes("weight-gradient") && writtenBytes > firstWeights,
+    );
+    assert.ok(isSplit, "a weight gradient has partial sums in scratch memory");
     assert.deepEqual(
       calls.filter(({ op }) => /windows|fold|pad|matmul/.test(op)),
       [],
