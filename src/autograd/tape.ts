@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { submit } from "../kernels/index.js";
+import { capabilitiesOf, submit } from "../kernels/index.js";
 import {
   type Attributes,
   copyCalls,
@@ -63,7 +63,11 @@ export class Tape {
         innerOperands: readonly (Value | number)[],
         innerAttributes = {} as B,
       ): Value => this.apply(innerOp, innerOperands, innerAttributes);
-      return op.compose<Value>({ apply, typeOf: toType }, operands, attributes);
+      return op.compose<Value>(
+        { apply, capabilities: capabilitiesOf(runtime), typeOf: toType },
+        operands,
+        attributes,
+      );
     }
     const arrays = operands.map(toArray);
     const outputs = runOp(runtime, op, arrays, attributes);

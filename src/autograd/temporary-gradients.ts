@@ -3,6 +3,7 @@
  * the memory of a few gradients, not of all.
  */
 
+import { capabilitiesOf } from "../kernels/index.js";
 import {
   type Apply,
   type ApplyAll,
@@ -44,7 +45,11 @@ export class TemporaryGradients {
   ) => {
     if (op.kind === "composite") {
       op.infer(operands, attributes);
-      return op.compose<DeviceArray>({ apply: this.apply, typeOf: typeOfOperand }, operands, attributes);
+      return op.compose<DeviceArray>(
+        { apply: this.apply, capabilities: capabilitiesOf(this.#runtime), typeOf: typeOfOperand },
+        operands,
+        attributes,
+      );
     }
     const outputs = runOp(this.#runtime, op, operands, attributes);
     for (const output of outputs) {

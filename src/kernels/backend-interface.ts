@@ -7,6 +7,7 @@ import type { AttentionBackwardProblem, AttentionProblem } from "./attention/pro
 import type { Capabilities } from "./capabilities.js";
 import type { PartialColumns } from "./codegen/cuda/combo/column-group.js";
 import type { ColumnGroupOptions } from "./codegen/cuda/lower.js";
+import type { ConvolutionProblem, ConvolutionShape } from "./convolution/problem.js";
 import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { EpilogueOn } from "./gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
@@ -24,6 +25,8 @@ export interface Backend {
   lowerGemm(problem: GemmProblem<GemmInputDtype>, op: string): Commands;
   lowerAttention(problem: AttentionProblem, op: string): Commands;
   lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands;
+  /** A backend that does not have `gathersConvolutions` rejects them. */
+  lowerConvolution(problem: ConvolutionProblem, op: string): Commands;
 
   /** Launches of several independent kernels, which fusion creates. A backend without this capability rejects them. */
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands;
@@ -46,6 +49,7 @@ export interface Backend {
   gemmScratchBytes(problem: GemmDesc): Bytes;
   /** The sizes of the buffers of `ScatterAdd.scratch`. */
   scatterScratchBytes(scatter: ScatterAdd): readonly number[];
+  convolutionScratchBytes(shape: ConvolutionShape): Bytes;
   /** True if a native kernel computes this GEMM without autotuning. */
   hasNativeGemm(problem: GemmDesc): boolean;
   gemmCandidates(problem: GemmDesc): readonly number[];

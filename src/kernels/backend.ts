@@ -59,6 +59,8 @@ function lowerCall(backend: Backend, call: KernelCall): Commands {
       return backend.lowerAttention(call.problem, call.op);
     case "attention-backward":
       return backend.lowerAttentionBackward(call.problem, call.op);
+    case "convolution":
+      return backend.lowerConvolution(call.problem, call.op);
     default:
       return [call];
   }

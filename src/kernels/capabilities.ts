@@ -25,6 +25,8 @@ export interface Capabilities {
   readonly autotunesGemms: boolean;
   /** Attention reads and stores half floats. */
   readonly storesHalfAttention: boolean;
+  /** Convolutions gather patches of their input while they multiply. Without it, patches are copied to memory for a GEMM. */
+  readonly gathersConvolutions: boolean;
   /** A step keeps values in memory, and rematerialises them only if memory does not suffice. */
   readonly prefersMemoryOverRecompute: boolean;
   /** Launches are too short for the host's clock, so that they are timed in graphs. */
@@ -44,6 +46,7 @@ export const wasmCapabilities: Capabilities = {
   lowersSkinnyGemms: false,
   autotunesGemms: false,
   storesHalfAttention: false,
+  gathersConvolutions: false,
   prefersMemoryOverRecompute: false,
   timesLaunchesInGraphs: false,
 };
@@ -61,6 +64,7 @@ export const cudaCapabilities: Capabilities = {
   lowersSkinnyGemms: true,
   autotunesGemms: true,
   storesHalfAttention: true,
+  gathersConvolutions: true,
   prefersMemoryOverRecompute: true,
   timesLaunchesInGraphs: true,
 };

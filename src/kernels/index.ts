@@ -24,6 +24,14 @@ export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
+export {
+  type ConvolutionDirection,
+  type ConvolutionProblem,
+  type ConvolutionShape,
+  convolutionCalls,
+  type Pair,
+  writtenOperand,
+} from "./convolution/index.js";
 export { launchBytes, maxVectorBytes, warpSize } from "./cost-model.js";
 export {
   canFuseEpilogue,

@@ -8,6 +8,7 @@ import type { ColumnKernel, Iteration, RowKernel } from "../ir/index.js";
 import { factsOf } from "../ir/index.js";
 import type { Command, Storage } from "../runtime/index.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
+import type { ConvolutionProblem } from "./convolution/problem.js";
 import type { GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { Columns } from "./launch-config.js";
 
@@ -35,6 +36,7 @@ export type KernelCall =
   | { readonly kind: "gemm"; readonly op: string; readonly problem: GemmProblem<GemmInputDtype> }
   | { readonly kind: "attention"; readonly op: string; readonly problem: AttentionProblem }
   | { readonly kind: "attention-backward"; readonly op: string; readonly problem: AttentionBackwardProblem }
+  | { readonly kind: "convolution"; readonly op: string; readonly problem: ConvolutionProblem }
   | Command;
 
 /** The calls of a row kernel. Empty if there are no rows or no elements to store. */

@@ -13,7 +13,9 @@ import {
   backendOf,
   type ChunkedReduceLaunch,
   type ColumnLaunch,
+  type ConvolutionProblem,
   columnCalls,
+  convolutionCalls,
   type GemmInputDtype,
   type GemmProblem,
   gemmCalls,
@@ -91,6 +93,10 @@ export class OpLowering implements Lowering {
 
   attentionBackward(problem: AttentionBackwardProblem): void {
     this.emit(attentionBackwardCalls(problem, this.op));
+  }
+
+  convolution(problem: ConvolutionProblem): void {
+    this.emit(convolutionCalls(problem, this.op));
   }
 
   scan(scan: Scan): void {

@@ -12,8 +12,10 @@ import type {
   AttentionBackwardProblem,
   AttentionProblem,
   Backend,
+  Capabilities,
   ChunkedReduceLaunch,
   ColumnLaunch,
+  ConvolutionProblem,
   GemmInputDtype,
   GemmProblem,
   KernelCall,
@@ -118,6 +120,7 @@ export interface Lowering {
   gemm(problem: GemmProblem<GemmInputDtype>): void;
   attention(problem: AttentionProblem): void;
   attentionBackward(problem: AttentionBackwardProblem): void;
+  convolution(problem: ConvolutionProblem): void;
   scan(scan: Scan): void;
   scatterAdd(scatter: ScatterAdd): void;
   chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void;
@@ -170,6 +173,8 @@ export interface CompositeOp<A extends Attributes = Attributes> extends Entry<A>
 
 export interface Composition<V> {
   readonly apply: Apply<V>;
+  /** What the device can do: an op may be composed in another way for it. */
+  readonly capabilities: Capabilities;
   typeOf(value: V | number): ValueType;
 }
 

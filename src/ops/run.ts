@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes } from "../ir/index.js";
-import { backendOf, lowerCalls, submit } from "../kernels/index.js";
+import { backendOf, capabilitiesOf, lowerCalls, submit } from "../kernels/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { copyCalls } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
@@ -34,7 +34,7 @@ export function runOp<A extends Attributes>(
     case "composite": {
       op.infer(operands, attributes);
       return op.compose<DeviceArray>(
-        { apply: applyTo(runtime), typeOf: typeOfOperand },
+        { apply: applyTo(runtime), capabilities: capabilitiesOf(runtime), typeOf: typeOfOperand },
         operands,
         attributes,
       );

@@ -20,6 +20,7 @@ import type { TracedCheck } from "../passes/index-checks.js";
 import type { Guard } from "../passes/skip-nonfinite.js";
 import { Buffers } from "../program/buffers.js";
 import { attentionCall } from "../program/kinds/attention.js";
+import { convolutionCall } from "../program/kinds/convolution.js";
 import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
 import { type Discard, deadAfter } from "./dead-on-exit.js";
@@ -195,6 +196,12 @@ class Tracer extends OpTrace {
         this.#add(call.op, work);
         return;
       }
+      case "convolution":
+        this.#add(
+          call.op,
+          convolutionCall(call.problem, (storage) => this.buffers.sliceOf(storage)),
+        );
+        return;
       default:
         for (const command of this.#runtime.load([call])) this.record(command);
     }

@@ -81,8 +81,8 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
     }
   }
   assert.deepEqual([...seen].sort(), [
-    ...["attention", "column", "combo", "copy", "fill", "gemm", "gemm-epilogue", "grouped-gemm"],
-    ...["grouped-reduce", "launch", "partial-reduce", "row"],
+    ...["attention", "column", "combo", "convolution", "copy", "fill", "gemm", "gemm-epilogue"],
+    ...["grouped-gemm", "grouped-reduce", "launch", "partial-reduce", "row"],
   ]);
 });
 
@@ -92,14 +92,16 @@ function rejectionWithout(kind: Work["kind"], isHidden: (access: Access) => bool
   const { accesses } = definition;
   definition.accesses = (work) => accesses(work).filter((access) => !isHidden(access));
   try {
-    const error = rejectionOf(() => plansOf("characters", 48, 8, "bf16"));
+    const error = rejectionOf(() =>
+      kind === "convolution" ? plansOf("convnet", 34, 4, "tf32") : plansOf("characters", 48, 8, "bf16"),
+    );
     return error?.code === "PLAN_REJECTED" ? String(error.numbers["rule"]) : "none";
   } finally {
     definition.accesses = accesses;
   }
 }
 
-for (const kind of ["row", "column", "gemm", "attention", "launch"] as const) {
+for (const kind of ["row", "column", "gemm", "attention", "convolution", "launch"] as const) {
   test(`a plan is rejected if a kind hides its reads: ${kind}`, () => {
     assert.notEqual(
       rejectionWithout(kind, ({ reads }) => reads),

@@ -3,7 +3,7 @@
  * and the planner use. So a plan that follows from a wrong effect there is rejected here.
  *
  * The effects of row and column kernels follow from the loads and stores of each stage in the kernel IR. Those of other kernels follow
- * from the declared direction of each parameter. The code of GEMMs and attention is not in the IR, so their operands' names are
+ * from the declared direction of each parameter. The code of GEMMs, attention and convolutions is not in the IR, so their operands' names are
  * trusted: a GEMM reads A, B and the bias, writes C and its scratch memory, and reads C if beta is not 0.
  */
 
@@ -76,6 +76,12 @@ function effectsOfKernel(work: Work): readonly Access[] {
         written.has(name) ? write(slice) : read(slice),
       );
     }
+    case "convolution": {
+      const result = writtenByConvolution[work.shape.direction];
+      return Object.entries(work.operands).map(([name, slice]) =>
+        name === result || name === "scratch" ? write(slice) : read(slice),
+      );
+    }
     case "fill":
       return [write(work.target)];
     case "copy":
@@ -89,6 +95,8 @@ const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<st
   forward: new Set(["out", "probabilities"]),
   backward: new Set(["queryGradient", "keyGradient", "valueGradient", "scoreGradient"]),
 };
+
+const writtenByConvolution = { forward: "y", "input-gradient": "x", "weight-gradient": "weight" } as const;
 
 /**
  * Goes through the stages in order. An input is not read if every load of it follows a store to the same slice in an earlier stage.

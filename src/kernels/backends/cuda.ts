@@ -22,6 +22,8 @@ import {
   lowerRowCombo,
   lowerRowOnCuda,
 } from "../codegen/cuda/lower.js";
+import { convolutionScratchBytes, lowerConvolutionOnCuda } from "../convolution/cuda/index.js";
+import type { ConvolutionProblem, ConvolutionShape } from "../convolution/problem.js";
 import {
   cudaCandidates,
   cudaScratchBytes,
@@ -70,6 +72,10 @@ export class CudaBackend implements Backend {
 
   lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands {
     return lowerAttentionBackwardOnCuda(problem, backwardAccessTo(problem), op);
+  }
+
+  lowerConvolution(problem: ConvolutionProblem, op: string): Commands {
+    return lowerConvolutionOnCuda(this.#target, problem, op);
   }
 
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands {
@@ -122,6 +128,10 @@ export class CudaBackend implements Backend {
 
   scatterScratchBytes(scatter: ScatterAdd): readonly number[] {
     return cudaScatterScratchBytes(this.#target.device, scatter);
+  }
+
+  convolutionScratchBytes(shape: ConvolutionShape): Bytes {
+    return convolutionScratchBytes(this.#target, shape);
   }
 
   hasNativeGemm(problem: GemmDesc): boolean {

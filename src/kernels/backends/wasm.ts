@@ -2,7 +2,7 @@
 
 import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
-import type { Bytes } from "../../units/index.js";
+import { type Bytes, bytes } from "../../units/index.js";
 import {
   type AttentionBackwardProblem,
   type AttentionProblem,
@@ -15,6 +15,7 @@ import { wasmCapabilities } from "../capabilities.js";
 import type { PartialColumns } from "../codegen/cuda/combo/column-group.js";
 import { type ColumnGroupOptions, cannotCombine, cannotGroup } from "../codegen/cuda/lower.js";
 import { lowerColumnOnWasm, lowerRowOnWasm } from "../codegen/wasm/lower.js";
+import { rejected as rejectedConvolution } from "../convolution/problem.js";
 import { cpuScratchBytes, lowerGemmOnCpu, requireFloat } from "../gemm/cpu/lower.js";
 import {
   type EpilogueTarget,
@@ -61,6 +62,10 @@ export class WasmBackend implements Backend {
 
   lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands {
     return [lowerAttentionBackwardOnWasm(problem, backwardAccessTo(problem), op)];
+  }
+
+  lowerConvolution(): Commands {
+    throw rejectedConvolution("the CPU has no kernel for it. Use a matrix product of patches.");
   }
 
   lowerRowCombo(launches: readonly RowLaunch[]): Commands {
@@ -122,6 +127,10 @@ export class WasmBackend implements Backend {
   gemmScratchBytes(problem: GemmDesc): Bytes {
     requireFloat(problem);
     return cpuScratchBytes(this.#target, problem);
+  }
+
+  convolutionScratchBytes(): Bytes {
+    return bytes(0);
   }
 
   /** Only GPUs have native GEMMs and a library to select from. */

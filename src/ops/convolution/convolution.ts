@@ -1,6 +1,7 @@
 /**
- * conv1d and conv2d by im2col: the weight as a matrix, times a matrix whose columns are the windows of the input. The columns are a
- * copy of kernel-size times the input's size. In return forward and backward are one large GEMM each.
+ * conv1d and conv2d. A backend that gathers convolutions has kernels for them. The others compute them by im2col: the weight as a matrix,
+ * times a matrix whose columns are the windows of the input. The columns are a copy of kernel-size times the input's size. In return
+ * forward and backward are one large GEMM each.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -9,8 +10,9 @@ import { add } from "../elementwise/arithmetic.js";
 import { matmul } from "../matmul/matmul.js";
 import { pad } from "../movement/pad.js";
 import { permute, reshape } from "../movement/reshape.js";
-import { type CompositeOp, isType, typeAt, type ValueType } from "../op.js";
+import { type CompositeOp, type Composition, isType, typeAt, type ValueType } from "../op.js";
 import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+import { canGather, gatheredConvolution } from "./gathered-convolution.js";
 import { padsOf, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
 import { windows } from "./windows.js";
 
@@ -34,7 +36,11 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
       const batch = x.shape.slice(0, x.shape.length - rank - 1);
       return [{ shape: [...batch, weight.shape[0] ?? 0, ...count], dtype }];
     },
-    compose({ apply, typeOf }, [x = 0, weight = 0, bias], attributes) {
+    compose(build, [x = 0, weight = 0, bias], attributes) {
+      const { apply, capabilities, typeOf } = build;
+      if (capabilities.gathersConvolutions && canGather(typeOf(x), typeOf(weight))) {
+        return [gather(build, [x, weight, bias], attributes)];
+      }
       const { groups = 1, stride, dilation } = attributes;
       const shape = typeOf(x).shape;
       const { count, kernel, padding } = windowsOver(name, shape, typeOf(weight).shape.slice(2), attributes);
@@ -62,10 +68,29 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
       const result = apply(reshape, [batchFirst], {
         shape: [...shape.slice(0, shape.length - rank - 1), out, ...count],
       });
-      if (bias === undefined) return [result];
-      return [apply(add, [result, apply(reshape, [bias], { shape: [out, ...count.map(() => 1)] })])];
+      return [bias === undefined ? result : addBias(build, result, bias, rank)];
     },
   };
+}
+
+/** The kernels add a bias of the result's dtype. */
+function gather<V>(
+  build: Composition<V>,
+  [x, weight, bias]: readonly [V | number, V | number, V | number | undefined],
+  attributes: ConvolutionAttributes,
+): V {
+  const { apply, typeOf } = build;
+  const dtype = promote(typeOf(x).dtype, typeOf(weight).dtype);
+  if (bias !== undefined && typeOf(bias).dtype === dtype) {
+    return apply(gatheredConvolution, [x, weight, bias], attributes);
+  }
+  const result = apply(gatheredConvolution, [x, weight], attributes);
+  return bias === undefined ? result : addBias(build, result, bias, typeOf(weight).shape.length - 2);
+}
+
+function addBias<V>({ apply, typeOf }: Composition<V>, result: V, bias: V | number, rank: number): V {
+  const shape = [...typeOf(bias).shape, ...new Array<number>(rank).fill(1)];
+  return apply(add, [result, apply(reshape, [bias], { shape })]);
 }
 
 function axes(first: number, count: number): number[] {

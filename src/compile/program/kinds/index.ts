@@ -3,6 +3,7 @@
 import { type AttentionCall, attention } from "./attention.js";
 import { type ColumnCall, column } from "./column.js";
 import { type ComboCall, combo } from "./combo.js";
+import { type ConvolutionCall, convolution } from "./convolution.js";
 import { type CopyCall, copy } from "./copy.js";
 import { type FillCall, fill } from "./fill.js";
 import { type GemmCall, gemm } from "./gemm.js";
@@ -24,6 +25,7 @@ export type Work =
   | GroupedGemmCall
   | GemmEpilogueCall
   | AttentionCall
+  | ConvolutionCall
   | LaunchCall
   | FillCall
   | CopyCall;
@@ -38,6 +40,7 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   "grouped-gemm": groupedGemm,
   "gemm-epilogue": gemmEpilogue,
   attention,
+  convolution,
   launch,
   fill,
   copy,

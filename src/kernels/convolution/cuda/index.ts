@@ -1,0 +1,3 @@
+/** convolution/cuda: convolutions in CUDA C++: implicit GEMM with tiles, or one thread for each result if groups have few channels. */
+
+export { convolutionScratchBytes, lowerConvolutionOnCuda } from "./launch.js";

@@ -1,0 +1,121 @@
+/** The description of a convolution, and its validation: the sizes fit each other, and the storages are large enough. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { dtypes } from "../../ir/index.js";
+import type { Storage } from "../../runtime/index.js";
+
+/** What is computed: the output, or the gradient of the input or of the weight. */
+export type ConvolutionDirection = "forward" | "input-gradient" | "weight-gradient";
+
+/** One number for the height, one for the width. A 1-D convolution has a height of 1. */
+export type Pair = readonly [height: number, width: number];
+
+export interface ConvolutionShape {
+  readonly direction: ConvolutionDirection;
+  /** The dtype of all operands. Sums are accumulated in f32 and rounded once. */
+  readonly dtype: "f32" | "f16" | "bf16";
+  readonly batch: number;
+  readonly groups: number;
+  /** Input and output channels of one group. */
+  readonly channels: number;
+  readonly outChannels: number;
+  readonly size: Pair;
+  readonly outSize: Pair;
+  readonly kernel: Pair;
+  readonly stride: Pair;
+  /** Zeros on both sides of each axis. */
+  readonly padding: Pair;
+  readonly dilation: Pair;
+}
+
+/** All operands are contiguous. The direction tells which of `x`, `weight` and `y` is written; the two others are read. */
+export interface ConvolutionProblem extends ConvolutionShape {
+  /** [batch, groups · channels, size…], or its gradient. */
+  readonly x: Storage;
+  /** [groups · outChannels, channels, kernel…], or its gradient. */
+  readonly weight: Storage;
+  /** [batch, groups · outChannels, outSize…], or its gradient. */
+  readonly y: Storage;
+  /** [groups · outChannels], added to `y`; only in the forward direction. */
+  readonly bias?: Storage;
+  /** At least `convolutionScratchBytes` bytes; undefined if that is 0. */
+  readonly scratch?: Storage;
+}
+
+/** The operand that each direction writes. */
+export const writtenOperand = {
+  forward: "y",
+  "input-gradient": "x",
+  "weight-gradient": "weight",
+} as const satisfies Record<ConvolutionDirection, "x" | "weight" | "y">;
+
+/** The numbers of elements of the operands. */
+export function elementCounts(shape: ConvolutionShape): Readonly<Record<"x" | "weight" | "y", number>> {
+  const { batch, groups, channels, outChannels, size, outSize, kernel } = shape;
+  return {
+    x: batch * groups * channels * areaOf(size),
+    weight: groups * outChannels * channels * areaOf(kernel),
+    y: batch * groups * outChannels * areaOf(outSize),
+  };
+}
+
+export function areaOf([height, width]: Pair): number {
+  return height * width;
+}
+
+/** Rejects sizes and storages that do not fit each other. */
+export function requireConvolution(problem: ConvolutionProblem): void {
+  const { batch, groups, channels, outChannels, dtype, bias, direction } = problem;
+  for (const [name, value] of Object.entries({ batch, groups, channels, outChannels })) {
+    requireCount(name, value, 0);
+  }
+  for (const axis of [0, 1] as const) requireAxis(problem, axis);
+  for (const [name, elements] of Object.entries(elementCounts(problem))) {
+    requireElements(name, elements, problem[name as "x" | "weight" | "y"], dtype);
+  }
+  if (!bias) return;
+  if (direction !== "forward") throw rejected("a gradient has no bias.");
+  requireElements("bias", groups * outChannels, bias, dtype);
+}
+
+function requireAxis(problem: ConvolutionShape, axis: 0 | 1): void {
+  const at = (name: "size" | "outSize" | "kernel" | "stride" | "padding" | "dilation"): number =>
+    problem[name][axis];
+  for (const name of ["size", "outSize", "padding"] as const) requireCount(name, at(name), 0);
+  for (const name of ["kernel", "stride", "dilation"] as const) requireCount(name, at(name), 1);
+  const reach = (at("outSize") - 1) * at("stride") + (at("kernel") - 1) * at("dilation") + 1;
+  if (at("outSize") > 0 && reach > at("size") + 2 * at("padding")) {
+    throw rejected(
+      `${at("outSize")} windows along axis ${axis} reach over ${reach} elements, and there are ${at("size")} with a border of ` +
+        `${at("padding")} on both sides.`,
+    );
+  }
+}
+
+/** The kernels count elements in 32 bits. */
+const maxElements = 2 ** 31 - 1;
+
+function requireElements(name: string, elements: number, storage: Storage, dtype: ConvolutionShape["dtype"]) {
+  if (elements > maxElements) {
+    throw new HoldfastError(
+      "BAD_SIZE",
+      `convolution: ${name} has ${elements} elements; the limit is ${maxElements}. Split the batch.`,
+      { numbers: { elements, largest: maxElements } },
+    );
+  }
+  const bytes = elements * dtypes[dtype].bytes;
+  if (bytes > storage.span.size) {
+    throw rejected(`${name} takes ${bytes} bytes, and "${storage.label}" has ${storage.span.size}.`);
+  }
+}
+
+function requireCount(name: string, value: number, min: number): void {
+  if (!Number.isSafeInteger(value) || value < min || value > maxElements) {
+    throw rejected(`${name} is ${value}; pass a whole number from ${min} to 2³¹ − 1.`);
+  }
+}
+
+/** An argument error of a convolution. */
+export function rejected(message: string): HoldfastError {
+  return new HoldfastError("BAD_ARGUMENT", `convolution: ${message}`);
+}

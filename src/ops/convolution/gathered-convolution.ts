@@ -1,0 +1,175 @@
+/**
+ * Convolutions on a backend that gathers patches while it multiplies: one kernel op forward, and one for each gradient. They save the
+ * input and the weight, and no copy of the patches.
+ */
+
+import { type Dtype, promote } from "../../ir/index.js";
+import type {
+  ConvolutionDirection,
+  ConvolutionProblem,
+  ConvolutionShape,
+  Pair,
+} from "../../kernels/index.js";
+import type { Storage } from "../../runtime/index.js";
+import { sum } from "../broadcast.js";
+import { copyArray } from "../copy.js";
+import { type DeviceArray, isContiguous } from "../device-array.js";
+import { fitToOperand } from "../gradients.js";
+import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
+import { type Shape, sizeOf } from "../shape.js";
+import { type WindowOptions, windowsOver } from "./geometry.js";
+
+type GatherAttributes = WindowOptions & { readonly groups?: number };
+/** The gradient of an operand of this shape. */
+type GradientAttributes = GatherAttributes & { readonly shape: Shape };
+
+const dtypesOfKernels: readonly Dtype[] = ["f32", "f16", "bf16"] satisfies ConvolutionShape["dtype"][];
+
+/** True if `gatheredConvolution` can compute the convolution of these operands: it needs elements, and sums in f32. */
+export function canGather(x: ValueType, weight: ValueType): boolean {
+  const isEmpty = sizeOf(x.shape) === 0 || sizeOf(weight.shape) === 0;
+  return !isEmpty && dtypesOfKernels.includes(promote(x.dtype, weight.dtype));
+}
+
+/** Operands: the input, the weight and an optional bias, all of them not empty, as conv1d and conv2d take them. */
+export const gatheredConvolution: KernelOp<GatherAttributes> = {
+  kind: "kernel",
+  name: "convolution",
+  infer(operands, attributes) {
+    const [x, weight] = [typeAt("convolution", operands, 0), typeAt("convolution", operands, 1)];
+    return [{ shape: outputShape(x.shape, weight.shape, attributes), dtype: promote(x.dtype, weight.dtype) }];
+  },
+  saves: ([needsX = false, needsWeight = false]) => ({
+    operands: [...(needsWeight ? [0] : []), ...(needsX ? [1] : [])],
+  }),
+  gradient(rule) {
+    const { apply, attributes, upstream } = rule;
+    const gradientOf = (index: number, op: KernelOp<GradientAttributes>, other: number) => {
+      if (!rule.needs(index)) return undefined;
+      const { shape } = rule.typeOf(index);
+      return fitToOperand(rule, apply(op, [upstream, rule.operand(other)], { ...attributes, shape }), index);
+    };
+    const biasGradient = () => {
+      const { shape } = rule.valueType(upstream);
+      const channelAxis = shape.length - spatialRank(rule.typeOf(1).shape) - 1;
+      const axes = shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
+      return fitToOperand(rule, apply(sum, [upstream], { axes }), 2);
+    };
+    return [
+      gradientOf(0, inputGradient, 1),
+      gradientOf(1, weightGradient, 0),
+      rule.needs(2) ? biasGradient() : undefined,
+    ];
+  },
+  lower(lowering, operands, [y], attributes) {
+    const [x, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    const bias = operands.length > 2 ? arrayAt(operands, 2) : undefined;
+    if (y) lowerConvolution(lowering, "forward", { x, weight, y, ...(bias && { bias }) }, y, attributes);
+  },
+};
+
+/** Operands: the gradient of the output, and the weight. */
+const inputGradient: KernelOp<GradientAttributes> = {
+  ...gradientOp("convolutionInputGradient"),
+  lower(lowering, operands, [x], attributes) {
+    const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (x) lowerConvolution(lowering, "input-gradient", { x, weight, y }, x, attributes);
+  },
+};
+
+/** Operands: the gradient of the output, and the input. */
+const weightGradient: KernelOp<GradientAttributes> = {
+  ...gradientOp("convolutionWeightGradient"),
+  lower(lowering, operands, [weight], attributes) {
+    const [y, x] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (weight) lowerConvolution(lowering, "weight-gradient", { x, weight, y }, weight, attributes);
+  },
+};
+
+function gradientOp(name: string) {
+  return {
+    kind: "kernel",
+    name,
+    noGradient: "gradients of gradients are not recorded",
+    infer(operands, { shape }) {
+      return [{ shape, dtype: promote(typeAt(name, operands, 0).dtype, typeAt(name, operands, 1).dtype) }];
+    },
+  } satisfies Omit<KernelOp<GradientAttributes>, "lower">;
+}
+
+type Arrays = Readonly<Record<"x" | "weight" | "y", DeviceArray>> & { readonly bias?: DeviceArray };
+
+/** Operands that are not contiguous, or of another dtype than the result, are copied first. */
+function lowerConvolution(
+  lowering: Lowering,
+  direction: ConvolutionDirection,
+  arrays: Arrays,
+  result: DeviceArray,
+  attributes: GatherAttributes,
+): void {
+  const { x, weight, y, bias } = arrays;
+  const storageOf = (array: DeviceArray): Storage | undefined =>
+    array === result ? array.storage : contiguousStorage(lowering, array, result.dtype);
+  const storages = { x: storageOf(x), weight: storageOf(weight), y: storageOf(y) };
+  const shape = kernelShape(direction, result.dtype, x.shape, weight.shape, attributes);
+  const biasStorage = bias && storageOf(bias);
+  const scratchBytes = lowering.backend.convolutionScratchBytes(shape);
+  const problem = {
+    ...{ ...shape, ...storages },
+    ...(biasStorage && { bias: biasStorage }),
+    ...(scratchBytes > 0 && { scratch: lowering.scratch(scratchBytes) }),
+  };
+  if (hasMemory(problem)) lowering.convolution(problem);
+}
+
+type Incomplete = { readonly [Name in keyof ConvolutionProblem]: ConvolutionProblem[Name] | undefined };
+
+function hasMemory(problem: Partial<Incomplete> & ConvolutionShape): problem is ConvolutionProblem {
+  return problem.x !== undefined && problem.weight !== undefined && problem.y !== undefined;
+}
+
+function contiguousStorage(lowering: Lowering, array: DeviceArray, dtype: Dtype): Storage | undefined {
+  if (array.dtype === dtype && isContiguous(array)) return array.storage;
+  const copy = lowering.scratchArray(array.shape, dtype);
+  copyArray(lowering, array, copy);
+  return copy.storage;
+}
+
+function spatialRank(weight: Shape): number {
+  return weight.length - 2;
+}
+
+function outputShape(x: Shape, weight: Shape, attributes: GatherAttributes): Shape {
+  const rank = spatialRank(weight);
+  const { count } = windowsOver("convolution", x, weight.slice(2), attributes);
+  return [...x.slice(0, x.length - rank - 1), weight[0] ?? 0, ...count];
+}
+
+/** The shape as the kernels take it. A 1-D convolution has images of height 1. */
+function kernelShape(
+  direction: ConvolutionDirection,
+  dtype: Dtype,
+  x: Shape,
+  weight: Shape,
+  attributes: GatherAttributes,
+): ConvolutionShape {
+  const rank = spatialRank(weight);
+  const { groups = 1 } = attributes;
+  const { kernel, stride, padding, dilation, count } = windowsOver(
+    "convolution",
+    x,
+    weight.slice(2),
+    attributes,
+  );
+  const [out = 0, channels = 0] = weight;
+  const pair = (numbers: readonly number[], height: number): Pair => [
+    rank === 1 ? height : (numbers.at(-2) ?? height),
+    numbers.at(-1) ?? 1,
+  ];
+  return {
+    ...{ direction, dtype: dtype as ConvolutionShape["dtype"], groups, channels },
+    ...{ batch: sizeOf(x.slice(0, x.length - rank - 1)), outChannels: out / groups },
+    ...{ size: pair(x.slice(-rank), 1), outSize: pair(count, 1), kernel: pair(kernel, 1) },
+    ...{ stride: pair(stride, 1), padding: pair(padding, 0), dilation: pair(dilation, 1) },
+  };
+}

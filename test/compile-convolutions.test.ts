@@ -1,0 +1,64 @@
+/** A convolutional network on the emulated GPU: a compiled step has convolution calls, and trains like eager code. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+
+const [batch, width, classes, image] = [2, 24, 3, 32] as const;
+
+/** Strided, depthwise and 1 × 1 convolutions, with and without a bias. */
+function prepare(device: Device) {
+  manualSeed(3);
+  const model = new nn.Sequential(
+    new nn.Conv2d(2, width, 3, { padding: 1, stride: 2 }),
+    new nn.ReLU(),
+    new nn.Conv2d(width, width, 3, { padding: 1, stride: 4, groups: width, bias: false }),
+    new nn.Conv2d(width, classes, 1),
+    new nn.Flatten(2),
+  ).to(device);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+  const x = device.step(() => randn([batch, 2, image, image], { device }).keep());
+  const step = (input: Tensor) => {
+    optimizer.zeroGrad();
+    const loss = model.forward(input).mean(-1).square().mean();
+    loss.backward();
+    optimizer.step();
+    return { loss };
+  };
+  const weights = (): number[][] =>
+    [...model.parameters()].map((parameter) => [...(parameter.dataSync() as Float32Array)]);
+  return { x, step, weights };
+}
+
+describe("on the emulated GPU", { skip: emulatorMissing }, () => {
+  test("a compiled step with convolutions has the bits of eager code", () => {
+    // Few multiprocessors: small convolutions are worth tiles.
+    const device = openEmulatorGpu({ multiprocessors: 8, seesSnapshots: false });
+    const eager = prepare(device);
+    const losses = [0, 1].map(() => device.step(() => eager.step(eager.x).loss.item()));
+    const traced = prepare(device);
+    const compiled = device.compile(traced.step);
+    assert.deepEqual(
+      [0, 1].map(() => compiled(traced.x).loss.item()),
+      losses,
+    );
+    assert.deepEqual(traced.weights(), eager.weights());
+    const { calls } = compiled.report()[0]!;
+    const kernels = calls.filter(({ kind }) => kind === "convolution").map(({ kernel }) => kernel);
+    // The first layer's input needs no gradient.
+    assert.deepEqual(kernels.filter((kernel) => kernel.includes("forward")).length, 3);
+    assert.deepEqual(kernels.filter((kernel) => kernel.includes("input-gradient")).length, 2);
+    assert.deepEqual(kernels.filter((kernel) => kernel.includes("weight-gradient")).length, 3);
+    const firstWeights = 4 * width * 2 * 9;
+    const isSplit = calls.some(
+      ({ kernel, writtenBytes }) => kernel.includes("weight-gradient") && writtenBytes > firstWeights,
+    );
+    assert.ok(isSplit, "a weight gradient has partial sums in scratch memory");
+    assert.deepEqual(
+      calls.filter(({ op }) => /windows|fold|pad|matmul/.test(op)),
+      [],
+    );
+  });
+});
