@@ -31,8 +31,14 @@ export const launchBytes = launchUs * smBytesPerUs;
 /** Shared memory of a CTA with opt-in (cudaDevAttrMaxSharedMemoryPerBlockOptin), by compute capability. */
 const optInSharedBytes: ReadonlyMap<string, number> = new Map([
   ["8.0", 163 * 1024],
+  ["8.6", 99 * 1024],
+  ["8.7", 163 * 1024],
+  ["8.9", 99 * 1024],
   ["9.0", 227 * 1024],
   ["10.0", 227 * 1024],
+  ["10.3", 227 * 1024],
+  ["12.0", 99 * 1024],
+  ["12.1", 99 * 1024],
 ]);
 
 /** The limit of dynamic shared memory per CTA; the static limit for unknown devices. */

@@ -28,7 +28,6 @@ export type BackwardResult = "queryGradient" | "keyGradient" | "valueGradient";
 export type BackwardConfig = FlashConfig<(typeof inputs)[number]> & {
   readonly side: "rows" | "columns";
   readonly results: readonly BackwardResult[];
-  readonly stages: number;
   readonly resultDtype: Dtype;
   readonly access: "out" | "partial-out";
   /** True if the gradient of the scores is stored, as the gradient of the mask. Only side "rows". */
@@ -68,7 +67,8 @@ export function flashBackwardParameters({
 
 /** Dynamic shared memory: the tiles that stay, the stages of visited tiles, and the facts about visited rows. */
 export function flashBackwardBytes(config: BackwardConfig): number {
-  const { element, tile, depth, valueDepth, stages, side } = config;
+  const { element, tile, depth, valueDepth, side } = config;
+  const { stages } = tile;
   const rowElements = depth + valueDepth + 2 * rowPadding(element);
   const rows = tileM(tile) + stages * tile.tileN;
   const factBytes = side === "columns" ? stages * tile.tileN * 8 : 0;
@@ -76,7 +76,8 @@ export function flashBackwardBytes(config: BackwardConfig): number {
 }
 
 export function flashBackwardKernel(config: BackwardConfig): KernelSource {
-  const { element, tile, depth, valueDepth, sources, side, results, stages } = config;
+  const { element, tile, depth, valueDepth, sources, side, results } = config;
+  const { stages } = tile;
   const { resultDtype, isCausal, hasMask, storesScoreGradient } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
   const isRows = side === "rows";
