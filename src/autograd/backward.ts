@@ -83,6 +83,7 @@ function computeGradients(
     upstream,
     operand: (index) => node.operand(index),
     output: (index) => node.output(index),
+    operandCount: needs.length,
     typeOf: (index) => operandTypes[index] ?? numberType,
     outputTypes,
     needs: (index) => needs[index] ?? false,

@@ -3,7 +3,7 @@
 import type { ColumnKernel } from "../ir/index.js";
 import type { Command, LowerDigests } from "../runtime/index.js";
 import type { Bytes } from "../units/index.js";
-import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
+import type { AttentionShape, BackwardProblem, ForwardProblem } from "./attention/problem.js";
 import type { Capabilities } from "./capabilities.js";
 import type { PartialColumns } from "./codegen/cuda/combo/column-group.js";
 import type { ColumnGroupOptions } from "./codegen/cuda/lower.js";
@@ -23,8 +23,10 @@ export interface Backend {
   lowerRow(launch: RowLaunch): Commands;
   lowerColumn(launch: ColumnLaunch): Commands;
   lowerGemm(problem: GemmProblem<GemmInputDtype>, op: string): Commands;
-  lowerAttention(problem: AttentionProblem, op: string): Commands;
-  lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands;
+  lowerAttention(problem: ForwardProblem, op: string): Commands;
+  lowerAttentionBackward(problem: BackwardProblem, op: string): Commands;
+  /** True if attention of this shape keeps its probabilities for the backward pass, false if it keeps statistics of its rows. */
+  keepsProbabilities(shape: AttentionShape): boolean;
   /** A backend that does not have `gathersConvolutions` rejects them. */
   lowerConvolution(problem: ConvolutionProblem, op: string): Commands;
 

@@ -1,14 +1,14 @@
 /** kernels: the kernels that ops lower to: generated from the loop IR, GEMM, attention, scan and scatter, random numbers. */
 
 export {
-  type AttentionBackwardProblem,
   type AttentionInput,
   type AttentionMask,
   type AttentionOperand,
-  type AttentionProblem,
   type AttentionShape,
   attentionBackwardCalls,
   attentionCalls,
+  type BackwardProblem,
+  type ForwardProblem,
 } from "./attention/index.js";
 export {
   backendOf,

@@ -7,7 +7,7 @@ import { HoldfastError } from "../errors/index.js";
 import type { ColumnKernel, Iteration, RowKernel } from "../ir/index.js";
 import { factsOf } from "../ir/index.js";
 import type { Command, Storage } from "../runtime/index.js";
-import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
+import type { BackwardProblem, ForwardProblem } from "./attention/problem.js";
 import type { ConvolutionProblem } from "./convolution/problem.js";
 import type { GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { Columns } from "./launch-config.js";
@@ -34,8 +34,8 @@ export type KernelCall =
   | ({ readonly kind: "row" } & RowLaunch)
   | ({ readonly kind: "column" } & ColumnLaunch)
   | { readonly kind: "gemm"; readonly op: string; readonly problem: GemmProblem<GemmInputDtype> }
-  | { readonly kind: "attention"; readonly op: string; readonly problem: AttentionProblem }
-  | { readonly kind: "attention-backward"; readonly op: string; readonly problem: AttentionBackwardProblem }
+  | { readonly kind: "attention"; readonly op: string; readonly problem: ForwardProblem }
+  | { readonly kind: "attention-backward"; readonly op: string; readonly problem: BackwardProblem }
   | { readonly kind: "convolution"; readonly op: string; readonly problem: ConvolutionProblem }
   | Command;
 

@@ -5,17 +5,17 @@
 
 import type { Dtype } from "../ir/index.js";
 import {
-  type AttentionBackwardProblem,
-  type AttentionProblem,
   attentionBackwardCalls,
   attentionCalls,
   type Backend,
+  type BackwardProblem,
   backendOf,
   type ChunkedReduceLaunch,
   type ColumnLaunch,
   type ConvolutionProblem,
   columnCalls,
   convolutionCalls,
+  type ForwardProblem,
   type GemmInputDtype,
   type GemmProblem,
   gemmCalls,
@@ -87,11 +87,11 @@ export class OpLowering implements Lowering {
     this.emit(gemmCalls(problem, this.op));
   }
 
-  attention(problem: AttentionProblem): void {
+  attention(problem: ForwardProblem): void {
     this.emit(attentionCalls(problem, this.op));
   }
 
-  attentionBackward(problem: AttentionBackwardProblem): void {
+  attentionBackward(problem: BackwardProblem): void {
     this.emit(attentionBackwardCalls(problem, this.op));
   }
 

@@ -9,13 +9,13 @@
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import type {
-  AttentionBackwardProblem,
-  AttentionProblem,
   Backend,
+  BackwardProblem,
   Capabilities,
   ChunkedReduceLaunch,
   ColumnLaunch,
   ConvolutionProblem,
+  ForwardProblem,
   GemmInputDtype,
   GemmProblem,
   KernelCall,
@@ -64,6 +64,8 @@ export interface GradientRule<V, A> {
   operand(index: number): V | number;
   /** An output that the entry saves. */
   output(index: number): V;
+  /** The number of operands, literals included. */
+  readonly operandCount: number;
   /** The type of any operand, saved or not. The type of a literal, or of an absent operand, has no axes. */
   typeOf(index: number): ValueType;
   readonly outputTypes: readonly ValueType[];
@@ -118,8 +120,8 @@ export interface Lowering {
   row(launch: RowLaunch): void;
   column(launch: ColumnLaunch): void;
   gemm(problem: GemmProblem<GemmInputDtype>): void;
-  attention(problem: AttentionProblem): void;
-  attentionBackward(problem: AttentionBackwardProblem): void;
+  attention(problem: ForwardProblem): void;
+  attentionBackward(problem: BackwardProblem): void;
   convolution(problem: ConvolutionProblem): void;
   scan(scan: Scan): void;
   scatterAdd(scatter: ScatterAdd): void;

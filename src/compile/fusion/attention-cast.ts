@@ -1,13 +1,19 @@
 /**
  * Attention stores half floats if every result is only converted to half floats for the next GEMM. The conversion and the memory
- * between are gone. Only the CUDA kernels can; a value is rounded once either way.
+ * between are gone. Only the CUDA kernels can; a value is rounded once either way. The backward pass may read the forward result too: it
+ * then reads the half floats.
  */
 
 import { dtypes } from "../../ir/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Cast, castOf } from "../program/casts.js";
-import { type AttentionCall, mapAttentionSlices, resultsOf } from "../program/kinds/attention.js";
+import {
+  type AttentionCall,
+  mapAttentionSlices,
+  readAsHalves,
+  resultsOf,
+} from "../program/kinds/attention.js";
 import { type Buffer, type BufferSlice, latestPhase, type Node, type Program } from "../program/program.js";
 import { isWrittenOnce } from "../program/uses.js";
 
@@ -30,18 +36,38 @@ export function fuseAttentionCasts(runtime: Runtime, program: Program): void {
       work: mapAttentionSlices(work, (slice) => convertedSlice(slice, casts), dtype),
       phase: latestPhase(calls),
     });
+    for (const cast of casts.values()) readHalves(program, cast, dtype);
     for (const castNode of castNodes) program.remove(castNode);
   }
 }
 
-/** The cast that is the only reader of a buffer with one writer, into step memory with one writer. */
+/** The only cast of a buffer with one writer, into step memory with one writer. No call reads the buffer, except attention backward. */
 function soleCastOf(program: Program, buffer: Buffer, writer: Node): Cast | undefined {
   const { writers, readers } = program.uses(buffer);
-  const [reader, ...others] = readers;
+  const [reader, ...others] = readers.filter((node) => !readsResult(node, buffer));
   if (buffer.storage || !reader || others.length > 0) return undefined;
   if (writers.some((node) => node !== writer)) return undefined;
   const cast = castOf(reader);
   return cast && isWrittenOnce(program, cast.to.buffer) ? cast : undefined;
+}
+
+/** True if a call reads a buffer as the forward result in an attention's backward pass, and nowhere else. */
+function readsResult({ call: { work } }: Node, buffer: Buffer): boolean {
+  if (work.kind !== "attention" || work.direction === "forward") return false;
+  return Object.entries(work.operands).every(([name, slice]) => slice.buffer !== buffer || name === "out");
+}
+
+/** The backward pass reads the converted result. */
+function readHalves(program: Program, cast: Cast, dtype: "f16" | "bf16"): void {
+  const { buffer } = cast.from;
+  for (const node of program.uses(buffer).readers.filter((reader) => readsResult(reader, buffer))) {
+    const { work } = node.call;
+    if (work.kind !== "attention") continue;
+    const casts = new Map([[buffer, cast]]);
+    const moved = mapAttentionSlices(work, (slice) => convertedSlice(slice, casts));
+    const converted = readAsHalves(moved, dtype, (slice) => slice.buffer === cast.to.buffer);
+    if (converted) program.replace(node, { ...node.call, work: converted });
+  }
 }
 
 /** The dtype that all results are converted to; undefined if they differ or the kernel cannot store it. */

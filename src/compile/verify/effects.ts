@@ -92,8 +92,8 @@ function effectsOfKernel(work: Work): readonly Access[] {
 }
 
 const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<string>>> = {
-  forward: new Set(["out", "probabilities"]),
-  backward: new Set(["queryGradient", "keyGradient", "valueGradient", "scoreGradient"]),
+  forward: new Set(["out", "probabilities", "statistics"]),
+  backward: new Set(["queryGradient", "keyGradient", "valueGradient", "scoreGradient", "deltas"]),
 };
 
 const writtenByConvolution = { forward: "y", "input-gradient": "x", "weight-gradient": "weight" } as const;

@@ -1,10 +1,10 @@
 /** Scaled dot product attention as kernel calls, forward and backward. Problems are validated before they are lowered. */
 
 import type { KernelCall } from "../kernel-call.js";
-import { type AttentionBackwardProblem, type AttentionProblem, ProblemCheck } from "./problem.js";
+import { type BackwardProblem, type ForwardProblem, ProblemCheck } from "./problem.js";
 
 /**
- * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities stay for
+ * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities or the statistics stay for
  * `attentionBackwardCalls`. The bits do not depend on the number of threads.
  *
  * A row that is masked completely becomes NaN, in its probabilities and in `out`: probabilities of no elements cannot sum to 1, and zeros
@@ -25,16 +25,17 @@ import { type AttentionBackwardProblem, type AttentionProblem, ProblemCheck } fr
  * submit(runtime, calls);
  * ```
  */
-export function attentionCalls(problem: AttentionProblem, op = "attention"): readonly KernelCall[] {
+export function attentionCalls(problem: ForwardProblem, op = "attention"): readonly KernelCall[] {
   const { batch, heads, rows, columns, width, valueWidth } = problem;
-  const { query, key, value, mask, out, probabilities } = problem;
+  const { query, key, value, mask, out } = problem;
   const check = new ProblemCheck("attend", problem);
   check.requireInput("query", query, rows, width);
   check.requireInput("key", key, columns, width);
   check.requireInput("value", value, columns, valueWidth);
   if (mask) check.requireMask(mask);
   check.requireOutput("out", out, rows, valueWidth);
-  check.requireScores("probabilities", probabilities);
+  if ("statistics" in problem) check.requireRows("statistics", problem.statistics);
+  else check.requireScores("probabilities", problem.probabilities);
   return batch * heads === 0 ? [] : [{ kind: "attention", op, problem }];
 }
 
@@ -43,21 +44,26 @@ export function attentionCalls(problem: AttentionProblem, op = "attention"): rea
  * that is broadcast by a stride of 0 gets one gradient per use, which the caller sums.
  */
 export function attentionBackwardCalls(
-  problem: AttentionBackwardProblem,
+  problem: BackwardProblem,
   op = "attention backward",
 ): readonly KernelCall[] {
   const { batch, heads, rows, columns, width, valueWidth } = problem;
-  const { query, key, value, probabilities, outGradient, scoreGradient } = problem;
+  const { query, key, value, outGradient, scoreGradient } = problem;
   const { queryGradient, keyGradient, valueGradient } = problem;
   const check = new ProblemCheck("attendBackward", problem);
   check.requireInput("query", query, rows, width);
   check.requireInput("key", key, columns, width);
   check.requireInput("value", value, columns, valueWidth);
   check.requireInput("outGradient", outGradient, rows, valueWidth);
-  check.requireScores("probabilities", probabilities);
+  if ("statistics" in problem) {
+    if (problem.mask) check.requireMask(problem.mask);
+    check.requireInput("out", problem.out, rows, valueWidth);
+    check.requireRows("statistics", problem.statistics);
+    check.requireRows("deltas", problem.deltas);
+  } else check.requireScores("probabilities", problem.probabilities);
   check.requireOutput("queryGradient", queryGradient, rows, width);
   check.requireOutput("keyGradient", keyGradient, columns, width);
   check.requireOutput("valueGradient", valueGradient, columns, valueWidth);
-  check.requireScores("scoreGradient", scoreGradient);
+  if (scoreGradient) check.requireScores("scoreGradient", scoreGradient);
   return batch * heads === 0 ? [] : [{ kind: "attention-backward", op, problem }];
 }

@@ -8,4 +8,6 @@ export type {
   AttentionOperand,
   AttentionProblem,
   AttentionShape,
+  BackwardProblem,
+  ForwardProblem,
 } from "./problem.js";

@@ -61,23 +61,30 @@ interface Inputs extends AttentionShape {
 }
 
 /** `out = probabilities · value`, `probabilities = softmax(scale · query · keyᵀ + mask)`. Outputs share no element. */
-export interface AttentionProblem extends Inputs {
+interface Forward extends Inputs {
   readonly mask?: AttentionMask;
   /** [batch, heads, rows, valueWidth] */
   readonly out: AttentionOperand;
-  /** [batch, heads, rows, columns], contiguous: the scores are computed there, and the backward pass reads the probabilities. */
-  readonly probabilities: Storage;
 }
 
 /** Outputs share no element, and none with an input. */
-export interface AttentionBackwardProblem extends Inputs {
-  /** As the forward pass stored them. */
-  readonly probabilities: Storage;
+interface Backward extends Inputs {
   /** The gradient of `out`, [batch, heads, rows, valueWidth]. */
   readonly outGradient: AttentionInput;
   readonly queryGradient: AttentionOperand;
   readonly keyGradient: AttentionOperand;
   readonly valueGradient: AttentionOperand;
+}
+
+/** Keeps the probabilities for the backward pass. */
+export interface AttentionProblem extends Forward {
+  /** [batch, heads, rows, columns], contiguous: the scores are computed there, and the backward pass reads the probabilities. */
+  readonly probabilities: Storage;
+}
+
+export interface AttentionBackwardProblem extends Backward {
+  /** As the forward pass stored them. */
+  readonly probabilities: Storage;
   /**
    * The gradient of the scores after scale and mask, [batch, heads, rows, columns], contiguous: the gradient of the mask, or scratch memory
    * if that is not needed.
@@ -85,15 +92,40 @@ export interface AttentionBackwardProblem extends Inputs {
   readonly scoreGradient: Storage;
 }
 
+/** Keeps one number per row for the backward pass, which computes the probabilities again: scores are never in memory. */
+export interface FlashProblem extends Forward {
+  /** [batch, heads, rows], f32, contiguous: in the unit that the kernels of the device use. */
+  readonly statistics: Storage;
+}
+
+export interface FlashBackwardProblem extends Backward {
+  readonly mask?: AttentionMask;
+  /** The result of the forward pass, and its statistics. */
+  readonly out: AttentionInput;
+  readonly statistics: Storage;
+  /** Scratch memory of the size of `statistics`. */
+  readonly deltas: Storage;
+  /** The gradient of the mask, if it is needed: [batch, heads, rows, columns], contiguous. */
+  readonly scoreGradient?: Storage;
+}
+
+export type ForwardProblem = AttentionProblem | FlashProblem;
+export type BackwardProblem = AttentionBackwardProblem | FlashBackwardProblem;
+
 /** The 16-bit inputs and their dtype. */
 export interface HalfInputs {
   readonly dtype?: "f16" | "bf16";
   readonly names: readonly string[];
 }
 
-export function halfInputsOf(problem: AttentionProblem | AttentionBackwardProblem): HalfInputs {
+export function halfInputsOf(problem: ForwardProblem | BackwardProblem): HalfInputs {
   const { query, key, value } = problem;
-  const inputs = { query, key, value, ...("outGradient" in problem && { outGradient: problem.outGradient }) };
+  const isFlashBackward = "outGradient" in problem && "statistics" in problem;
+  const inputs = {
+    ...{ query, key, value },
+    ...("outGradient" in problem && { outGradient: problem.outGradient }),
+    ...(isFlashBackward && { out: problem.out }),
+  };
   const halves = Object.entries<AttentionInput>(inputs).flatMap(([name, { dtype }]) =>
     dtype === "f16" || dtype === "bf16" ? [{ name, dtype }] : [],
   );
@@ -101,8 +133,19 @@ export function halfInputsOf(problem: AttentionProblem | AttentionBackwardProble
   return { names: halves.map(({ name }) => name), ...(first && { dtype: first.dtype }) };
 }
 
+/** Rejects a problem without probabilities, which the CPU kernels need. */
+export function requireProbabilities<Problem extends object>(
+  problem: Problem | FlashProblem | FlashBackwardProblem,
+): Exclude<Problem, FlashProblem | FlashBackwardProblem> {
+  if (!("statistics" in problem)) return problem as Exclude<Problem, FlashProblem | FlashBackwardProblem>;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    "attend: the CPU kernels keep probabilities, not statistics of rows. Pass memory for the probabilities.",
+  );
+}
+
 /** Rejects 16-bit inputs and results, which the CPU kernels do not support. */
-export function rejectRounding(name: string, shape: AttentionProblem | AttentionBackwardProblem): void {
+export function rejectRounding(name: string, shape: ForwardProblem | BackwardProblem): void {
   const { dtype: inputDtype, names } = halfInputsOf(shape);
   if (inputDtype) {
     throw new HoldfastError(
@@ -170,6 +213,12 @@ export class ProblemCheck {
     }
   }
 
+  /** A number per row. */
+  requireRows(name: string, storage: Storage): void {
+    const { batch, heads, rows } = this.#shape;
+    this.#requireAvailable(name, `${batch}×${heads}×${rows}`, batch * heads * rows, storage, "f32");
+  }
+
   requireScores(name: string, storage: Storage): void {
     const { dtype, batch, heads, rows, columns } = this.#shape;
     const elements = batch * heads * rows * columns;
@@ -232,23 +281,26 @@ export class ProblemCheck {
 export type Access = "out" | "partial-out";
 
 /** "out" if the launch writes every byte of its outputs' storages, so that none of their old contents remains. */
-export function accessTo(problem: AttentionProblem): Access {
-  const { dtype, rows, columns, valueWidth, out, probabilities } = problem;
+export function accessTo(problem: ForwardProblem): Access {
+  const { dtype, rows, columns, valueWidth, out } = problem;
   return accessToAll(problem, [
     [out.storage, rows * valueWidth, resultDtypeOf(problem)],
-    [probabilities, rows * columns, dtype],
+    "statistics" in problem
+      ? [problem.statistics, rows, "f32"]
+      : [problem.probabilities, rows * columns, dtype],
   ]);
 }
 
-export function backwardAccessTo(problem: AttentionBackwardProblem): Access {
+export function backwardAccessTo(problem: BackwardProblem): Access {
   const { dtype, rows, columns, width, valueWidth, scoreGradient } = problem;
   const { queryGradient, keyGradient, valueGradient } = problem;
   const stored = resultDtypeOf(problem);
+  const scores = scoreGradient ? ([[scoreGradient, rows * columns, dtype]] as const) : [];
   return accessToAll(problem, [
     [queryGradient.storage, rows * width, stored],
     [keyGradient.storage, columns * width, stored],
     [valueGradient.storage, columns * valueWidth, stored],
-    [scoreGradient, rows * columns, dtype],
+    ...scores,
   ]);
 }
 

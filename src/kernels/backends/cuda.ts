@@ -3,12 +3,17 @@
 import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
 import type { Bytes } from "../../units/index.js";
-import { lowerAttentionBackwardOnCuda, lowerAttentionOnCuda } from "../attention/cuda/index.js";
 import {
-  type AttentionBackwardProblem,
-  type AttentionProblem,
+  keepsProbabilities,
+  lowerAttentionBackwardOnCuda,
+  lowerAttentionOnCuda,
+} from "../attention/cuda/index.js";
+import {
+  type AttentionShape,
   accessTo,
+  type BackwardProblem,
   backwardAccessTo,
+  type ForwardProblem,
 } from "../attention/problem.js";
 import type { Backend, Commands } from "../backend-interface.js";
 import { cudaCapabilities } from "../capabilities.js";
@@ -66,12 +71,16 @@ export class CudaBackend implements Backend {
     return lowerGemmOnCuda(this.#target, problem, op);
   }
 
-  lowerAttention(problem: AttentionProblem, op: string): Commands {
-    return lowerAttentionOnCuda(problem, accessTo(problem), op);
+  lowerAttention(problem: ForwardProblem, op: string): Commands {
+    return lowerAttentionOnCuda(this.#target, problem, accessTo(problem), op);
   }
 
-  lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands {
-    return lowerAttentionBackwardOnCuda(problem, backwardAccessTo(problem), op);
+  lowerAttentionBackward(problem: BackwardProblem, op: string): Commands {
+    return lowerAttentionBackwardOnCuda(this.#target, problem, backwardAccessTo(problem), op);
+  }
+
+  keepsProbabilities(shape: AttentionShape): boolean {
+    return keepsProbabilities(this.#target, shape);
   }
 
   lowerConvolution(problem: ConvolutionProblem, op: string): Commands {

@@ -4,10 +4,11 @@ import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
 import {
-  type AttentionBackwardProblem,
-  type AttentionProblem,
   accessTo,
+  type BackwardProblem,
   backwardAccessTo,
+  type ForwardProblem,
+  requireProbabilities,
 } from "../attention/problem.js";
 import { lowerAttentionBackwardOnWasm, lowerAttentionOnWasm } from "../attention/wasm/lower.js";
 import type { Backend, Commands } from "../backend-interface.js";
@@ -56,12 +57,17 @@ export class WasmBackend implements Backend {
     return lowerGemmOnCpu(this.#target, problem, op);
   }
 
-  lowerAttention(problem: AttentionProblem, op: string): Commands {
-    return [lowerAttentionOnWasm(problem, accessTo(problem), op)];
+  lowerAttention(problem: ForwardProblem, op: string): Commands {
+    return [lowerAttentionOnWasm(requireProbabilities(problem), accessTo(problem), op)];
   }
 
-  lowerAttentionBackward(problem: AttentionBackwardProblem, op: string): Commands {
-    return [lowerAttentionBackwardOnWasm(problem, backwardAccessTo(problem), op)];
+  lowerAttentionBackward(problem: BackwardProblem, op: string): Commands {
+    return [lowerAttentionBackwardOnWasm(requireProbabilities(problem), backwardAccessTo(problem), op)];
+  }
+
+  /** Computing them again would take longer than reading them. */
+  keepsProbabilities(): boolean {
+    return true;
   }
 
   lowerConvolution(): Commands {

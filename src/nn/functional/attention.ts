@@ -1,5 +1,6 @@
 /** Attention as a function. */
 
+import { backendOf } from "../../kernels/index.js";
 import {
   scaledDotProductAttention as attentionOp,
   attentionWithDropout,
@@ -46,7 +47,8 @@ export function scaledDotProductAttention(
   const { device } = query;
   const masks = mask ? [mask] : [];
   if (dropoutP === 0) {
-    return device.apply(attentionOp, [query, key, value, ...masks], { ...attributes, rowsFirst });
+    const keeps = keptValues(query, key, value, rowsFirst);
+    return device.apply(attentionOp, [query, key, value, ...masks], { ...attributes, rowsFirst, keeps });
   }
   if (rowsFirst) {
     const [q, k, v] = [query, key, value].map((one) => one.transpose(-3, -2)) as [Tensor, Tensor, Tensor];
@@ -54,6 +56,31 @@ export function scaledDotProductAttention(
   }
   const operands = [query, key, value, device.randomState, ...masks];
   return device.apply(attentionWithDropout, operands, { ...attributes, p: dropoutP });
+}
+
+/** What the device keeps for backward of attention with operands of these shapes. */
+function keptValues(query: Tensor, key: Tensor, value: Tensor, rowsFirst: boolean) {
+  const [rowAxis, headAxis] = rowsFirst ? [-3, -2] : [-2, -3];
+  return keptBy(query, {
+    heads: query.shape.at(headAxis) ?? 1,
+    rows: query.shape.at(rowAxis) ?? 1,
+    columns: key.shape.at(rowAxis) ?? 1,
+    width: query.shape.at(-1) ?? 1,
+    valueWidth: value.shape.at(-1) ?? 1,
+  });
+}
+
+interface Sizes {
+  readonly heads: number;
+  readonly rows: number;
+  readonly columns: number;
+  readonly width: number;
+  readonly valueWidth: number;
+}
+
+function keptBy({ device, dtype }: Tensor, sizes: Sizes): "probabilities" | "statistics" {
+  const shape = { ...sizes, batch: 1, dtype: dtype === "f64" ? ("f64" as const) : ("f32" as const) };
+  return backendOf(device.runtime).keepsProbabilities(shape) ? "probabilities" : "statistics";
 }
 
 /** Options of `packedAttention`. */
@@ -80,5 +107,7 @@ export function packedAttention(
   qkv: Tensor,
   { mask = null, ...attributes }: PackedAttentionOptions = {},
 ): Tensor {
-  return qkv.device.apply(packedOp, mask ? [qkv, mask] : [qkv], attributes);
+  const [rows = 1, , heads = 1, width = 1] = qkv.shape.slice(-4);
+  const keeps = keptBy(qkv, { heads, rows, columns: rows, width, valueWidth: width });
+  return qkv.device.apply(packedOp, mask ? [qkv, mask] : [qkv], { ...attributes, keeps });
 }

@@ -10,7 +10,16 @@ import { type Dtype, dtypes, promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
-import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
+import {
+  arrayAt,
+  type GradientRule,
+  type KernelOp,
+  type Lowering,
+  type OperandType,
+  type SavedIndices,
+  typeAt,
+  type ValueType,
+} from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
 import { type AttentionSizes, attentionMask, attentionOperand } from "./operands.js";
@@ -20,6 +29,8 @@ export type AttentionAttributes = {
   readonly isCausal?: boolean;
   /** The factor of q · kᵀ. Default: 1/√width. */
   readonly scale?: number;
+  /** The values that stay for backward: the probabilities, or a number per row, from which they are computed again. */
+  readonly keeps?: "probabilities" | "statistics";
 };
 
 const queryShape = ({ batch, rows, heads, width }: AttentionSizes): Shape => [...batch, rows, heads, width];
@@ -48,8 +59,18 @@ const scoreShape = ({ batch, heads, rows, columns }: AttentionSizes): Shape => [
   columns,
 ];
 
+/** The type of what stays for backward. */
+export function keptType(
+  sizes: AttentionSizes,
+  dtype: Dtype,
+  keeps: AttentionAttributes["keeps"],
+): ValueType {
+  if (keeps !== "statistics") return { shape: scoreShape(sizes), dtype: attentionCompute(dtype) };
+  return { shape: scoreShape(sizes).slice(0, -1), dtype: "f32" };
+}
+
 /** The sizes of operands with the axes [batch…, rows, heads, width]. */
-function sizesOf(query: Shape, key: Shape, value: Shape): AttentionSizes {
+export function sizesOf(query: Shape, key: Shape, value: Shape): AttentionSizes {
   const outer = broadcastShapes(
     "attention",
     [query, key, value].map((shape) => [...shape.slice(0, -3), shape.at(-2) ?? 1]),
@@ -70,32 +91,26 @@ export function attentionCompute(dtype: Dtype): "f32" | "f64" {
 
 /**
  * Operands: query [batch…, rows, heads, width], key [batch…, columns, heads, width], value [batch…, columns, heads, valueWidth],
- * and an optional mask. The mask broadcasts to [batch…, heads, rows, columns] and is added to the scores. The second output is the
- * probabilities, for backward.
+ * and an optional mask. The mask broadcasts to [batch…, heads, rows, columns] and is added to the scores. The second output is what
+ * stays for backward.
  */
 export const attention: KernelOp<AttentionAttributes> = {
   kind: "kernel",
   name: "attention",
-  infer(operands) {
+  infer(operands, { keeps }) {
     const [query, key, value] = queryKeyValueTypes("attention", operands);
     const sizes = sizesOf(query.shape, key.shape, value.shape);
     const dtype = attentionDtype("attention", operands);
-    return [
-      { shape: outShape(sizes), dtype },
-      { shape: scoreShape(sizes), dtype: attentionCompute(dtype) },
-    ];
+    return [{ shape: outShape(sizes), dtype }, keptType(sizes, dtype, keeps)];
   },
-  saves: () => ({ operands: [0, 1, 2], outputs: [1] }),
+  saves: ({ length }, { keeps }) => savedByAttention(length, keeps, 3),
   gradient(rule) {
-    const [out, query, key, value, scores] = [
-      rule.upstream,
-      rule.operand(0),
-      rule.operand(1),
-      rule.operand(2),
-      rule.output(1),
-    ];
-    const attributes = { ...rule.attributes, outputsScoreGradient: rule.needs(3) };
-    const gradients = rule.applyAll(attentionGradient, [out, query, key, value, scores], attributes);
+    const { upstream, attributes } = rule;
+    const operands = [upstream, rule.operand(0), rule.operand(1), rule.operand(2), ...keptValues(rule, 3)];
+    const gradients = rule.applyAll(attentionGradient, operands, {
+      ...attributes,
+      outputsScoreGradient: rule.needs(3),
+    });
     return gradients.map((gradient, index) =>
       rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined,
     );
@@ -106,13 +121,34 @@ export const attention: KernelOp<AttentionAttributes> = {
   },
 };
 
+/** The indices that stay for backward. The mask, if there is one, is the operand at `maskIndex`, after query, key and value. */
+export function savedByAttention(
+  operandCount: number,
+  keeps: AttentionAttributes["keeps"],
+  maskIndex: number,
+): SavedIndices {
+  const inputs = Array.from({ length: maskIndex }, (_, index) => index);
+  if (keeps !== "statistics") return { operands: inputs, outputs: [1] };
+  return { operands: operandCount > maskIndex ? [...inputs, maskIndex] : inputs, outputs: [0, 1] };
+}
+
+/** What the gradient reads besides query, key and value: the probabilities; or the statistics, the result, and the mask if there is one. */
+export function keptValues<V>(
+  rule: GradientRule<V, AttentionAttributes>,
+  maskIndex: number,
+): readonly (V | number)[] {
+  if (rule.attributes.keeps !== "statistics") return [rule.output(1)];
+  const masks = rule.operandCount > maskIndex ? [rule.operand(maskIndex)] : [];
+  return [rule.output(1), rule.output(0), ...masks];
+}
+
 export interface AttentionArrays {
   readonly query: DeviceArray;
   readonly key: DeviceArray;
   readonly value: DeviceArray;
 }
 
-/** Computes the result and the probabilities. */
+/** Computes the result, and what stays for backward. */
 export function lowerAttention(
   lowering: Lowering,
   {
@@ -121,10 +157,10 @@ export function lowerAttention(
     value,
     mask: maskOperand,
   }: AttentionArrays & { readonly mask?: DeviceArray | number | undefined },
-  [output, probabilities]: readonly DeviceArray[],
-  { isCausal = false, scale }: AttentionAttributes,
+  [output, kept]: readonly DeviceArray[],
+  { isCausal = false, scale, keeps }: AttentionAttributes,
 ): void {
-  if (!output || !probabilities) return;
+  if (!output || !kept) return;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
   const dtype = attentionCompute(output.dtype);
   const target = resultArray(lowering, output, dtype);
@@ -136,14 +172,15 @@ export function lowerAttention(
   const out = attentionOperand(lowering, target, target.shape, target.dtype);
   const mask =
     typeof maskOperand === "object" ? attentionMask(lowering, maskOperand, sizes, dtype) : undefined;
-  if (!q || !k || !v || !out || !probabilities.storage) {
+  if (!q || !k || !v || !out || !kept.storage) {
     // An operand or the result is empty.
-    for (const array of [output, probabilities]) fillWith(lowering, array, 0);
+    for (const array of [output, kept]) fillWith(lowering, array, 0);
     return;
   }
   lowering.attention({
     ...{ ...kernelShape(sizes, dtype), resultDtype: target.dtype },
-    ...{ query: q, key: k, value: v, out, probabilities: probabilities.storage },
+    ...{ query: q, key: k, value: v, out },
+    ...(keeps === "statistics" ? { statistics: kept.storage } : { probabilities: kept.storage }),
     ...(mask && { mask }),
     scale: scale ?? 1 / Math.sqrt(sizes.width),
     isCausal,
@@ -157,7 +194,7 @@ function resultArray(lowering: Lowering, array: DeviceArray, dtype: "f32" | "f64
   return isStorable ? array : lowering.scratchArray(array.shape, dtype);
 }
 
-function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") {
+export function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") {
   return { ...sizes, dtype, batch: sizeOf(batch) };
 }
 
@@ -166,7 +203,7 @@ type GradientAttributes = AttentionAttributes & {
   readonly outputsScoreGradient: boolean;
 };
 
-/** Operands: the upstream gradient, query, key, value, probabilities. Outputs: their gradients, with the broadcast batch. */
+/** Operands: the upstream gradient, query, key, value, and `keptValues`. Outputs: their gradients, with the broadcast batch. */
 const attentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "attentionGradient",
@@ -182,24 +219,23 @@ const attentionGradient: KernelOp<GradientAttributes> = {
     ];
   },
   lower(lowering, operands, outputs, attributes) {
-    const [upstream, query, key, value, probabilities] = operands.map((_, index) => arrayAt(operands, index));
-    if (!upstream || !query || !key || !value || !probabilities) return;
-    lowerAttentionGradient(lowering, { upstream, query, key, value, probabilities }, outputs, attributes);
+    const [upstream, query, key, value, ...kept] = operands.map((_, index) => arrayAt(operands, index));
+    if (!upstream || !query || !key || !value) return;
+    lowerAttentionGradient(lowering, { upstream, query, key, value, kept }, outputs, attributes);
   },
 };
 
 /** Computes the gradients of query, key and value, and of the scores if there is a fourth output. */
 export function lowerAttentionGradient(
   lowering: Lowering,
-  inputs: AttentionArrays & { readonly upstream: DeviceArray; readonly probabilities: DeviceArray },
+  inputs: AttentionArrays & { readonly upstream: DeviceArray; readonly kept: readonly DeviceArray[] },
   outputs: readonly DeviceArray[],
-  { isCausal = false, scale }: AttentionAttributes,
+  { isCausal = false, scale, keeps }: AttentionAttributes,
 ): void {
-  const { upstream, query, key, value, probabilities } = inputs;
+  const { upstream, query, key, value, kept } = inputs;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
-  const dtype = attentionCompute(probabilities.dtype);
+  const dtype = attentionCompute(kept[0]?.dtype ?? "f32");
   const targets = outputs.slice(0, 3).map((output) => resultArray(lowering, output, dtype));
-  const scores = outputs[3] ?? lowering.scratchArray(scoreShape(sizes), dtype);
   const [queryGradient, keyGradient, valueGradient] = targets.map((array) =>
     attentionOperand(lowering, array, array.shape, array.dtype),
   );
@@ -210,14 +246,18 @@ export function lowerAttentionGradient(
     outGradient: attentionOperand(lowering, upstream, outShape(sizes), dtype),
   };
   const problem = { ...operands, queryGradient, keyGradient, valueGradient };
-  if (!areDefined(problem) || !probabilities.storage || !scores.storage) {
+  const memory =
+    keeps === "statistics" ? flashMemory(lowering, sizes, kept) : keptMemory(lowering, sizes, kept);
+  if (!areDefined(problem) || !memory || outputs.some(({ storage }) => !storage)) {
     for (const output of outputs) fillWith(lowering, output, 0);
     return;
   }
+  const scoreGradient = outputs[3]?.storage;
   lowering.attentionBackward({
     ...{ ...kernelShape(sizes, dtype), resultDtype: targets[0]?.dtype ?? dtype },
     ...problem,
-    ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
+    ...memory,
+    ...(scoreGradient && { scoreGradient }),
     scale: scale ?? 1 / Math.sqrt(sizes.width),
     isCausal,
   });
@@ -225,6 +265,26 @@ export function lowerAttentionGradient(
     const output = outputs[index];
     if (output && output !== array) copyArray(lowering, array, output);
   }
+}
+
+/** The probabilities, and scratch memory for the gradient of the scores. Undefined if they are empty. */
+function keptMemory(lowering: Lowering, sizes: AttentionSizes, [probabilities]: readonly DeviceArray[]) {
+  if (!probabilities?.storage) return undefined;
+  const { storage } = lowering.scratchArray(scoreShape(sizes), probabilities.dtype);
+  return storage && { probabilities: probabilities.storage, scoreGradient: storage };
+}
+
+/** The statistics, the result and the mask, and scratch memory for the deltas. Undefined if they are empty. */
+function flashMemory(
+  lowering: Lowering,
+  sizes: AttentionSizes,
+  [statistics, result, maskArray]: readonly DeviceArray[],
+) {
+  const deltas = lowering.scratchArray(keptType(sizes, "f32", "statistics").shape, "f32");
+  const out = result && attentionOperand(lowering, result, outShape(sizes), "f32");
+  const mask = maskArray && attentionMask(lowering, maskArray, sizes, "f32");
+  if (!statistics?.storage || !deltas.storage || !out) return undefined;
+  return { statistics: statistics.storage, deltas: deltas.storage, out, ...(mask && { mask }) };
 }
 
 type AllDefined<T> = { readonly [K in keyof T]: Exclude<T[K], undefined> };

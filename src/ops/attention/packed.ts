@@ -23,8 +23,11 @@ import {
   type AttentionAttributes,
   attentionCompute,
   attentionDtype,
+  keptType,
+  keptValues,
   lowerAttention,
   lowerAttentionGradient,
+  savedByAttention,
 } from "./attention.js";
 
 /**
@@ -35,7 +38,7 @@ import {
 export const packedAttention: CompositeOp<AttentionAttributes> = {
   kind: "composite",
   name: "packedAttention",
-  infer: (operands) => typesOf("packedAttention", operands).slice(0, 1),
+  infer: (operands, attributes) => typesOf("packedAttention", operands, attributes).slice(0, 1),
   compose({ apply, typeOf }, [packed = 0, mask], attributes) {
     if (mask === undefined) return [apply(fusedPackedAttention, [packed], attributes)];
     const isBool = typeOf(mask).dtype === "bool";
@@ -44,15 +47,15 @@ export const packedAttention: CompositeOp<AttentionAttributes> = {
   },
 };
 
-/** The same with an optional mask of floats. The second output is the probabilities, for backward. */
+/** The same with an optional mask of floats. The second output is what stays for backward. */
 const fusedPackedAttention: KernelOp<AttentionAttributes> = {
   kind: "kernel",
   name: "fusedPackedAttention",
-  infer: (operands) => typesOf("packedAttention", operands),
-  saves: () => ({ operands: [0], outputs: [1] }),
+  infer: (operands, attributes) => typesOf("packedAttention", operands, attributes),
+  saves: ({ length }, { keeps }) => savedByAttention(length, keeps, 1),
   gradient(rule) {
     const { upstream, attributes } = rule;
-    const operands = [upstream, rule.operand(0), rule.output(1)];
+    const operands = [upstream, rule.operand(0), ...keptValues(rule, 1)];
     const gradients = rule.applyAll(packedAttentionGradient, operands, {
       ...attributes,
       outputsScoreGradient: rule.needs(1),
@@ -72,26 +75,32 @@ type GradientAttributes = AttentionAttributes & {
   readonly outputsScoreGradient: boolean;
 };
 
-/** Operands: the upstream gradient, the packed query, key and value, the probabilities. */
+/** Operands: the upstream gradient, the packed query, key and value, and `keptValues`. */
 const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
   noGradient: "gradients of gradients are not recorded",
   infer(operands, { outputsScoreGradient }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
-    const scores = typeAt("packedAttentionGradient", operands, 2);
+    const [rows = 0, , heads = 0] = shape.slice(-4);
+    const scores = { shape: [...shape.slice(0, -4), heads, rows, rows], dtype: attentionCompute(dtype) };
     return [{ shape, dtype }, ...(outputsScoreGradient ? [scores] : [])];
   },
   lower(lowering, operands, [output, ...scores], attributes) {
     if (!output) return;
-    const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const inputs = { ...unpack(lowering, arrayAt(operands, 1)), upstream, probabilities };
+    const [upstream, packed, ...kept] = operands.map((_, index) => arrayAt(operands, index));
+    if (!upstream || !packed) return;
+    const inputs = { ...unpack(lowering, packed), upstream, kept };
     const { query, key, value } = unpack(lowering, output);
     lowerAttentionGradient(lowering, inputs, [query, key, value, ...scores], attributes);
   },
 };
 
-function typesOf(op: string, operands: readonly OperandType[]): readonly ValueType[] {
+function typesOf(
+  op: string,
+  operands: readonly OperandType[],
+  { keeps }: AttentionAttributes,
+): readonly ValueType[] {
   const packed = typeAt(op, operands, 0);
   const { shape } = packed;
   const [rows = 0, three = 0, heads = 0, width = 0] = shape.slice(-4);
@@ -111,10 +120,8 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
     );
   }
   const dtype = attentionDtype(op, [packed, packed, packed]);
-  return [
-    { shape: [...batch, rows, heads, width], dtype },
-    { shape: scores, dtype: attentionCompute(dtype) },
-  ];
+  const sizes = { batch, heads, rows, columns: rows, width, valueWidth: width };
+  return [{ shape: [...batch, rows, heads, width], dtype }, keptType(sizes, dtype, keeps)];
 }
 
 /** Views of query, key and value, each [batch…, rows, heads, width]. */

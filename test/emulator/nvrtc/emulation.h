@@ -173,6 +173,46 @@ struct Bf16 { static constexpr unsigned bytes = 2; static constexpr int element 
 struct F16 { static constexpr unsigned bytes = 2; static constexpr int element = emulatorF16; };
 struct Tf32 { static constexpr unsigned bytes = 4; static constexpr int element = emulatorTf32; };
 
+/** The value of a 16-bit element in the lower half of a word. */
+template <class Element>
+static inline float emulatorWiden(unsigned word) {
+  const unsigned half = word & 0xffffu;
+  unsigned bits = half << 16;
+  if (Element::element == emulatorF16) {
+    const unsigned exponent = half >> 10 & 31, fraction = half & 1023;
+    if (exponent == 0) return (half >> 15 ? -1.0f : 1.0f) * static_cast<float>(fraction) * 0x1p-24f;
+    bits = (half >> 15) << 31 | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+  }
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
+static unsigned emulatorPairs[emulatorWarps][32][6];
+
+/**
+ * acc[16, 8] += left[16, 16] · right[16, 8]. A lane of group g and member t has of A rows g and g + 8 at k = 2t and 2t + 1, then both at
+ * k = 2t + 8 and 2t + 9; of B column g at the same k; and accumulators as above.
+ */
+template <class Element>
+static inline void mmaSync(float (&acc)[4], const unsigned (&left)[4], const unsigned (&right)[2]) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
+  for (unsigned index = 0; index < 4; ++index) emulatorPairs[warp][lane][index] = left[index];
+  for (unsigned index = 0; index < 2; ++index) emulatorPairs[warp][lane][4 + index] = right[index];
+  __syncwarp();
+  for (unsigned index = 0; index < 4; ++index) {
+    const unsigned row = index / 2, column = 2 * member + index % 2;
+    double sum = acc[index];
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned owner = k % 8 / 2, shift = 16 * (k % 2), high = k / 8;
+      sum += static_cast<double>(emulatorWiden<Element>(emulatorPairs[warp][4 * group + owner][2 * high + row] >> shift)) *
+             emulatorWiden<Element>(emulatorPairs[warp][4 * column + owner][4 + high] >> shift);
+    }
+    acc[index] = static_cast<float>(sum);
+  }
+  __syncwarp();
+}
+
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
 static inline void wgmmaSs(float (&acc)[columns / 2], const unsigned char* left, const unsigned char* right) {
   emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, left, right);
@@ -209,6 +249,24 @@ static inline void ldmatrixX4(float (&floats)[4], const float* row) {
   emulatorRows[warp][lane] = row;
   __syncwarp();
   for (unsigned matrix = 0; matrix < 4; ++matrix) floats[matrix] = emulatorRows[warp][8 * matrix + lane / 4][lane % 4];
+  __syncwarp();
+}
+
+static const unsigned short* emulatorHalfRows[emulatorWarps][32];
+
+/** A lane gets elements 2t and 2t + 1 of row g of each matrix, or of column g of a transposed one. */
+template <bool isTransposed>
+static inline void ldmatrixX4(unsigned (&words)[4], const unsigned short* row) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
+  if (reinterpret_cast<unsigned long long>(row) % 16 != 0) emulatorHooks.fault(716, "a row at a misaligned address", __LINE__);
+  emulatorHalfRows[warp][lane] = row;
+  __syncwarp();
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    const unsigned short* const* rows = emulatorHalfRows[warp] + 8 * matrix;
+    const unsigned low = isTransposed ? rows[2 * member][group] : rows[group][2 * member];
+    const unsigned high = isTransposed ? rows[2 * member + 1][group] : rows[group][2 * member + 1];
+    words[matrix] = low | high << 16;
+  }
   __syncwarp();
 }
 
@@ -295,6 +353,21 @@ static inline float __int_as_float(int value) { return emulatorBits<float>(value
 static inline long long __double_as_longlong(double value) { return emulatorBits<long long>(value); }
 static inline double __longlong_as_double(long long value) { return emulatorBits<double>(value); }
 
+/** Rounds to nearest even. */
+template <class Element>
+static inline unsigned emulatorNarrow(float value) {
+  const unsigned bits = __float_as_uint(value), magnitude = bits & 0x7fffffffu;
+  if (Element::element == emulatorBf16) return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  unsigned half = (magnitude + 0xc8000fffu + (magnitude >> 13 & 1u)) >> 13;
+  if (magnitude < 0x38800000u) half = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
+  if (magnitude > 0x477fffffu) half = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (half | (bits >> 16 & 0x8000u)) & 0xffffu;
+}
+template <class Element>
+static inline unsigned packHalves(float low, float high) {
+  return emulatorNarrow<Element>(low) | emulatorNarrow<Element>(high) << 16;
+}
+
 // Vectors.
 
 #define EMULATOR_VECTORS(T, name, alignment2, alignment4)                                                     \
@@ -329,6 +402,7 @@ EMULATOR_BINARY(copysign)
 extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 static inline float __expf(float x) { return expf(x); }
+static inline float ex2Approx(float x) { return exp2f(x); }
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

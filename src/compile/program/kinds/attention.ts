@@ -2,14 +2,14 @@
 
 import type { Dtype } from "../../../ir/index.js";
 import {
-  type AttentionBackwardProblem,
   type AttentionInput,
   type AttentionMask,
   type AttentionOperand,
-  type AttentionProblem,
   type AttentionShape,
   attentionBackwardCalls,
   attentionCalls,
+  type BackwardProblem,
+  type ForwardProblem,
   type KernelCall,
   lowerCalls,
 } from "../../../kernels/index.js";
@@ -18,7 +18,7 @@ import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
 import type { Kind } from "./kind.js";
 
-type Problem = AttentionProblem | AttentionBackwardProblem;
+type Problem = ForwardProblem | BackwardProblem;
 type Operand = Storage | AttentionOperand | AttentionMask;
 
 export interface AttentionCall {
@@ -51,12 +51,15 @@ export const attention: Kind<AttentionCall> = {
   emit: (work, { backend, op, resolve }) => lowerCalls(backend, kernelCallsOf(work, resolve, op)),
 };
 
-/** Operands that are written in the result's dtype. The scores, which are written too, have the dtype of the computation. */
+/** Operands that are written in the result's dtype. The others that are written have the dtype of the computation. */
 const results: Readonly<Record<AttentionCall["direction"], readonly string[]>> = {
   forward: ["out"],
   backward: ["queryGradient", "keyGradient", "valueGradient"],
 };
-const scores = { forward: "probabilities", backward: "scoreGradient" } as const;
+const scores: typeof results = {
+  forward: ["probabilities", "statistics"],
+  backward: ["scoreGradient", "deltas"],
+};
 
 /** The call of an attention problem, over the slices that its storages are. */
 export function attentionCall(
@@ -95,13 +98,13 @@ function kernelCallsOf(
   // The names are those of the original problem.
   const problem = { ...shape, ...Object.fromEntries(memory) } as unknown;
   return direction === "forward"
-    ? attentionCalls(problem as AttentionProblem, op)
-    : attentionBackwardCalls(problem as AttentionBackwardProblem, op);
+    ? attentionCalls(problem as ForwardProblem, op)
+    : attentionBackwardCalls(problem as BackwardProblem, op);
 }
 
 /** True if it writes the operand of this name. All others are read. */
 export function isWritten({ direction }: AttentionCall, name: string): boolean {
-  return name === scores[direction] || results[direction].includes(name);
+  return scores[direction].includes(name) || results[direction].includes(name);
 }
 
 /** Everything that it writes except the scores. */
@@ -175,7 +178,7 @@ export function mapAttentionSlices(
   };
 }
 
-const inputs: readonly string[] = ["query", "key", "value", "outGradient"];
+const inputs: readonly string[] = ["query", "key", "value", "outGradient", "out"];
 
 /** The same work with some operands read as half floats; undefined if one of them cannot be. */
 export function readAsHalves(

@@ -1,3 +1,3 @@
 /** attention/cuda: attention in CUDA C++: one block per (batch, head) for short sequences, tiled for sequences of any length. */
 
-export { lowerAttentionBackwardOnCuda, lowerAttentionOnCuda } from "./launch.js";
+export { keepsProbabilities, lowerAttentionBackwardOnCuda, lowerAttentionOnCuda } from "./launch.js";

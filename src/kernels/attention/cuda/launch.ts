@@ -3,13 +3,16 @@
 import type { LaunchCommand } from "../../../runtime/index.js";
 import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
+import type { Target } from "../../target.js";
 import {
-  type AttentionBackwardProblem,
-  type AttentionProblem,
+  type AttentionShape,
+  type BackwardProblem,
+  type ForwardProblem,
   halfInputsOf,
   resultDtypeOf,
 } from "../problem.js";
 import { dtypeKey, type Elements, lanesOf } from "./element.js";
+import { canUseFlash, lowerFlash, lowerFlashBackward } from "./flash/launch.js";
 import { areVectors, layOut, layOutResult, storagesOf, stridesOf } from "./parameters.js";
 import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
 import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
@@ -35,15 +38,28 @@ function keyOf(
   return `${sizes} ${Object.values(facts)} ${Object.values(strides)}`;
 }
 
-function elementsOf(problem: AttentionProblem | AttentionBackwardProblem): Elements {
+function elementsOf(problem: ForwardProblem | BackwardProblem): Elements {
   return { dtype: problem.dtype, resultDtype: resultDtypeOf(problem), halves: halfInputsOf(problem) };
 }
 
+/**
+ * Short sequences keep their probabilities: a block has all of them at once. So does a precision that the tensor cores don't multiply.
+ * Others keep statistics of their rows.
+ */
+export function keepsProbabilities(target: Target, shape: AttentionShape): boolean {
+  const isSmall = (["forward", "backward"] as const).every((direction) =>
+    planSmall(direction, shape.dtype, shape),
+  );
+  return isSmall || !canUseFlash(target, shape);
+}
+
 export function lowerAttentionOnCuda(
-  problem: AttentionProblem,
+  target: Target,
+  problem: ForwardProblem,
   access: Access,
   op: string,
 ): readonly LaunchCommand[] {
+  if ("statistics" in problem) return lowerFlash(target, problem, access, op);
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { mask, probabilities } = problem;
   const elements = elementsOf(problem);
@@ -96,10 +112,12 @@ export function lowerAttentionOnCuda(
 }
 
 export function lowerAttentionBackwardOnCuda(
-  problem: AttentionBackwardProblem,
+  target: Target,
+  problem: BackwardProblem,
   access: Access,
   op: string,
 ): readonly LaunchCommand[] {
+  if ("statistics" in problem) return lowerFlashBackward(target, problem, access, op);
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { probabilities, scoreGradient } = problem;
   const elements = elementsOf(problem);

@@ -52,3 +52,45 @@ static __device__ __forceinline__ Float cvtRnaTf32(Float value) {
 export const cvtRnaTf32 = cvtRna("asm volatile");
 /** The compiler may move it between other instructions. */
 export const cvtRnaTf32Movable = cvtRna("asm");
+
+/** m16n8k16 with 16-bit elements, two in a register. */
+export function mmaSyncHalf(element: "bf16" | "f16"): string {
+  return `// acc[16, 8] += a[16, 16] · b[16, 8], distributed over a warp.
+template <class Element>
+static __device__ __forceinline__ void mmaSync(float (&acc)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.${element}.${element}.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}`;
+}
+
+/** Four 8 × 8 matrices of 16-bit elements, as they are in shared memory or transposed. */
+export const ldmatrixHalf = `// Lanes 8 i to 8 i + 7 hold the row addresses of matrix i; a lane gets two elements of each.
+template <bool isTransposed>
+static __device__ __forceinline__ void ldmatrixX4(unsigned (&fragment)[4], const unsigned short* row) {
+  const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+  if constexpr (isTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3]) : "r"(address));
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3]) : "r"(address));
+  }
+}`;
+
+/** The rounding of two floats to 16-bit elements in one register, the first in the lower half. */
+export function packHalves(element: "bf16" | "f16"): string {
+  return `template <class Element>
+static __device__ __forceinline__ unsigned packHalves(float low, float high) {
+  unsigned packed;
+  asm("cvt.rn.${element}x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}`;
+}
+
+/** ex2.approx: a relative error of about 2^-22; −Infinity gives 0. */
+export const ex2Approx = `static __device__ __forceinline__ float ex2Approx(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}`;

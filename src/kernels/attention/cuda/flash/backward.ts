@@ -1,0 +1,240 @@
+/**
+ * The backward pass of flash attention. A block has a tile of rows of one side, and visits the other side tile by tile; the scores and
+ * their gradients are computed again, and exist only in registers. No two blocks write the same element, so the sums have one order.
+ *
+ * - side "rows": queries stay, keys and values are visited; the result is the gradient of the queries.
+ * - side "columns": keys and values stay, queries are visited; the results are the gradients of keys and values.
+ *
+ * With P = 2^(score − statistics), a row's delta = Σ outGradient · out: dV = Pᵀ · dO, dS = P ∘ (dO · Vᵀ − delta), dQ = scale · dS · K and
+ * dK = scale · dSᵀ · Q. Side "columns" computes the transposed scores, so that they are an A operand as they are.
+ */
+
+import type { KernelSource, Parameter } from "../../../../driver/index.js";
+import type { Dtype } from "../../../../ir/index.js";
+import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { elementTypes } from "../../../codegen/cuda/element-types.js";
+import { preludeOf } from "../../../codegen/cuda/prelude.js";
+import { declarePair, declarePairs, pointTo, strideParameters } from "../parameters.js";
+import { type FlashConfig, tileM } from "./config.js";
+import { declareFragments, flashElements, rowPadding } from "./fragments.js";
+import { declareProducts } from "./products.js";
+import { conversionsOf, declareTiles, loadTile } from "./tiles.js";
+
+const inputs = ["query", "key", "value", "outGradient"] as const;
+
+/** What a kernel computes: one or both results of its side. */
+export type BackwardResult = "queryGradient" | "keyGradient" | "valueGradient";
+
+export type BackwardConfig = FlashConfig<(typeof inputs)[number]> & {
+  readonly side: "rows" | "columns";
+  readonly results: readonly BackwardResult[];
+  readonly resultDtype: Dtype;
+  readonly access: "out" | "partial-out";
+  /** True if the gradient of the scores is stored, as the gradient of the mask. Only side "rows". */
+  readonly storesScoreGradient: boolean;
+};
+
+/** The arguments, in order. */
+export function flashBackwardParameters({
+  results,
+  access,
+  hasMask,
+  storesScoreGradient,
+}: Pick<BackwardConfig, "results" | "access" | "hasMask" | "storesScoreGradient">): Readonly<
+  Record<string, Parameter>
+> {
+  return {
+    query: "in",
+    key: "in",
+    value: "in",
+    outGradient: "in",
+    ...(hasMask && { mask: "in" as const }),
+    statistics: "in",
+    deltas: "in",
+    ...Object.fromEntries(results.map((name) => [name, access])),
+    ...(storesScoreGradient && { scoreGradient: access }),
+    heads: "u32",
+    rows: "u32",
+    columns: "u32",
+    width: "u32",
+    valueWidth: "u32",
+    tiles: "u32",
+    ...strideParameters(...inputs, ...results),
+    ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
+    scale: "f32",
+  };
+}
+
+/** Dynamic shared memory: the tiles that stay, the stages of visited tiles, and the facts about visited rows. */
+export function flashBackwardBytes(config: BackwardConfig): number {
+  const { element, tile, depth, valueDepth, side } = config;
+  const { stages } = tile;
+  const rowElements = depth + valueDepth + 2 * rowPadding(element);
+  const rows = tileM(tile) + stages * tile.tileN;
+  const factBytes = side === "columns" ? stages * tile.tileN * 8 : 0;
+  return rows * rowElements * flashElements[element].bytes + factBytes;
+}
+
+export function flashBackwardKernel(config: BackwardConfig): KernelSource {
+  const { element, tile, depth, valueDepth, sources, side, results } = config;
+  const { stages } = tile;
+  const { resultDtype, isCausal, hasMask, storesScoreGradient } = config;
+  const { type: stored, narrow } = elementTypes[resultDtype];
+  const isRows = side === "rows";
+  const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
+  const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
+  const [stayCount, visitCount] = isRows ? ["rows", "columns"] : ["columns", "rows"];
+  const sharedBytes = flashBackwardBytes(config);
+  const prelude = new Set([
+    ...conversionsOf(Object.values(sources), element),
+    ...(narrow ? [narrow] : []),
+    "dynamicSharedMemory" as const,
+  ]);
+  const load = (name: (typeof inputs)[number], tile: string, rows: string, first: string, count: string) => {
+    const isValue = name === "value" || name === "outGradient";
+    const sizes = isValue ? "valueDepth" : "depth";
+    return loadTile(name, sources[name], element, {
+      ...{ tile, rows, depth: sizes, stride: `${sizes} + padding`, first },
+      ...{ count: `${count} - ${first}`, width: isValue ? "valueWidth" : "width" },
+    });
+  };
+  const first = isRows ? "queryGradient" : "keyGradient";
+  const [hasFirst, hasSecond] = [results.includes(first), results.includes("valueGradient")];
+  const range = isRows
+    ? ["0", isCausal ? "firstStay + tileM < columns ? firstStay + tileM : columns" : "columns"]
+    : [isCausal ? "firstStay / tileN * tileN" : "0", "rows"];
+  return cudaKernel({
+    name: `attention.flash.backward.${side}.${element}`,
+    parameters: flashBackwardParameters(config),
+    elements: "float",
+    pointers: {
+      ...Object.fromEntries(inputs.map((name) => [name, elementTypes[sources[name].dtype].type])),
+      ...Object.fromEntries(results.map((name) => [name, stored])),
+    },
+    threads: 32 * tile.warps,
+    sharedBytes,
+    declarations: `
+${preludeOf(prelude)}${declareFragments(element)}
+static constexpr unsigned threads = ${32 * tile.warps}, blocksM = ${tile.blocksM}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
+static constexpr unsigned depth = ${depth}, valueDepth = ${valueDepth}, padding = ${rowPadding(element)}, stages = ${stages};
+${declareTiles(Object.values(sources), element)}
+${declareProducts}
+${pointTo}`,
+    body: `
+  dynamicSharedMemory(smem, ${sharedBytes});
+  Element* const stay1 = reinterpret_cast<Element*>(smem);
+  Element* const stay2 = stay1 + tileM * (depth + padding);
+  Element* const visits = stay2 + tileM * (valueDepth + padding);
+  constexpr unsigned stageElements = tileN * (depth + valueDepth + 2 * padding);
+${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(visits + stages * stageElements);"}
+${declarePair("blockIdx.x / tiles")}
+  const unsigned firstStay = ${isRows && isCausal ? "(tiles - 1 - blockIdx.x % tiles)" : "blockIdx.x % tiles"} * tileM;
+${inputs.map((name) => declarePairs(elementTypes[sources[name].dtype].type, name)).join("\n")}
+${hasMask ? declarePairs("float", "mask") : ""}
+${results.map((name) => declarePairs(stored, name)).join("\n")}
+  const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
+  const unsigned firstVisit = ${range[0]}, endVisit = ${range[1]};
+  const float scale2 = scale * 1.44269504f;
+  const float infinity = __uint_as_float(0x7f800000u);
+  // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
+  auto factsOf = [&](unsigned row) {
+    return row < rows ? make_float2(statistics[pair * rows + row], deltas[pair * rows + row]) : make_float2(infinity, 0);
+  };
+${hasFirst ? "  float result1[blocksM][depth / 8][4] = {};" : ""}
+${hasSecond ? "  float result2[blocksM][valueDepth / 8][4] = {};" : ""}
+${
+  isRows
+    ? `  float2 rowFacts[blocksM][2];
+#pragma unroll
+  for (unsigned i = 0; i < 2 * blocksM; i++) rowFacts[i / 2][i % 2] = factsOf(firstStay + warpRow + 8 * i + group);`
+    : ""
+}
+  ${load(stay1, "stay1", "tileM", "firstStay", stayCount)}
+  ${load(stay2, "stay2", "tileM", "firstStay", stayCount)}
+  auto loadStage = [&](unsigned visit) {
+    Element* const stage = visits + (visit - firstVisit) / tileN % stages * stageElements;
+    if (visit < endVisit) {
+      ${load(visit1, "stage", "tileN", "visit", visitCount)}
+      ${load(visit2, "(stage + tileN * (depth + padding))", "tileN", "visit", visitCount)}
+${isRows ? "" : "      if (threadIdx.x < tileN) facts[(visit - firstVisit) / tileN % stages * tileN + threadIdx.x] = factsOf(visit + threadIdx.x);"}
+    }
+    cpAsyncCommit();
+  };
+#pragma unroll
+  for (unsigned stage = 0; stage + 1 < stages; stage++) loadStage(firstVisit + stage * tileN);
+
+  for (unsigned visit = firstVisit; visit < endVisit; visit += tileN) {
+    loadStage(visit + (stages - 1) * tileN);
+    cpAsyncWait<stages - 1>();
+    __syncthreads();
+    const Element* const visit1 = visits + (visit - firstVisit) / tileN % stages * stageElements;
+    const Element* const visit2 = visit1 + tileN * (depth + padding);
+    float scores[blocksM][tileN / 8][4] = {}, gradients[blocksM][tileN / 8][4] = {};
+    multiply<depth>(scores, stay1, warpRow, visit1);
+    multiply<valueDepth>(gradients, stay2, warpRow, visit2);
+#pragma unroll
+    for (unsigned i = 0; i < blocksM; i++) {
+#pragma unroll
+      for (unsigned j = 0; j < tileN / 8; j++) {
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) {
+          const unsigned stayed = firstStay + warpRow + 16 * i + 8 * (e / 2) + group, visited = visit + 8 * j + 2 * member + e % 2;
+          [[maybe_unused]] const unsigned row = ${isRows ? "stayed" : "visited"}, column = ${isRows ? "visited" : "stayed"};
+          const float2 fact = ${isRows ? "rowFacts[i][e / 2]" : "facts[(visit - firstVisit) / tileN % stages * tileN + 8 * j + 2 * member + e % 2]"};
+          float score = scores[i][j][e] * scale2;
+${
+  hasMask
+    ? "          if (row < rows && column < columns) score += 1.44269504f * maskPair[(long long)row * maskRow + (long long)column * maskColumn];"
+    : ""
+}
+          const bool isVisible = column < columns${isCausal ? " && column <= row" : ""};
+          scores[i][j][e] = isVisible ? ex2Approx(score - fact.x) : 0;
+          gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - fact.y) : 0;
+${
+  storesScoreGradient
+    ? "          if (row < rows && column < columns) scoreGradient[(pair * rows + row) * columns + column] = gradients[i][j][e];"
+    : ""
+}        }
+      }
+    }
+${hasSecond ? "    multiplyAccumulators<valueDepth>(result2, scores, visit2);" : ""}
+${hasFirst ? "    multiplyAccumulators<depth>(result1, gradients, visit1);" : ""}
+    __syncthreads();
+  }
+${storesScoreGradient && isCausal ? hiddenScoreGradients : ""}
+#pragma unroll
+  for (unsigned i = 0; i < 2 * blocksM; i++) {
+    const unsigned stayed = firstStay + warpRow + 8 * i + group;
+    if (stayed >= ${stayCount}) continue;
+${hasFirst ? storeResult(first, "result1", "depth", "width", narrow, "scale * ") : ""}
+${hasSecond ? storeResult("valueGradient", "result2", "valueDepth", "valueWidth", narrow, "") : ""}
+  }`,
+  });
+}
+
+/** The gradients of scores that no visited tile has: those of hidden columns are 0. */
+const hiddenScoreGradients = `
+  const unsigned seen = (endVisit + tileN - 1) / tileN * tileN;
+  for (unsigned row = firstStay; row < firstStay + tileM && row < rows; row++) {
+    for (unsigned column = seen + threadIdx.x; column < columns; column += threads) scoreGradient[(pair * rows + row) * columns + column] = 0;
+  }`;
+
+function storeResult(
+  name: string,
+  result: string,
+  depth: string,
+  width: string,
+  narrow: string | undefined,
+  factor: string,
+): string {
+  return `
+#pragma unroll
+    for (unsigned j = 0; j < ${depth} / 8; j++) {
+#pragma unroll
+      for (unsigned e = 0; e < 2; e++) {
+        const unsigned d = 8 * j + 2 * member + e;
+        const float value = ${factor}${result}[i / 2][j][2 * (i % 2) + e];
+        if (d < ${width}) ${name}Pair[(long long)stayed * ${name}Row + d] = ${narrow ? `${narrow}(value)` : "value"};
+      }
+    }`;
+}

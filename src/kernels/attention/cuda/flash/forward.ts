@@ -1,0 +1,202 @@
+/**
+ * The forward pass of flash attention: a block has a tile of queries, and visits the keys and values tile by tile. Scores exist only in
+ * registers. The softmax is online: a row's maximum and total are updated with each tile, and what was accumulated before is scaled.
+ *
+ * Scores are in units of log2: one instruction computes a power of 2. For the backward pass, a row keeps log2 of the total of its powers.
+ */
+
+import type { KernelSource, Parameter } from "../../../../driver/index.js";
+import type { Dtype } from "../../../../ir/index.js";
+import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { elementTypes } from "../../../codegen/cuda/element-types.js";
+import { preludeOf } from "../../../codegen/cuda/prelude.js";
+import { declarePair, declarePairs, pointTo, strideParameters } from "../parameters.js";
+import { type FlashConfig, tileM } from "./config.js";
+import { declareFragments, flashElements, rowPadding } from "./fragments.js";
+import { declareProducts } from "./products.js";
+import { conversionsOf, declareTiles, loadTile } from "./tiles.js";
+
+const inputs = ["query", "key", "value"] as const;
+
+export type ForwardConfig = FlashConfig<(typeof inputs)[number]> & {
+  readonly resultDtype: Dtype;
+  readonly access: "out" | "partial-out";
+};
+
+/** The arguments, in order. */
+export function flashForwardParameters({
+  access,
+  hasMask,
+}: Pick<ForwardConfig, "access" | "hasMask">): Readonly<Record<string, Parameter>> {
+  return {
+    query: "in",
+    key: "in",
+    value: "in",
+    ...(hasMask && { mask: "in" as const }),
+    out: access,
+    statistics: access,
+    heads: "u32",
+    rows: "u32",
+    columns: "u32",
+    width: "u32",
+    valueWidth: "u32",
+    tiles: "u32",
+    ...strideParameters("query", "key", "value", "out"),
+    ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
+    scale: "f32",
+  };
+}
+
+/** Dynamic shared memory: tiles of queries, keys and values. */
+export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashConfig): number {
+  const padding = rowPadding(element);
+  const elements = (tileM(tile) + tile.tileN) * (depth + padding) + tile.tileN * (valueDepth + padding);
+  return elements * flashElements[element].bytes;
+}
+
+export function flashForwardKernel(config: ForwardConfig): KernelSource {
+  const { element, tile, depth, valueDepth, sources, resultDtype, isCausal, hasMask } = config;
+  const { type: stored, narrow } = elementTypes[resultDtype];
+  const padding = rowPadding(element);
+  const prelude = new Set([...conversionsOf(Object.values(sources), element), ...(narrow ? [narrow] : [])]);
+  const sharedBytes = flashForwardBytes(config);
+  const rowsOf = (name: "key" | "value", tile: string, depth: string): string =>
+    loadTile(name, sources[name], element, {
+      ...{ tile, rows: "tileN", depth, stride: `${depth} + padding`, first: "column" },
+      ...{ count: "columns - column", width: name === "key" ? "width" : "valueWidth" },
+    });
+  return cudaKernel({
+    name: `attention.flash.${element}`,
+    parameters: flashForwardParameters(config),
+    elements: "float",
+    pointers: {
+      ...Object.fromEntries(inputs.map((name) => [name, elementTypes[sources[name].dtype].type])),
+      out: stored,
+    },
+    threads: 32 * tile.warps,
+    sharedBytes,
+    declarations: `
+${preludeOf(new Set([...prelude, "dynamicSharedMemory"]))}${declareFragments(element)}
+static constexpr unsigned threads = ${32 * tile.warps}, blocksM = ${tile.blocksM}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
+static constexpr unsigned depth = ${depth}, valueDepth = ${valueDepth}, padding = ${padding};
+${declareTiles(Object.values(sources), element)}
+${declareProducts}
+${pointTo}`,
+    body: `
+  dynamicSharedMemory(smem, ${sharedBytes});
+  Element* const queries = reinterpret_cast<Element*>(smem);
+  Element* const keys = queries + tileM * (depth + padding);
+  Element* const values = keys + tileN * (depth + padding);
+${declarePair("blockIdx.x / tiles")}
+  // The last rows see the most columns: they start first.
+  const unsigned firstRow = (tiles - 1 - blockIdx.x % tiles) * tileM;
+${inputs.map((name) => declarePairs(elementTypes[sources[name].dtype].type, name)).join("\n")}
+${hasMask ? declarePairs("float", "mask") : ""}
+${declarePairs(stored, "out")}
+  const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
+  const unsigned endColumn = ${isCausal ? "firstRow + tileM < columns ? firstRow + tileM : columns" : "columns"};
+  const float scale2 = scale * 1.44269504f;
+
+  float result[blocksM][valueDepth / 8][4] = {};
+  float rowMax[blocksM][2], rowTotal[blocksM][2] = {};
+#pragma unroll
+  for (unsigned i = 0; i < 2 * blocksM; i++) rowMax[i / 2][i % 2] = __uint_as_float(0xff800000u);
+
+  ${loadTile("query", sources.query, element, {
+    ...{ tile: "queries", rows: "tileM", depth: "depth", stride: "depth + padding", first: "firstRow" },
+    ...{ count: "rows - firstRow", width: "width" },
+  })}
+  auto loadKeys = [&](unsigned column) { ${rowsOf("key", "keys", "depth")} };
+  auto loadValues = [&](unsigned column) { ${rowsOf("value", "values", "valueDepth")} };
+  loadKeys(0);
+  cpAsyncCommit();
+
+  for (unsigned firstColumn = 0; firstColumn < endColumn; firstColumn += tileN) {
+    cpAsyncWait<0>();
+    __syncthreads();
+    loadValues(firstColumn);
+    cpAsyncCommit();
+    float scores[blocksM][tileN / 8][4] = {};
+    multiply<depth>(scores, queries, warpRow, keys);
+    __syncthreads();
+    if (firstColumn + tileN < endColumn) loadKeys(firstColumn + tileN);
+    cpAsyncCommit();
+
+#pragma unroll
+    for (unsigned i = 0; i < blocksM; i++) {
+#pragma unroll
+      for (unsigned half = 0; half < 2; half++) {
+        [[maybe_unused]] const unsigned row = firstRow + warpRow + 16 * i + 8 * half + group;
+        const unsigned visible = ${isCausal ? "row + 1 < columns ? row + 1 : columns" : "columns"};
+        const bool isWhole = firstColumn + tileN <= visible;
+        float highest = rowMax[i][half];
+#pragma unroll
+        for (unsigned j = 0; j < tileN / 8; j++) {
+#pragma unroll
+          for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
+            float& score = scores[i][j][e];
+            score *= scale2;
+            const unsigned column = firstColumn + 8 * j + 2 * member + e % 2;
+${
+  hasMask
+    ? `            if (row < rows && column < columns) score += 1.44269504f * maskPair[(long long)row * maskRow + (long long)column * maskColumn];
+`
+    : ""
+}            if (!isWhole && column >= visible) score = __uint_as_float(0xff800000u);
+            highest = highest < score ? score : highest;
+          }
+        }
+        // Four lanes share a row.
+        for (unsigned other = 1; other < 4; other *= 2) {
+          const float theirs = __shfl_xor_sync(0xffffffffu, highest, other);
+          highest = highest < theirs ? theirs : highest;
+        }
+        // A row that has seen only hidden columns: any finite number serves.
+        const float base = highest == __uint_as_float(0xff800000u) ? 0 : highest;
+        const float rescale = ex2Approx(rowMax[i][half] - base);
+        rowMax[i][half] = highest;
+        float total = 0;
+#pragma unroll
+        for (unsigned j = 0; j < tileN / 8; j++) {
+#pragma unroll
+          for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
+            scores[i][j][e] = ex2Approx(scores[i][j][e] - base);
+            total += scores[i][j][e];
+          }
+        }
+        rowTotal[i][half] = rowTotal[i][half] * rescale + total;
+#pragma unroll
+        for (unsigned j = 0; j < valueDepth / 8; j++) {
+          result[i][j][2 * half] *= rescale;
+          result[i][j][2 * half + 1] *= rescale;
+        }
+      }
+    }
+
+    cpAsyncWait<1>();
+    __syncthreads();
+    multiplyAccumulators<valueDepth>(result, scores, values);
+  }
+
+#pragma unroll
+  for (unsigned i = 0; i < blocksM; i++) {
+#pragma unroll
+    for (unsigned half = 0; half < 2; half++) {
+      float total = rowTotal[i][half];
+      for (unsigned other = 1; other < 4; other *= 2) total += __shfl_xor_sync(0xffffffffu, total, other);
+      const unsigned row = firstRow + warpRow + 16 * i + 8 * half + group;
+      if (row >= rows) continue;
+      if (member == 0) statistics[pair * rows + row] = rowMax[i][half] + log2f(total);
+#pragma unroll
+      for (unsigned j = 0; j < valueDepth / 8; j++) {
+#pragma unroll
+        for (unsigned e = 0; e < 2; e++) {
+          const unsigned d = 8 * j + 2 * member + e;
+          const float value = result[i][j][2 * half + e] / total;
+          if (d < valueWidth) outPair[(long long)row * outRow + d] = ${narrow ? `${narrow}(value)` : "value"};
+        }
+      }
+    }
+  }`,
+  });
+}

@@ -1,0 +1,207 @@
+/** Lowers flash attention to launches: one forward; the rows' deltas, one kernel per side backward. */
+
+import { type Dtype, dtypes } from "../../../../ir/index.js";
+import type { LaunchCommand } from "../../../../runtime/index.js";
+import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
+import { maxSharedBytesPerBlock, maxVectorBytes } from "../../../cost-model.js";
+import { argumentsInOrder } from "../../../launch-arguments.js";
+import { cachedSource } from "../../../source-cache.js";
+import type { Target } from "../../../target.js";
+import {
+  type AttentionMask,
+  type AttentionShape,
+  type FlashBackwardProblem,
+  type FlashProblem,
+  halfInputsOf,
+  resultDtypeOf,
+} from "../../problem.js";
+import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
+import {
+  type BackwardConfig,
+  type BackwardResult,
+  flashBackwardBytes,
+  flashBackwardKernel,
+  flashBackwardParameters,
+} from "./backward.js";
+import { chooseTile, depthOf, tileM } from "./config.js";
+import { deltaBlocks, deltaKernel, deltaParameters } from "./deltas.js";
+import {
+  type ForwardConfig,
+  flashForwardBytes,
+  flashForwardKernel,
+  flashForwardParameters,
+} from "./forward.js";
+import type { TileSource } from "./tiles.js";
+
+type Access = "out" | "partial-out";
+
+/** The widest head: a lane's registers hold a result of this width. */
+const maxWidth = 256;
+/** mma.sync of bf16 and TF32, and cp.async. */
+const minCapability = 8;
+
+/** True if the tensor cores multiply f32 operands in the precision of the settings, and the width fits. */
+export function canUseFlash({ settings, device }: Target, shape: AttentionShape): boolean {
+  const { dtype, width, valueWidth } = shape;
+  const isMultiplied = dtype === "f32" && settings.precision !== "f32";
+  const hasTensorCores = Number.parseFloat(device.computeCapability ?? "0") >= minCapability;
+  return isMultiplied && hasTensorCores && Math.max(width, valueWidth) <= maxWidth;
+}
+
+/** 16-bit inputs decide; otherwise the precision. */
+function elementOf({ settings }: Target, problem: FlashProblem | FlashBackwardProblem): MmaElement {
+  return halfInputsOf(problem).dtype ?? (settings.precision === "bf16" ? "bf16" : "tf32");
+}
+
+function sourceOf({ storage, dtype, width, strides }: OperandLayout): TileSource {
+  const { bytes } = dtypes[dtype];
+  const { Batch, Head, Row } = strides;
+  const isAligned = [storage.span.address / bytes, width, Batch, Head, Row].every(
+    (count) => (count * bytes) % maxVectorBytes === 0,
+  );
+  return { dtype, isAligned };
+}
+
+function layOutMask(shape: AttentionShape, mask: AttentionMask | undefined) {
+  if (!mask) return undefined;
+  const { rows, columns } = shape;
+  return { operand: layOut(shape, mask, rows, columns), maskColumn: columns > 1 ? mask.columnStride : 0 };
+}
+
+export function lowerFlash(
+  target: Target,
+  problem: FlashProblem,
+  access: Access,
+  op: string,
+): readonly LaunchCommand[] {
+  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const element = elementOf(target, problem);
+  const operands = {
+    query: layOut(problem, problem.query, rows, width),
+    key: layOut(problem, problem.key, columns, width),
+    value: layOut(problem, problem.value, columns, valueWidth),
+    out: layOutResult(problem, problem.out, rows, valueWidth),
+  };
+  const mask = layOutMask(problem, problem.mask);
+  const { query, key, value } = operands;
+  const config: Omit<ForwardConfig, "tile"> = {
+    ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access },
+    ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem) },
+    sources: { query: sourceOf(query), key: sourceOf(key), value: sourceOf(value) },
+  };
+  const tile = chooseTile(
+    maxSharedBytesPerBlock(target.device),
+    (tile) => flashForwardBytes({ ...config, tile }),
+    ({ tileN }) => tileN + config.valueDepth,
+  );
+  if (!tile) throw new Error(`no tile for a width of ${width}`);
+  const whole = { ...config, tile };
+  const tiles = Math.ceil(rows / tileM(tile));
+  return [
+    {
+      ...{ kind: "launch", op, blocks: batch * heads * tiles },
+      source: cachedSource(`flash forward ${JSON.stringify(whole)}`, () => flashForwardKernel(whole)),
+      arguments: argumentsInOrder(flashForwardParameters(whole), {
+        ...{ ...storagesOf(operands), ...stridesOf(operands), statistics: problem.statistics },
+        ...{ heads, rows, columns, width, valueWidth, tiles, scale },
+        ...(mask && {
+          ...{ mask: mask.operand.storage, maskColumn: mask.maskColumn },
+          ...stridesOf({ mask: mask.operand }),
+        }),
+      }),
+    },
+  ];
+}
+
+export function lowerFlashBackward(
+  target: Target,
+  problem: FlashBackwardProblem,
+  access: Access,
+  op: string,
+): readonly LaunchCommand[] {
+  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const element = elementOf(target, problem);
+  const inputs = {
+    query: layOut(problem, problem.query, rows, width),
+    key: layOut(problem, problem.key, columns, width),
+    value: layOut(problem, problem.value, columns, valueWidth),
+    outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
+  };
+  const results = {
+    queryGradient: layOutResult(problem, problem.queryGradient, rows, width),
+    keyGradient: layOutResult(problem, problem.keyGradient, columns, width),
+    valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
+  };
+  const out = layOut(problem, problem.out, rows, valueWidth);
+  const mask = layOutMask(problem, problem.mask);
+  const { statistics, deltas, scoreGradient } = problem;
+  const values = {
+    ...{ ...storagesOf(inputs), ...storagesOf(results), ...stridesOf(inputs), ...stridesOf(results) },
+    ...{ statistics, deltas, heads, rows, columns, width, valueWidth, scale },
+    ...(scoreGradient && { scoreGradient }),
+    ...(mask && {
+      ...{ mask: mask.operand.storage, maskColumn: mask.maskColumn },
+      ...stridesOf({ mask: mask.operand }),
+    }),
+  };
+  const sources = {
+    query: sourceOf(inputs.query),
+    key: sourceOf(inputs.key),
+    value: sourceOf(inputs.value),
+    outGradient: sourceOf(inputs.outGradient),
+  };
+  const launchOf = (side: BackwardConfig["side"], computed: readonly BackwardResult[]): LaunchCommand[] => {
+    const config = {
+      ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access, sources },
+      ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem), side, results: computed },
+      storesScoreGradient: side === "rows" && scoreGradient !== undefined,
+    };
+    const resultColumns = computed
+      .map((name) => (name === "valueGradient" ? config.valueDepth : config.depth))
+      .reduce((sum, depth) => sum + depth, 0);
+    const tile = chooseTile(
+      maxSharedBytesPerBlock(target.device),
+      (tile) => flashBackwardBytes({ ...config, tile }),
+      ({ tileN }) => 2 * tileN + resultColumns,
+    );
+    // Registers may not hold both results of a side.
+    if (!tile && computed.length > 1) return computed.flatMap((one) => launchOf(side, [one]));
+    if (!tile) throw new Error(`no tile for a width of ${width}`);
+    const whole = { ...config, tile };
+    const tiles = Math.ceil((side === "rows" ? rows : columns) / tileM(tile));
+    const key = `flash backward ${JSON.stringify(whole)}`;
+    return [
+      {
+        ...{ kind: "launch", op, blocks: batch * heads * tiles },
+        source: cachedSource(key, () => flashBackwardKernel(whole)),
+        arguments: argumentsInOrder(flashBackwardParameters(whole), { ...values, tiles }),
+      },
+    ];
+  };
+  return [
+    lowerDeltas(problem, inputs.outGradient, out, op),
+    ...launchOf("rows", ["queryGradient"]),
+    ...launchOf("columns", ["keyGradient", "valueGradient"]),
+  ];
+}
+
+function lowerDeltas(
+  { batch, heads, rows, valueWidth, deltas }: FlashBackwardProblem,
+  outGradient: OperandLayout,
+  out: OperandLayout,
+  op: string,
+): LaunchCommand {
+  const elements: { readonly outGradient: Dtype; readonly out: Dtype } = {
+    outGradient: outGradient.dtype,
+    out: out.dtype,
+  };
+  return {
+    ...{ kind: "launch", op, blocks: deltaBlocks(batch * heads, rows) },
+    source: cachedSource(`flash deltas ${JSON.stringify(elements)}`, () => deltaKernel(elements)),
+    arguments: argumentsInOrder(deltaParameters, {
+      ...{ outGradient: outGradient.storage, out: out.storage, deltas },
+      ...{ heads, rows, valueWidth, pairs: batch * heads },
+      ...stridesOf({ outGradient, out }),
+    }),
+  };
+}
