@@ -1,5 +1,6 @@
 /** Lowers flash attention to launches: one forward; the rows' deltas, one kernel per side backward. */
 
+import { HoldfastError } from "../../../../errors/index.js";
 import { type Dtype, dtypes } from "../../../../ir/index.js";
 import type { LaunchCommand } from "../../../../runtime/index.js";
 import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
@@ -39,13 +40,16 @@ type Access = "out" | "partial-out";
 const maxWidth = 256;
 /** mma.sync of bf16 and TF32, and cp.async. */
 const minCapability = 8;
+/** The smallest tile of the widest heads fits in it. Every device of that capability has it. */
+const minSharedBytes = 99 * 1024;
 
 /** True if the tensor cores multiply f32 operands in the precision of the settings, and the width fits. */
 export function canUseFlash({ settings, device }: Target, shape: AttentionShape): boolean {
   const { dtype, width, valueWidth } = shape;
   const isMultiplied = dtype === "f32" && settings.precision !== "f32";
   const hasTensorCores = Number.parseFloat(device.computeCapability ?? "0") >= minCapability;
-  return isMultiplied && hasTensorCores && Math.max(width, valueWidth) <= maxWidth;
+  const hasMemory = maxSharedBytesPerBlock(device) >= minSharedBytes;
+  return isMultiplied && hasTensorCores && hasMemory && Math.max(width, valueWidth) <= maxWidth;
 }
 
 /** 16-bit inputs decide; otherwise the precision. */
@@ -94,7 +98,7 @@ export function lowerFlash(
     (tile) => flashForwardBytes({ ...config, tile }),
     ({ tileN }) => tileN + config.valueDepth,
   );
-  if (!tile) throw new Error(`no tile for a width of ${width}`);
+  if (!tile) throw noTile(width);
   const whole = { ...config, tile };
   const tiles = Math.ceil(rows / tileM(tile));
   return [
@@ -166,7 +170,7 @@ export function lowerFlashBackward(
     );
     // Registers may not hold both results of a side.
     if (!tile && computed.length > 1) return computed.flatMap((one) => launchOf(side, [one]));
-    if (!tile) throw new Error(`no tile for a width of ${width}`);
+    if (!tile) throw noTile(width);
     const whole = { ...config, tile };
     const tiles = Math.ceil((side === "rows" ? rows : columns) / tileM(tile));
     const key = `flash backward ${JSON.stringify(whole)}`;
@@ -183,6 +187,14 @@ export function lowerFlashBackward(
     ...launchOf("rows", ["queryGradient"]),
     ...launchOf("columns", ["keyGradient", "valueGradient"]),
   ];
+}
+
+function noTile(width: number): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `attend: no tile of flash attention fits a width of ${width} on this device. Keep probabilities instead of statistics.`,
+    { numbers: { width } },
+  );
 }
 
 function lowerDeltas(
