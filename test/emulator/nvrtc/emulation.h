@@ -124,39 +124,6 @@ static inline void mmaSync(float (&acc)[4], const float (&left)[4], const float 
   for (unsigned index = 0; index < 4; ++index) acc[index] = static_cast<float>(wide[index]);
 }
 
-/** Two floats rounded to bf16, to nearest even; every NaN becomes 0x7fff. */
-static inline unsigned packBf16(float low, float high) {
-  unsigned packed = 0;
-  const float values[2] = {low, high};
-  for (unsigned index = 0; index < 2; ++index) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &values[index], 4);
-    const unsigned rounded = values[index] != values[index] ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    packed |= rounded << 16 * index;
-  }
-  return packed;
-}
-
-/** One of the two bf16 of a register. */
-static inline double emulatorWidenBf16(unsigned packed, unsigned index) {
-  const unsigned bits = index == 0 ? packed << 16 : packed & 0xffff0000u;
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-
-/** m16n8k16 in bf16, as two multiplications of 8 k: those of the low halves, then those of the high halves. */
-static inline void mmaSync(float (&acc)[4], const unsigned (&left)[4], const unsigned (&right)[2]) {
-  double wide[4], wideLeft[4], wideRight[2];
-  for (unsigned index = 0; index < 4; ++index) wide[index] = acc[index];
-  for (unsigned half = 0; half < 2; ++half) {
-    for (unsigned index = 0; index < 4; ++index) wideLeft[index] = emulatorWidenBf16(left[index], half);
-    for (unsigned index = 0; index < 2; ++index) wideRight[index] = emulatorWidenBf16(right[index], half);
-    mmaSync(wide, wideLeft, wideRight);
-  }
-  for (unsigned index = 0; index < 4; ++index) acc[index] = static_cast<float>(wide[index]);
-}
-
 // Dynamic shared memory, which may be more than a block can declare. Each block of a cluster has its own.
 #ifdef EMULATOR_CLUSTERS
 #define dynamicSharedMemory(name, bytes) \

@@ -6,16 +6,18 @@
 import {
   cvtRnaTf32Movable,
   ldmatrixX4,
-  mmaSyncBf16,
+  mmaSyncHalf,
   mmaSyncTf32,
+  packHalves,
 } from "../../codegen/cuda/intrinsics/mma.js";
+import { elementTags } from "../../codegen/cuda/intrinsics/wgmma.js";
 import type { ConvolutionMath } from "./configs.js";
 
 /** The PTX wrappers that the accumulators need. */
 export const mathIntrinsics: Readonly<Record<ConvolutionMath, readonly string[]>> = {
   f32: [],
   tf32: [mmaSyncTf32, cvtRnaTf32Movable, ldmatrixX4],
-  bf16: [mmaSyncBf16, ldmatrixX4],
+  bf16: [elementTags, mmaSyncHalf("bf16"), packHalves("bf16"), ldmatrixX4],
 };
 
 export function declareAccumulators(math: ConvolutionMath): string {
@@ -112,15 +114,15 @@ const multiplyBf16 = `
 #pragma unroll
       for (unsigned j = 0; j < blocksN; j++) {
 #pragma unroll
-        for (unsigned half = 0; half < 2; half++) packedB[j][half] = packBf16(b[half][j][0], b[half][j][1]);
+        for (unsigned half = 0; half < 2; half++) packedB[j][half] = packHalves<Bf16>(b[half][j][0], b[half][j][1]);
       }
 #pragma unroll
       for (unsigned i = 0; i < blocksM; i++) {
         unsigned packedA[4];
 #pragma unroll
-        for (unsigned e = 0; e < 4; e++) packedA[e] = packBf16(a[e / 2][i][e % 2], a[e / 2][i][e % 2 + 2]);
+        for (unsigned e = 0; e < 4; e++) packedA[e] = packHalves<Bf16>(a[e / 2][i][e % 2], a[e / 2][i][e % 2 + 2]);
 #pragma unroll
-        for (unsigned j = 0; j < blocksN; j++) mmaSync(acc[i][j], packedA, packedB[j]);
+        for (unsigned j = 0; j < blocksN; j++) mmaSync<Bf16>(acc[i][j], packedA, packedB[j]);
       }
     }`;
 

@@ -13,12 +13,11 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import type { Dtype } from "../../../../ir/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
-import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { declarePair, declarePairs, pointTo, strideParameters } from "../parameters.js";
+import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
-import { declareFragments, flashElements, rowPadding } from "./fragments.js";
-import { declareProducts } from "./products.js";
-import { conversionsOf, declareTiles, loadTile } from "./tiles.js";
+import { declareFlash, inputPointers } from "./declarations.js";
+import { flashElements, rowPadding } from "./fragments.js";
+import { loadTile } from "./tiles.js";
 
 const inputs = ["query", "key", "value", "outGradient"] as const;
 
@@ -76,7 +75,7 @@ export function flashBackwardBytes(config: BackwardConfig): number {
 }
 
 export function flashBackwardKernel(config: BackwardConfig): KernelSource {
-  const { element, tile, depth, valueDepth, sources, side, results } = config;
+  const { element, tile, sources, side, results } = config;
   const { stages } = tile;
   const { resultDtype, isCausal, hasMask, storesScoreGradient } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
@@ -85,11 +84,6 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
   const [stayCount, visitCount] = isRows ? ["rows", "columns"] : ["columns", "rows"];
   const sharedBytes = flashBackwardBytes(config);
-  const prelude = new Set([
-    ...conversionsOf(Object.values(sources), element),
-    ...(narrow ? [narrow] : []),
-    "dynamicSharedMemory" as const,
-  ]);
   const load = (name: (typeof inputs)[number], tile: string, rows: string, first: string, count: string) => {
     const isValue = name === "value" || name === "outGradient";
     const sizes = isValue ? "valueDepth" : "depth";
@@ -108,24 +102,18 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
     parameters: flashBackwardParameters(config),
     elements: "float",
     pointers: {
-      ...Object.fromEntries(inputs.map((name) => [name, elementTypes[sources[name].dtype].type])),
+      ...inputPointers(sources),
       ...Object.fromEntries(results.map((name) => [name, stored])),
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    declarations: `
-${preludeOf(prelude)}${declareFragments(element)}
-static constexpr unsigned threads = ${32 * tile.warps}, blocksM = ${tile.blocksM}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
-static constexpr unsigned depth = ${depth}, valueDepth = ${valueDepth}, padding = ${rowPadding(element)}, stages = ${stages};
-${declareTiles(Object.values(sources), element)}
-${declareProducts}
-${pointTo}`,
+    declarations: declareFlash(config),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const stay1 = reinterpret_cast<Element*>(smem);
   Element* const stay2 = stay1 + tileM * (depth + padding);
   Element* const visits = stay2 + tileM * (valueDepth + padding);
-  constexpr unsigned stageElements = tileN * (depth + valueDepth + 2 * padding);
+  constexpr unsigned stages = ${stages}, stageElements = tileN * (depth + valueDepth + 2 * padding);
 ${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(visits + stages * stageElements);"}
 ${declarePair("blockIdx.x / tiles")}
   const unsigned firstStay = ${isRows && isCausal ? "(tiles - 1 - blockIdx.x % tiles)" : "blockIdx.x % tiles"} * tileM;

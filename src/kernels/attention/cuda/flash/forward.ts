@@ -9,12 +9,11 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import type { Dtype } from "../../../../ir/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
-import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { declarePair, declarePairs, pointTo, strideParameters } from "../parameters.js";
+import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
-import { declareFragments, flashElements, rowPadding } from "./fragments.js";
-import { declareProducts } from "./products.js";
-import { conversionsOf, declareTiles, loadTile } from "./tiles.js";
+import { declareFlash, inputPointers } from "./declarations.js";
+import { flashElements, rowPadding } from "./fragments.js";
+import { loadTile } from "./tiles.js";
 
 const inputs = ["query", "key", "value"] as const;
 
@@ -55,10 +54,8 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
 }
 
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
-  const { element, tile, depth, valueDepth, sources, resultDtype, isCausal, hasMask } = config;
+  const { element, tile, sources, resultDtype, isCausal, hasMask } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
-  const padding = rowPadding(element);
-  const prelude = new Set([...conversionsOf(Object.values(sources), element), ...(narrow ? [narrow] : [])]);
   const sharedBytes = flashForwardBytes(config);
   const rowsOf = (name: "key" | "value", tile: string, depth: string): string =>
     loadTile(name, sources[name], element, {
@@ -70,18 +67,12 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     parameters: flashForwardParameters(config),
     elements: "float",
     pointers: {
-      ...Object.fromEntries(inputs.map((name) => [name, elementTypes[sources[name].dtype].type])),
+      ...inputPointers(sources),
       out: stored,
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    declarations: `
-${preludeOf(new Set([...prelude, "dynamicSharedMemory"]))}${declareFragments(element)}
-static constexpr unsigned threads = ${32 * tile.warps}, blocksM = ${tile.blocksM}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
-static constexpr unsigned depth = ${depth}, valueDepth = ${valueDepth}, padding = ${padding};
-${declareTiles(Object.values(sources), element)}
-${declareProducts}
-${pointTo}`,
+    declarations: declareFlash(config),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const queries = reinterpret_cast<Element*>(smem);

@@ -66,10 +66,21 @@ function sourceOf({ storage, dtype, width, strides }: OperandLayout): TileSource
   return { dtype, isAligned };
 }
 
-function layOutMask(shape: AttentionShape, mask: AttentionMask | undefined) {
-  if (!mask) return undefined;
+function layOutInputs(problem: FlashProblem | FlashBackwardProblem) {
+  const { query, key, value, rows, columns, width, valueWidth } = problem;
+  return {
+    query: layOut(problem, query, rows, width),
+    key: layOut(problem, key, columns, width),
+    value: layOut(problem, value, columns, valueWidth),
+  };
+}
+
+function argumentsOfMask(shape: AttentionShape, storedMask: AttentionMask | undefined) {
+  if (!storedMask) return undefined;
   const { rows, columns } = shape;
-  return { operand: layOut(shape, mask, rows, columns), maskColumn: columns > 1 ? mask.columnStride : 0 };
+  const mask = layOut(shape, storedMask, rows, columns);
+  const maskColumn = columns > 1 ? storedMask.columnStride : 0;
+  return { mask: mask.storage, maskColumn, ...stridesOf({ mask }) };
 }
 
 export function lowerFlash(
@@ -81,12 +92,10 @@ export function lowerFlash(
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const element = elementOf(target, problem);
   const operands = {
-    query: layOut(problem, problem.query, rows, width),
-    key: layOut(problem, problem.key, columns, width),
-    value: layOut(problem, problem.value, columns, valueWidth),
+    ...layOutInputs(problem),
     out: layOutResult(problem, problem.out, rows, valueWidth),
   };
-  const mask = layOutMask(problem, problem.mask);
+  const mask = argumentsOfMask(problem, problem.mask);
   const { query, key, value } = operands;
   const config: Omit<ForwardConfig, "tile"> = {
     ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access },
@@ -107,11 +116,7 @@ export function lowerFlash(
       source: cachedSource(`flash forward ${JSON.stringify(whole)}`, () => flashForwardKernel(whole)),
       arguments: argumentsInOrder(flashForwardParameters(whole), {
         ...{ ...storagesOf(operands), ...stridesOf(operands), statistics: problem.statistics },
-        ...{ heads, rows, columns, width, valueWidth, tiles, scale },
-        ...(mask && {
-          ...{ mask: mask.operand.storage, maskColumn: mask.maskColumn },
-          ...stridesOf({ mask: mask.operand }),
-        }),
+        ...{ heads, rows, columns, width, valueWidth, tiles, scale, ...mask },
       }),
     },
   ];
@@ -126,9 +131,7 @@ export function lowerFlashBackward(
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const element = elementOf(target, problem);
   const inputs = {
-    query: layOut(problem, problem.query, rows, width),
-    key: layOut(problem, problem.key, columns, width),
-    value: layOut(problem, problem.value, columns, valueWidth),
+    ...layOutInputs(problem),
     outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
   };
   const results = {
@@ -137,16 +140,13 @@ export function lowerFlashBackward(
     valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
   };
   const out = layOut(problem, problem.out, rows, valueWidth);
-  const mask = layOutMask(problem, problem.mask);
+  const mask = argumentsOfMask(problem, problem.mask);
   const { statistics, deltas, scoreGradient } = problem;
   const values = {
     ...{ ...storagesOf(inputs), ...storagesOf(results), ...stridesOf(inputs), ...stridesOf(results) },
     ...{ statistics, deltas, heads, rows, columns, width, valueWidth, scale },
     ...(scoreGradient && { scoreGradient }),
-    ...(mask && {
-      ...{ mask: mask.operand.storage, maskColumn: mask.maskColumn },
-      ...stridesOf({ mask: mask.operand }),
-    }),
+    ...mask,
   };
   const sources = {
     query: sourceOf(inputs.query),

@@ -9,20 +9,6 @@ static __device__ __forceinline__ void mmaSync(float (&acc)[4], const float (&a)
         "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }`;
 
-/** m16n8k16 in bf16: two elements in each register, with f32 accumulators. */
-export const mmaSyncBf16 = `// acc[16, 8] += a[16, 16] · b[16, 8], distributed over a warp.
-static __device__ __forceinline__ void mmaSync(float (&acc)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-// Rounds two floats to bf16, to nearest even.
-static __device__ __forceinline__ unsigned packBf16(float low, float high) {
-  unsigned packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  return packed;
-}`;
-
 /** m16n8k8 in f64 (DMMA). */
 export const mmaSyncF64 = `// acc[16, 8] += a[16, 8] · b[8, 8], distributed over a warp.
 static __device__ __forceinline__ void mmaSync(double (&acc)[4], const double (&a)[4], const double (&b)[2]) {
