@@ -84,7 +84,21 @@ static inline void gridDependencyWait() { emulatorHooks.gridDependencyWait(); }
 enum { emulatorWarps = 32 * emulatorClusterLimit };
 static inline unsigned emulatorWarp() { return 32 * emulatorPosition.rank + threadIdx.x / 32; }
 
-static double emulatorLeft[emulatorWarps][32][4], emulatorRight[emulatorWarps][32][2];
+static bool emulatorIsPending[emulatorWarps][32];
+
+/** Waits for the other lanes; true in the first that continues, which then computes the results of all. */
+static inline bool emulatorIsFirstOfWarp() {
+  bool(&isPending)[32] = emulatorIsPending[emulatorWarp()];
+  isPending[emulatorLane()] = true;
+  __syncwarp();
+  const bool isFirst = isPending[emulatorLane()];
+  if (isFirst) __builtin_memset(isPending, 0, sizeof isPending);
+  return isFirst;
+}
+
+/** What the lanes of a warp pass to an m16n8 product, and its accumulators. */
+struct EmulatorFragments { double left[32][4], right[32][2], acc[32][4]; };
+static EmulatorFragments emulatorFragments[emulatorWarps];
 
 /**
  * acc[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of A rows g and g + 8 at k = t,
@@ -92,18 +106,23 @@ static double emulatorLeft[emulatorWarps][32][4], emulatorRight[emulatorWarps][3
  * row g + 8.
  */
 static inline void mmaSync(double (&acc)[4], const double (&left)[4], const double (&right)[2]) {
-  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
-  for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = left[index];
-  for (unsigned index = 0; index < 2; ++index) emulatorRight[warp][lane][index] = right[index];
-  __syncwarp();
-  for (unsigned k = 0; k < 8; ++k) {
-    for (unsigned index = 0; index < 4; ++index) {
-      const unsigned row = index / 2, column = 2 * member + index % 2;
-      acc[index] += emulatorLeft[warp][group * 4 + k % 4][k / 4 * 2 + row] *
-                     emulatorRight[warp][column * 4 + k % 4][k / 4];
+  EmulatorFragments& warp = emulatorFragments[emulatorWarp()];
+  const unsigned lane = emulatorLane();
+  __builtin_memcpy(warp.left[lane], left, sizeof left);
+  __builtin_memcpy(warp.right[lane], right, sizeof right);
+  __builtin_memcpy(warp.acc[lane], acc, sizeof acc);
+  if (emulatorIsFirstOfWarp()) {
+    for (unsigned other = 0; other < 32; ++other) {
+      const unsigned group = other / 4, member = other % 4;
+      for (unsigned k = 0; k < 8; ++k) {
+        for (unsigned index = 0; index < 4; ++index) {
+          const unsigned row = index / 2, column = 2 * member + index % 2;
+          warp.acc[other][index] += warp.left[group * 4 + k % 4][k / 4 * 2 + row] * warp.right[column * 4 + k % 4][k / 4];
+        }
+      }
     }
   }
-  __syncwarp();
+  __builtin_memcpy(acc, warp.acc[lane], sizeof acc);
 }
 
 /** A float's bits in TF32. */
@@ -155,7 +174,9 @@ static inline float emulatorWiden(unsigned word) {
   return value;
 }
 
-static unsigned emulatorPairs[emulatorWarps][32][6];
+/** The operands of an m16n8k16 product, widened, and its accumulators. */
+struct EmulatorPairs { float left[16][16], right[8][16], acc[32][4]; };
+static EmulatorPairs emulatorPairs[emulatorWarps];
 
 /**
  * acc[16, 8] += left[16, 16] · right[16, 8]. A lane of group g and member t has of A rows g and g + 8 at k = 2t and 2t + 1, then both at
@@ -163,21 +184,28 @@ static unsigned emulatorPairs[emulatorWarps][32][6];
  */
 template <class Element>
 static inline void mmaSync(float (&acc)[4], const unsigned (&left)[4], const unsigned (&right)[2]) {
-  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
-  for (unsigned index = 0; index < 4; ++index) emulatorPairs[warp][lane][index] = left[index];
-  for (unsigned index = 0; index < 2; ++index) emulatorPairs[warp][lane][4 + index] = right[index];
-  __syncwarp();
-  for (unsigned index = 0; index < 4; ++index) {
-    const unsigned row = index / 2, column = 2 * member + index % 2;
-    double sum = acc[index];
-    for (unsigned k = 0; k < 16; ++k) {
-      const unsigned owner = k % 8 / 2, shift = 16 * (k % 2), high = k / 8;
-      sum += static_cast<double>(emulatorWiden<Element>(emulatorPairs[warp][4 * group + owner][2 * high + row] >> shift)) *
-             emulatorWiden<Element>(emulatorPairs[warp][4 * column + owner][4 + high] >> shift);
+  EmulatorPairs& warp = emulatorPairs[emulatorWarp()];
+  const unsigned lane = emulatorLane(), group = lane / 4, member = lane % 4;
+  for (unsigned half = 0; half < 2; ++half) {
+    for (unsigned high = 0; high < 2; ++high) {
+      const unsigned shift = 16 * half, k = 2 * member + half + 8 * high;
+      warp.left[group][k] = emulatorWiden<Element>(left[2 * high] >> shift);
+      warp.left[group + 8][k] = emulatorWiden<Element>(left[2 * high + 1] >> shift);
+      warp.right[group][k] = emulatorWiden<Element>(right[high] >> shift);
     }
-    acc[index] = static_cast<float>(sum);
   }
-  __syncwarp();
+  __builtin_memcpy(warp.acc[lane], acc, sizeof acc);
+  if (emulatorIsFirstOfWarp()) {
+    for (unsigned other = 0; other < 32; ++other) {
+      for (unsigned index = 0; index < 4; ++index) {
+        const unsigned row = other / 4 + index / 2 * 8, column = other % 4 * 2 + index % 2;
+        double sum = warp.acc[other][index];
+        for (unsigned k = 0; k < 16; ++k) sum += static_cast<double>(warp.left[row][k]) * warp.right[column][k];
+        warp.acc[other][index] = static_cast<float>(sum);
+      }
+    }
+  }
+  __builtin_memcpy(acc, warp.acc[lane], sizeof acc);
 }
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
@@ -187,10 +215,11 @@ static inline void wgmmaSs(float (&acc)[columns / 2], const unsigned char* left,
 
 template <unsigned columns>
 static inline void wgmmaRs(float (&acc)[columns / 2], const float (&left)[4], const unsigned char* right) {
-  const unsigned warp = emulatorWarp(), lane = emulatorLane();
-  for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = emulatorTruncateTf32(left[index]);
+  double(&lanes)[32][4] = emulatorFragments[emulatorWarp()].left;
+  const unsigned lane = emulatorLane();
+  for (unsigned index = 0; index < 4; ++index) lanes[lane][index] = emulatorTruncateTf32(left[index]);
   __syncwarp();
-  emulatorHooks.wgmmaRs(columns, lane, acc, emulatorLeft[warp], right);
+  emulatorHooks.wgmmaRs(columns, lane, acc, lanes, right);
   __syncwarp();
 }
 template <unsigned count> static inline void setmaxnregDec() {}

@@ -45,7 +45,15 @@ function onGpu(element: Element, run: (runtime: Runtime) => void, alter = (code:
     return proceed();
   });
   const runtime = openRuntime({
-    ...{ driver, memory: "256MiB", poison: true, stallAfter: "off", environment: {}, print: () => {} },
+    ...{
+      driver,
+      memory: "64MiB",
+      staging: "4MiB",
+      poison: true,
+      stallAfter: "off",
+      environment: {},
+      print: () => {},
+    },
     precision: element === "tf32" ? "tf32" : "bf16",
   });
   try {
@@ -154,9 +162,10 @@ function checkFlash(
     for (const index of around) assert.equal(written[name][index], values[index], `${name} at ${index}`);
   }
   if (!written.scoreGradient) return;
-  const { scoreGradient } = expected;
-  for (const [index, wanted] of scoreGradient.values.entries())
-    near(`scoreGradient ${index}`, written.scoreGradient[index]!, wanted, sizeOf(scoreGradient));
+  const { values } = expected.scoreGradient;
+  const size = sizeOf(expected.scoreGradient);
+  for (const [index, wanted] of values.entries())
+    near(`scoreGradient ${index}`, written.scoreGradient[index]!, wanted, size);
 }
 
 function eachElement(
