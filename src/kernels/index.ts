@@ -81,6 +81,7 @@ export {
   type RandomState,
   type RandomStream,
   randomKernels,
+  scaleOfKept,
   type Seed,
   standardNormal,
   standardUniform,

@@ -39,13 +39,16 @@ export class Dense {
   }
 }
 
+/** The factor of each probability after dropout: 0, or the same for all that are kept. */
+type Kept = { readonly kept?: Lookup };
+
 function eachPair({ batch, heads }: ReferenceShape, body: (batch: number, head: number) => void): void {
   for (let b = 0; b < batch; b++) for (let h = 0; h < heads; h++) body(b, h);
 }
 
 export function referenceAttention(
   shape: ReferenceShape,
-  { query, key, value, mask }: Record<"query" | "key" | "value" | "mask", Lookup>,
+  { query, key, value, mask, kept = () => 1 }: Record<"query" | "key" | "value" | "mask", Lookup> & Kept,
 ): { out: Dense; probabilities: Dense } {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = shape;
   const out = new Dense(batch, heads, rows, valueWidth);
@@ -63,7 +66,8 @@ export function referenceAttention(
       const total = powers.reduce((sum, power) => sum + power, 0);
       for (const [column, power] of powers.entries()) {
         probabilities.add(b, h, row, column, power / total);
-        for (let w = 0; w < valueWidth; w++) out.add(b, h, row, w, (power / total) * value(b, h, column, w));
+        const weight = (power / total) * kept(b, h, row, column);
+        for (let w = 0; w < valueWidth; w++) out.add(b, h, row, w, weight * value(b, h, column, w));
       }
     }
   });
@@ -72,10 +76,10 @@ export function referenceAttention(
 
 export function referenceGradients(
   shape: ReferenceShape,
-  operands: Record<"query" | "key" | "value" | "probabilities" | "outGradient", Lookup>,
+  operands: Record<"query" | "key" | "value" | "probabilities" | "outGradient", Lookup> & Kept,
 ): Record<"queryGradient" | "keyGradient" | "valueGradient" | "scoreGradient", Dense> {
   const { batch, heads, rows, columns, width, valueWidth, scale } = shape;
-  const { query, key, value, probabilities, outGradient } = operands;
+  const { query, key, value, probabilities, outGradient, kept = () => 1 } = operands;
   const queryGradient = new Dense(batch, heads, rows, width);
   const keyGradient = new Dense(batch, heads, columns, width);
   const valueGradient = new Dense(batch, heads, columns, valueWidth);
@@ -85,11 +89,12 @@ export function referenceGradients(
       const arriving = Array.from({ length: columns }, (_, column) => {
         let sum = 0;
         for (let w = 0; w < valueWidth; w++) sum += outGradient(b, h, row, w) * value(b, h, column, w);
-        return sum;
+        return sum * kept(b, h, row, column);
       });
       const mean = arriving.reduce((sum, value, column) => sum + value * probabilities(b, h, row, column), 0);
       for (const [column, value] of arriving.entries()) {
         const probability = probabilities(b, h, row, column);
+        const weight = probability * kept(b, h, row, column);
         const gradient = probability * (value - mean);
         scoreGradient.add(b, h, row, column, gradient);
         for (let w = 0; w < width; w++) {
@@ -97,7 +102,7 @@ export function referenceGradients(
           keyGradient.add(b, h, column, w, scale * gradient * query(b, h, row, w));
         }
         for (let w = 0; w < valueWidth; w++)
-          valueGradient.add(b, h, column, w, probability * outGradient(b, h, row, w));
+          valueGradient.add(b, h, column, w, weight * outGradient(b, h, row, w));
       }
     }
   });

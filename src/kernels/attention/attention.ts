@@ -34,8 +34,10 @@ export function attentionCalls(problem: ForwardProblem, op = "attention"): reado
   check.requireInput("value", value, columns, valueWidth);
   if (mask) check.requireMask(mask);
   check.requireOutput("out", out, rows, valueWidth);
-  if ("statistics" in problem) check.requireRows("statistics", problem.statistics);
-  else check.requireScores("probabilities", problem.probabilities);
+  if ("statistics" in problem) {
+    check.requireRows("statistics", problem.statistics);
+    check.requireDropout(problem);
+  } else check.requireScores("probabilities", problem.probabilities);
   return batch * heads === 0 ? [] : [{ kind: "attention", op, problem }];
 }
 
@@ -60,6 +62,7 @@ export function attentionBackwardCalls(
     check.requireInput("out", problem.out, rows, valueWidth);
     check.requireRows("statistics", problem.statistics);
     check.requireRows("deltas", problem.deltas);
+    check.requireDropout(problem);
   } else check.requireScores("probabilities", problem.probabilities);
   check.requireOutput("queryGradient", queryGradient, rows, width);
   check.requireOutput("keyGradient", keyGradient, columns, width);

@@ -4,6 +4,8 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
 import type { GemmDtype } from "../gemm/cpu/element.js";
+import { keepAll, thresholdOf } from "../random/distributions.js";
+import { stateBytes } from "../random/random-state.js";
 
 /** A [batch, heads, rows, width] operand with a contiguous last dimension. Strides count elements. */
 export interface AttentionOperand {
@@ -92,13 +94,21 @@ export interface AttentionBackwardProblem extends Backward {
   readonly scoreGradient: Storage;
 }
 
+/** Dropout of probabilities; default: none. Word i of [batch, heads, rows, columns] is word i of `randomBits` with this state. */
+export interface AttentionDropout {
+  /** The probability that a probability is dropped, more than 0; the others are scaled by 1 / (1 − p). */
+  readonly dropoutP?: number;
+  /** The random state of the draw, as `reserveDraw` copies it. The backward pass takes the same one. */
+  readonly randomState?: Storage;
+}
+
 /** Keeps one number per row for the backward pass, which computes the probabilities again: scores are never in memory. */
-export interface FlashProblem extends Forward {
+export interface FlashProblem extends Forward, AttentionDropout {
   /** [batch, heads, rows], f32, contiguous: in the unit that the kernels of the device use. */
   readonly statistics: Storage;
 }
 
-export interface FlashBackwardProblem extends Backward {
+export interface FlashBackwardProblem extends Backward, AttentionDropout {
   readonly mask?: AttentionMask;
   /** The result of the forward pass, and its statistics. */
   readonly out: AttentionInput;
@@ -217,6 +227,14 @@ export class ProblemCheck {
   requireRows(name: string, storage: Storage): void {
     const { batch, heads, rows } = this.#shape;
     this.#requireAvailable(name, `${batch}×${heads}×${rows}`, batch * heads * rows, storage, "f32");
+  }
+
+  requireDropout({ dropoutP, randomState }: AttentionDropout): void {
+    if (dropoutP === undefined && !randomState) return;
+    if (dropoutP === undefined || thresholdOf(1 - dropoutP) === keepAll)
+      throw this.#rejected(`dropout with a probability of ${dropoutP} drops nothing. Leave it out.`);
+    if (randomState?.span.size !== stateBytes)
+      throw this.#rejected(`dropout needs a random state of ${stateBytes} bytes.`);
   }
 
   requireScores(name: string, storage: Storage): void {

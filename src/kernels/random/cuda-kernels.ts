@@ -3,12 +3,12 @@
 import type { CudaCode } from "../../driver/index.js";
 import { cudaKernel } from "../codegen/cuda/cuda-function.js";
 import { keySteps, multipliers, rounds } from "./philox.js";
-import { stateOffsets } from "./random-state.js";
+import { stateBytes, stateOffsets } from "./random-state.js";
 
 const wordBytes = 4;
 /** The word offsets of the low words of the seed and the counter; the high words follow. */
-const seed = stateOffsets.seed / wordBytes;
-const counter = stateOffsets.counter / wordBytes;
+export const seed = stateOffsets.seed / wordBytes;
+export const counter = stateOffsets.counter / wordBytes;
 
 /** `philox(counter words 0 to 3, key words 0 and 1)`. */
 export const philoxFunction = `
@@ -51,14 +51,26 @@ export function randomBitsCode(wordsPerBlock: number): CudaCode {
 }
 
 /** One thread of the grid increments the counter, so that a launch counts once, with any number of blocks. */
+const increment = `
+  const unsigned low = state[${counter}] + 1;
+  state[${counter}] = low;
+  if (low == 0) state[${counter + 1}] += 1;`;
+const leaveToFirstThread = `
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;`;
+
 export const advanceCode: CudaCode = cudaKernel({
   name: "advance",
   parameters: { state: "inout" },
   elements: "unsigned",
   threads: 32,
-  body: `
-  if (blockIdx.x != 0 || threadIdx.x != 0) return;
-  const unsigned low = state[${counter}] + 1;
-  state[${counter}] = low;
-  if (low == 0) state[${counter + 1}] += 1;`,
+  body: leaveToFirstThread + increment,
+}).cuda;
+
+export const reserveDrawCode: CudaCode = cudaKernel({
+  name: "reserveDraw",
+  parameters: { draw: "out", state: "inout" },
+  elements: "unsigned",
+  threads: 32,
+  body: `${leaveToFirstThread}
+  for (int i = 0; i < ${stateBytes / wordBytes}; i++) draw[i] = state[i];${increment}`,
 }).cuda;

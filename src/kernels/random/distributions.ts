@@ -30,6 +30,11 @@ export function thresholdOf(keepProbability: number): number {
   return Math.round(keepProbability * 2 ** 32);
 }
 
+/** The factor of elements that dropout keeps. With p = 1 it keeps none. */
+export function scaleOfKept(p: number): number {
+  return p < 1 ? 1 / (1 - p) : 0;
+}
+
 /** 1 where a word is below the threshold, else 0. */
 export function keepMask(words: Uint32Array, threshold: number): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(words, (word) => (word < threshold ? 1 : 0));

@@ -6,7 +6,7 @@ export {
   standardUniform,
   truncationOf,
 } from "./distribution.js";
-export { keepAll, keepMask, thresholdOf, uniform } from "./distributions.js";
+export { keepAll, keepMask, scaleOfKept, thresholdOf, uniform } from "./distributions.js";
 export { drawHostValues } from "./host-values.js";
 export { normal } from "./normal.js";
 export { orthogonal, orthogonalShape } from "./orthogonal.js";

@@ -7,13 +7,13 @@ import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { effort } from "../../../test/support/effort.js";
+import { expectedWords } from "../../../test/support/expected-words.js";
 import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openTestDriver, openTestGpu, testDevice } from "../../../test/support/test-device.js";
 import { type Driver, openCpuDriver, strict } from "../../driver/index.js";
 import { openRuntime, type Runtime, type Storage } from "../../runtime/index.js";
-import { philox } from "./philox.js";
 import { blocksForWords, randomKernels, wordsPerBlock } from "./random-kernel.js";
 import { decodeState, encodeState, type RandomState, stateBytes } from "./random-state.js";
 
@@ -85,16 +85,6 @@ class Bench {
     this.runtime.close();
     this.#closeDevice();
   }
-}
-
-function expectedWords({ seed, counter }: RandomState, count: number): Uint32Array {
-  const halves = (value: bigint): [number, number] => [Number(value & 0xffffffffn), Number(value >> 32n)];
-  const words = new Uint32Array(count);
-  for (let i = 0; i < count; i += 4) {
-    const four = philox([i / 4, 0, ...halves(counter)], halves(seed));
-    words.set(four.slice(0, count - i), i);
-  }
-  return words;
 }
 
 const benches = new Map<string, Bench>();

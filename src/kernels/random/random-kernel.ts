@@ -1,13 +1,14 @@
 /**
  * The random kernels, in WebAssembly and in CUDA C++. `randomBits` fills an array with Philox words; `advance` increments the counter of
- * its state. The state is in persistent memory and both run on the device, so every replay of a graph draws new words.
+ * its state; `reserveDraw` copies the state before that, for kernels that draw the words themselves, now and in the backward pass.
+ * The state is in persistent memory and all run on the device, so every replay of a graph draws new words.
  *
  * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed). It depends only on the state and on i, so that blocks
  * can run in any order on any number of threads.
  */
 
 import { type Code, encodeKernel, type KernelSource, type Label, type Local } from "../../driver/index.js";
-import { advanceCode, randomBitsCode } from "./cuda-kernels.js";
+import { advanceCode, randomBitsCode, reserveDrawCode } from "./cuda-kernels.js";
 import { stateOffsets } from "./random-state.js";
 import {
   type FourLocals,
@@ -96,6 +97,20 @@ function printAdvance(code: Code): void {
     });
 }
 
+/** As `printAdvance`, after a copy of the state. */
+function printReserveDraw(code: Code): void {
+  const [firstBlock, draw, state] = [code.parameter(0), code.parameter(2), code.parameter(3)];
+  code
+    .get(firstBlock)
+    .op("i32.eqz")
+    .if(() => {
+      for (const offset of Object.values(stateOffsets))
+        code.get(draw).get(state).memory("i64.load", offset).memory("i64.store", offset);
+      code.get(state).get(state).memory("i64.load", stateOffsets.counter);
+      code.i32(1).op("i64.extend_i32_u").op("i64.add").memory("i64.store", stateOffsets.counter);
+    });
+}
+
 /** `randomBits(out words, in state, count)`, over `blocksForWords(count)` blocks. */
 const randomBits: KernelSource = {
   ...encodeKernel({ name: "randomBits", parameters: ["out", "in", "u32"], body: printRandomBits }),
@@ -108,4 +123,10 @@ const advance: KernelSource = {
   cuda: advanceCode,
 };
 
-export const randomKernels = { randomBits, advance } as const satisfies Record<string, KernelSource>;
+/** `reserveDraw(out draw, inout state)`, over one block: copies the state to `draw`, then increments the state's counter. */
+const reserveDraw: KernelSource = {
+  ...encodeKernel({ name: "reserveDraw", parameters: ["out", "inout"], body: printReserveDraw }),
+  cuda: reserveDrawCode,
+};
+
+export const randomKernels = { randomBits, advance, reserveDraw } as const satisfies Record<string, KernelSource>;

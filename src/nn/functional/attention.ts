@@ -14,7 +14,7 @@ export interface AttentionOptions {
   readonly isCausal?: boolean;
   /** The factor of q · kᵀ. Default: 1/√width. */
   readonly scale?: number;
-  /** The dropout probability of attention weights. Default: 0. With dropout, attention uses separate ops. */
+  /** The dropout probability of attention weights. Default: 0. */
   readonly dropoutP?: number;
   /**
    * Operands and result are [batch…, rows, heads, width], the layout of projections, instead of [batch…, heads, rows,
@@ -46,16 +46,11 @@ export function scaledDotProductAttention(
 ): Tensor {
   const { device } = query;
   const masks = mask ? [mask] : [];
-  if (dropoutP === 0) {
-    const keeps = keptValues(query, key, value, rowsFirst);
+  const keeps = keptValues(query, key, value, rowsFirst);
+  if (dropoutP === 0)
     return device.apply(attentionOp, [query, key, value, ...masks], { ...attributes, rowsFirst, keeps });
-  }
-  if (rowsFirst) {
-    const [q, k, v] = [query, key, value].map((one) => one.transpose(-3, -2)) as [Tensor, Tensor, Tensor];
-    return scaledDotProductAttention(q, k, v, mask, { dropoutP, ...attributes }).transpose(-3, -2);
-  }
   const operands = [query, key, value, device.randomState, ...masks];
-  return device.apply(attentionWithDropout, operands, { ...attributes, p: dropoutP });
+  return device.apply(attentionWithDropout, operands, { ...attributes, rowsFirst, keeps, p: dropoutP });
 }
 
 /** What the device keeps for backward of attention with operands of these shapes. */

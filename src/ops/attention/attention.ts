@@ -7,6 +7,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
+import { keepAll, thresholdOf } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
@@ -33,6 +34,11 @@ export type AttentionAttributes = {
   readonly keeps?: "probabilities" | "statistics";
 };
 
+export type AttentionDropoutAttributes = AttentionAttributes & {
+  /** The probability that a probability is dropped. */
+  readonly p: number;
+};
+
 const queryShape = ({ batch, rows, heads, width }: AttentionSizes): Shape => [...batch, rows, heads, width];
 const keyShape = ({ batch, columns, heads, width }: AttentionSizes): Shape => [
   ...batch,
@@ -46,7 +52,7 @@ const valueShape = ({ batch, columns, heads, valueWidth }: AttentionSizes): Shap
   heads,
   valueWidth,
 ];
-const outShape = ({ batch, rows, heads, valueWidth }: AttentionSizes): Shape => [
+export const outShape = ({ batch, rows, heads, valueWidth }: AttentionSizes): Shape => [
   ...batch,
   rows,
   heads,
@@ -148,6 +154,12 @@ export interface AttentionArrays {
   readonly value: DeviceArray;
 }
 
+/** Dropout inside of the kernels, which needs statistics: the random state of the draw. */
+interface DropoutArrays {
+  readonly draw: DeviceArray;
+  readonly p: number;
+}
+
 /** Computes the result, and what stays for backward. */
 export function lowerAttention(
   lowering: Lowering,
@@ -156,7 +168,11 @@ export function lowerAttention(
     key,
     value,
     mask: maskOperand,
-  }: AttentionArrays & { readonly mask?: DeviceArray | number | undefined },
+    dropout,
+  }: AttentionArrays & {
+    readonly mask?: DeviceArray | number | undefined;
+    readonly dropout?: DropoutArrays | undefined;
+  },
   [output, kept]: readonly DeviceArray[],
   { isCausal = false, scale, keeps }: AttentionAttributes,
 ): void {
@@ -180,12 +196,19 @@ export function lowerAttention(
   lowering.attention({
     ...{ ...kernelShape(sizes, dtype), resultDtype: target.dtype },
     ...{ query: q, key: k, value: v, out },
-    ...(keeps === "statistics" ? { statistics: kept.storage } : { probabilities: kept.storage }),
+    ...(keeps === "statistics"
+      ? { statistics: kept.storage, ...problemOfDropout(dropout) }
+      : { probabilities: kept.storage }),
     ...(mask && { mask }),
     scale: scale ?? 1 / Math.sqrt(sizes.width),
     isCausal,
   });
   if (target !== output) copyArray(lowering, target, output);
+}
+
+function problemOfDropout(dropout: DropoutArrays | undefined) {
+  const { draw, p } = dropout ?? {};
+  return draw?.storage && p !== undefined ? { randomState: draw.storage, dropoutP: p } : {};
 }
 
 /** The array that attention writes: `array` itself, or scratch memory of the compute dtype if it can't store half floats. */
@@ -199,12 +222,16 @@ export function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | 
 }
 
 type GradientAttributes = AttentionAttributes & {
+  readonly p?: number;
   /** True if the gradient of the scores is an output too: it is the mask's gradient. */
   readonly outputsScoreGradient: boolean;
 };
 
-/** Operands: the upstream gradient, query, key, value, and `keptValues`. Outputs: their gradients, with the broadcast batch. */
-const attentionGradient: KernelOp<GradientAttributes> = {
+/**
+ * Operands: the upstream gradient, query, key, value, and `keptValues`, or `keptWithDropout` if there is a probability `p`. Outputs:
+ * their gradients, with the broadcast batch.
+ */
+export const attentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "attentionGradient",
   noGradient: "gradients of gradients are not recorded",
@@ -230,7 +257,7 @@ export function lowerAttentionGradient(
   lowering: Lowering,
   inputs: AttentionArrays & { readonly upstream: DeviceArray; readonly kept: readonly DeviceArray[] },
   outputs: readonly DeviceArray[],
-  { isCausal = false, scale, keeps }: AttentionAttributes,
+  { isCausal = false, scale, keeps, p }: AttentionAttributes & { readonly p?: number },
 ): void {
   const { upstream, query, key, value, kept } = inputs;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
@@ -247,7 +274,7 @@ export function lowerAttentionGradient(
   };
   const problem = { ...operands, queryGradient, keyGradient, valueGradient };
   const memory =
-    keeps === "statistics" ? flashMemory(lowering, sizes, kept) : keptMemory(lowering, sizes, kept);
+    keeps === "statistics" ? flashMemory(lowering, sizes, kept, p) : keptMemory(lowering, sizes, kept);
   if (!areDefined(problem) || !memory || outputs.some(({ storage }) => !storage)) {
     for (const output of outputs) fillWith(lowering, output, 0);
     return;
@@ -274,17 +301,25 @@ function keptMemory(lowering: Lowering, sizes: AttentionSizes, [probabilities]: 
   return storage && { probabilities: probabilities.storage, scoreGradient: storage };
 }
 
-/** The statistics, the result and the mask, and scratch memory for the deltas. Undefined if they are empty. */
+/** The statistics, the result, the draw and the mask, and scratch memory for the deltas. Undefined if they are empty. */
 function flashMemory(
   lowering: Lowering,
   sizes: AttentionSizes,
-  [statistics, result, maskArray]: readonly DeviceArray[],
+  [statistics, result, ...others]: readonly DeviceArray[],
+  p: number | undefined,
 ) {
+  const [draw, maskArray] = p === undefined ? [undefined, ...others] : others;
   const deltas = lowering.scratchArray(keptType(sizes, "f32", "statistics").shape, "f32");
   const out = result && attentionOperand(lowering, result, outShape(sizes), "f32");
   const mask = maskArray && attentionMask(lowering, maskArray, sizes, "f32");
   if (!statistics?.storage || !deltas.storage || !out) return undefined;
-  return { statistics: statistics.storage, deltas: deltas.storage, out, ...(mask && { mask }) };
+  const dropout = problemOfDropout(draw && p !== undefined && dropsAny(p) ? { draw, p } : undefined);
+  return { statistics: statistics.storage, deltas: deltas.storage, out, ...(mask && { mask }), ...dropout };
+}
+
+/** False if the probability is so small that every random word is below the threshold: then none is drawn. */
+export function dropsAny(p: number): boolean {
+  return thresholdOf(1 - p) !== keepAll;
 }
 
 type AllDefined<T> = { readonly [K in keyof T]: Exclude<T[K], undefined> };
@@ -294,7 +329,7 @@ function areDefined<T extends object>(operands: T): operands is T & AllDefined<T
   return Object.values(operands).every((operand) => operand !== undefined);
 }
 
-function queryKeyValueTypes(op: string, operands: readonly OperandType[]): [ValueType, ValueType, ValueType] {
+export function queryKeyValueTypes(op: string, operands: readonly OperandType[]): [ValueType, ValueType, ValueType] {
   return [typeAt(op, operands, 0), typeAt(op, operands, 1), typeAt(op, operands, 2)];
 }
 

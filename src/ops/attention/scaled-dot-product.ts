@@ -5,7 +5,7 @@
 
 import { where } from "../elementwise/comparisons.js";
 import { permute, reshape } from "../movement/reshape.js";
-import { type CompositeOp, isType, type OperandType, typeAt } from "../op.js";
+import { type CompositeOp, type Composition, isType, type OperandType, typeAt } from "../op.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape } from "../shape.js";
 import { type AttentionAttributes, attention, attentionDtype } from "./attention.js";
 
@@ -25,26 +25,50 @@ export const scaledDotProductAttention: CompositeOp<AttentionAttributes & { read
         : attentionShape(operands);
       return [{ shape, dtype: attentionDtype(op, operands) }];
     },
-    compose({ apply, typeOf }, [query = 0, key = 0, value = 0, mask], { rowsFirst, ...attributes }) {
-      // Exchanges heads and rows, the axes -3 and -2.
-      const swapHeads = (operand: typeof query) => {
-        const { shape } = typeOf(operand);
-        const withHeads = shape.length < 3 ? apply(reshape, [operand], { shape: [1, ...shape] }) : operand;
-        const outer = Array.from({ length: Math.max(3, shape.length) - 3 }, (_, axis) => axis);
-        const { length } = outer;
-        return apply(permute, [withHeads], { axes: [...outer, length + 1, length, length + 2] });
-      };
-      const isBool = mask !== undefined && typeOf(mask).dtype === "bool";
-      const additive = isBool ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
-      const masks = additive === undefined ? [] : [additive];
-      if (rowsFirst) return [apply(attention, [query, key, value, ...masks], attributes)];
-      const operands = [query, key, value].map(swapHeads);
-      const out = swapHeads(apply(attention, [...operands, ...masks], attributes));
-      const shape = attentionShape([query, key, value].map(typeOf));
-      const { length } = typeOf(out).shape;
-      return [length === shape.length ? out : apply(reshape, [out], { shape })];
+    compose(build, [query = 0, key = 0, value = 0, mask], { rowsFirst = false, ...attributes }) {
+      return [
+        composeRowsFirst(build, { query, key, value, mask, rowsFirst }, (inputs, masks) =>
+          build.apply(attention, [...inputs, ...masks], attributes),
+        ),
+      ];
     },
   };
+
+interface Operands<V> {
+  readonly query: V | number;
+  readonly key: V | number;
+  readonly value: V | number;
+  readonly mask: V | number | undefined;
+  readonly rowsFirst: boolean;
+}
+
+/** Calls a kernel op, whose operands have their rows first, with an additive mask, and gives its result the axes of the operands. */
+export function composeRowsFirst<V>(
+  build: Composition<V>,
+  { query, key, value, mask, rowsFirst }: Operands<V>,
+  attend: (inputs: readonly (V | number)[], masks: readonly (V | number)[]) => V,
+): V {
+  const { apply, typeOf } = build;
+  const isBool = mask !== undefined && typeOf(mask).dtype === "bool";
+  const additive = isBool ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+  const masks = additive === undefined ? [] : [additive];
+  if (rowsFirst) return attend([query, key, value], masks);
+  const swapHeads = (operand: V | number): V => {
+    const { shape } = typeOf(operand);
+    const withHeads = shape.length < 3 ? apply(reshape, [operand], { shape: [1, ...shape] }) : operand;
+    return swapAxes(build, withHeads, -3, -2);
+  };
+  const out = swapHeads(attend([query, key, value].map(swapHeads), masks));
+  const shape = attentionShape([query, key, value].map(typeOf));
+  return typeOf(out).shape.length === shape.length ? out : apply(reshape, [out], { shape });
+}
+
+/** Exchanges two axes, counted from the end. */
+export function swapAxes<V>({ apply, typeOf }: Composition<V>, operand: V | number, a: number, b: number): V {
+  const axes = typeOf(operand).shape.map((_, axis) => axis);
+  const { length } = axes;
+  return apply(permute, [operand], { axes: axes.with(a, length + b).with(b, length + a) });
+}
 
 /** The type of a query, key or value with rows first, as with heads first. A mask has the same axes in both. */
 function asHeadsFirst(operand: OperandType, index: number): OperandType {

@@ -1,19 +1,19 @@
 /**
- * Attention with dropout of its probabilities, composed of plain ops, each with a result in memory. Without dropout,
- * scaledDotProductAttention computes the same in one kernel.
+ * Attention with dropout of its probabilities: in one kernel where the device keeps statistics of rows, otherwise composed of plain
+ * ops, each with a result in memory. Both drop the same probabilities.
  */
 
 import { type Dtype, dtypes, iterateRows, term } from "../../ir/index.js";
 import { add, mul } from "../elementwise/arithmetic.js";
 import { where } from "../elementwise/comparisons.js";
 import { matmul } from "../matmul/matmul.js";
-import { permute } from "../movement/reshape.js";
 import { softmax } from "../normalisation/softmax.js";
 import type { CompositeOp, KernelOp } from "../op.js";
 import { dropout } from "../random/dropout.js";
 import { cacheByDtypes } from "../row-lowering.js";
-import type { AttentionAttributes } from "./attention.js";
-import { scaledDotProductAttention } from "./scaled-dot-product.js";
+import type { AttentionDropoutAttributes } from "./attention.js";
+import { fusedDropoutAttention } from "./fused-dropout.js";
+import { composeRowsFirst, scaledDotProductAttention, swapAxes } from "./scaled-dot-product.js";
 
 type CausalMaskAttributes = { readonly rows: number; readonly columns: number; readonly dtype: Dtype };
 
@@ -46,24 +46,32 @@ export const causalMask: KernelOp<CausalMaskAttributes> = {
   },
 };
 
-export type AttentionDropoutAttributes = AttentionAttributes & {
-  /** The probability that a probability is dropped. */
-  readonly p: number;
-};
-
 /** Operands: query, key and value, the device's random state, and an optional mask, as in scaledDotProductAttention. */
-export const attentionWithDropout: CompositeOp<AttentionDropoutAttributes> = {
+export const attentionWithDropout: CompositeOp<
+  AttentionDropoutAttributes & { readonly rowsFirst?: boolean }
+> = {
   kind: "composite",
   name: "attentionWithDropout",
   infer: ([query = 0, key = 0, value = 0, , ...mask], attributes) =>
     scaledDotProductAttention.infer([query, key, value, ...mask], attributes),
-  compose({ apply, typeOf }, [query = 0, key = 0, value = 0, state = 0, mask], attributes) {
+  compose(build, [query = 0, key = 0, value = 0, state = 0, mask], { rowsFirst = false, ...attributes }) {
+    const { apply, typeOf } = build;
+    if (attributes.keeps === "statistics") {
+      return [
+        composeRowsFirst(build, { query, key, value, mask, rowsFirst }, (inputs, masks) =>
+          apply(fusedDropoutAttention, [...inputs, state, ...masks], attributes),
+        ),
+      ];
+    }
+    if (rowsFirst) {
+      const swapped = [query, key, value].map((operand) => swapAxes(build, operand, -3, -2));
+      const out = apply(attentionWithDropout, [...swapped, state, ...(mask === undefined ? [] : [mask])], attributes);
+      return [swapAxes(build, out, -3, -2)];
+    }
     const { isCausal = false, p } = attributes;
     const { shape } = typeOf(key);
     const { scale = 1 / Math.sqrt(shape.at(-1) ?? 1) } = attributes;
-    const outer = Array.from({ length: shape.length - 2 }, (_, axis) => axis);
-    const transposed = apply(permute, [key], { axes: [...outer, outer.length + 1, outer.length] });
-    let scores = apply(mul, [apply(matmul, [query, transposed]), scale]);
+    let scores = apply(mul, [apply(matmul, [query, swapAxes(build, key, -2, -1)]), scale]);
     if (isCausal) {
       const { shape: scoreShape, dtype } = typeOf(scores);
       const [rows = 1, columns = 1] = scoreShape.slice(-2);

@@ -5,11 +5,11 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { blocksForWords, keepAll, randomKernels, thresholdOf } from "../../kernels/index.js";
+import { blocksForWords, keepAll, randomKernels, scaleOfKept, thresholdOf } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { elementwise } from "../elementwise/elementwise.js";
-import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
+import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, sizeOf } from "../shape.js";
@@ -27,17 +27,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
   infer(operands, { p }) {
     const [{ shape, dtype }, state] = [typeAt("dropout", operands, 0), typeAt("dropout", operands, 1)];
     requireFloat("dropout", dtype);
-    if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
-      throw badShape(
-        "dropout",
-        `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`,
-      );
-    }
-    if (!(p >= 0 && p <= 1)) {
-      throw new HoldfastError("BAD_ARGUMENT", `dropout: p is ${p}; pass a probability from 0 to 1.`, {
-        numbers: { p },
-      });
-    }
+    requireDropout("dropout", state, p);
     return [
       { shape, dtype },
       { shape, dtype: "bool" },
@@ -45,7 +35,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
   },
   saves: () => ({ outputs: [1] }),
   gradient: (rule) => [
-    rule.apply(dropoutGradient, [rule.upstream, rule.output(1)], { scale: scaleOf(rule.attributes.p) }),
+    rule.apply(dropoutGradient, [rule.upstream, rule.output(1)], { scale: scaleOfKept(rule.attributes.p) }),
     undefined,
   ],
   lower(lowering, operands, [output, mask], { p }) {
@@ -64,14 +54,21 @@ export const dropout: KernelOp<DropoutAttributes> = {
       kernel: dropoutKernel(x.dtype),
       iteration: iterateElements(x.shape, [x.strides, row, row, row]),
       operands: [x, words, output, mask].flatMap(({ storage }) => storage ?? []),
-      scalars: [threshold - signedOffset, scaleOf(p)],
+      scalars: [threshold - signedOffset, scaleOfKept(p)],
     });
   },
 };
 
-/** The factor of kept elements. With p = 1 no element is kept. */
-function scaleOf(p: number): number {
-  return p < 1 ? 1 / (1 - p) : 0;
+/** Rejects what is not a random state or a probability. */
+export function requireDropout(op: string, state: ValueType, p: number): void {
+  if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
+    throw badShape(op, `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`);
+  }
+  if (!(p >= 0 && p <= 1)) {
+    throw new HoldfastError("BAD_ARGUMENT", `${op}: p is ${p}; pass a probability from 0 to 1.`, {
+      numbers: { p },
+    });
+  }
 }
 
 /** Draws a random word for each element, in row-major order, and advances the state. */

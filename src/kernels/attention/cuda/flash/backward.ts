@@ -6,7 +6,8 @@
  * - side "columns": keys and values stay, queries are visited; the results are the gradients of keys and values.
  *
  * With P = 2^(score − statistics), a row's delta = Σ outGradient · out: dV = Pᵀ · dO, dS = P ∘ (dO · Vᵀ − delta), dQ = scale · dS · K and
- * dK = scale · dSᵀ · Q. Side "columns" computes the transposed scores, so that they are an A operand as they are.
+ * dK = scale · dSᵀ · Q. With dropout, P · Z instead of P has the gradient dO · Vᵀ, with Z = 0 where a probability is dropped and a
+ * constant elsewhere: dV = (P ∘ Z)ᵀ · dO and dS = P ∘ (Z ∘ (dO · Vᵀ) − delta). Side "columns" computes the transposed scores, so that they are an A operand as they are.
  */
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
@@ -16,6 +17,7 @@ import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, inputPointers } from "./declarations.js";
+import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
 import { flashElements, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
@@ -38,8 +40,9 @@ export function flashBackwardParameters({
   results,
   access,
   hasMask,
+  dropout,
   storesScoreGradient,
-}: Pick<BackwardConfig, "results" | "access" | "hasMask" | "storesScoreGradient">): Readonly<
+}: Pick<BackwardConfig, "results" | "access" | "hasMask" | "dropout" | "storesScoreGradient">): Readonly<
   Record<string, Parameter>
 > {
   return {
@@ -48,6 +51,7 @@ export function flashBackwardParameters({
     value: "in",
     outGradient: "in",
     ...(hasMask && { mask: "in" as const }),
+    ...(dropout && { randomState: "in" as const }),
     statistics: "in",
     deltas: "in",
     ...Object.fromEntries(results.map((name) => [name, access])),
@@ -61,6 +65,7 @@ export function flashBackwardParameters({
     ...strideParameters(...inputs, ...results),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
     scale: "f32",
+    ...(dropout && dropoutNumbers),
   };
 }
 
@@ -77,7 +82,7 @@ export function flashBackwardBytes(config: BackwardConfig): number {
 export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const { element, tile, sources, side, results } = config;
   const { stages } = tile;
-  const { resultDtype, isCausal, hasMask, storesScoreGradient } = config;
+  const { resultDtype, isCausal, hasMask, dropout, storesScoreGradient } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
@@ -104,10 +109,11 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
     pointers: {
       ...inputPointers(sources),
       ...Object.fromEntries(results.map((name) => [name, stored])),
+      ...(dropout && { randomState: "unsigned" }),
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    declarations: declareFlash(config),
+    declarations: declareFlash(config) + (dropout ? declareDropout(dropout, side, isCausal) : ""),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const stay1 = reinterpret_cast<Element*>(smem);
@@ -123,6 +129,7 @@ ${results.map((name) => declarePairs(stored, name)).join("\n")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned firstVisit = ${range[0]}, endVisit = ${range[1]};
   const float scale2 = scale * 1.44269504f;
+${dropout ? declareDropoutOfPair : ""}
   const float infinity = __uint_as_float(0x7f800000u);
   // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
   auto factsOf = [&](unsigned row) {
@@ -153,6 +160,13 @@ ${isRows ? "" : "      if (threadIdx.x < tileN) facts[(visit - firstVisit) / til
 
   for (unsigned visit = firstVisit; visit < endVisit; visit += tileN) {
     loadStage(visit + (stages - 1) * tileN);
+${
+  dropout
+    ? `    unsigned kept[blocksM];
+#pragma unroll
+    for (unsigned i = 0; i < blocksM; i++) kept[i] = dropout.keptOf(${isRows ? "firstStay + warpRow + 16 * i, visit" : "visit, firstStay + warpRow + 16 * i"});`
+    : ""
+}
     cpAsyncWait<stages - 1>();
     __syncthreads();
     const Element* const visit1 = visits + (visit - firstVisit) / tileN % stages * stageElements;
@@ -177,7 +191,9 @@ ${
 }
           const bool isVisible = column < columns${isCausal ? " && column <= row" : ""};
           scores[i][j][e] = isVisible ? ex2Approx(score - fact.x) : 0;
+${dropout ? `          gradients[i][j][e] = ${isKept} ? dropoutScale * gradients[i][j][e] : 0;` : ""}
           gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - fact.y) : 0;
+${dropout ? `          if (!(${isKept})) scores[i][j][e] = 0;` : ""}
 ${
   storesScoreGradient
     ? "          if (row < rows && column < columns) scoreGradient[(pair * rows + row) * columns + column] = gradients[i][j][e];"
@@ -195,7 +211,7 @@ ${storesScoreGradient && isCausal ? hiddenScoreGradients : ""}
     const unsigned stayed = firstStay + warpRow + 8 * i + group;
     if (stayed >= ${stayCount}) continue;
 ${hasFirst ? storeResult(first, "result1", "depth", "width", narrow, "scale * ") : ""}
-${hasSecond ? storeResult("valueGradient", "result2", "valueDepth", "valueWidth", narrow, "") : ""}
+${hasSecond ? storeResult("valueGradient", "result2", "valueDepth", "valueWidth", narrow, dropout ? "dropoutScale * " : "") : ""}
   }`,
   });
 }

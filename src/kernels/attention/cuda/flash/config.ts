@@ -4,6 +4,7 @@
  */
 
 import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
+import type { FlashDropout } from "./dropout.js";
 import type { TileSource } from "./tiles.js";
 
 export interface FlashTile {
@@ -23,6 +24,8 @@ export interface FlashConfig<Name extends string = string> {
   readonly valueDepth: number;
   readonly isCausal: boolean;
   readonly hasMask: boolean;
+  /** Default: none. */
+  readonly dropout?: FlashDropout;
   readonly sources: Readonly<Record<Name, TileSource>>;
 }
 

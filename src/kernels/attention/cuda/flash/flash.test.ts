@@ -18,10 +18,12 @@ import {
   referenceGradients,
 } from "../../../../../test/support/attention-reference.js";
 import { effort } from "../../../../../test/support/effort.js";
+import { expectedWords } from "../../../../../test/support/expected-words.js";
 import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
 import { openTestGpu } from "../../../../../test/support/test-device.js";
 import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
+import { encodeState, thresholdOf } from "../../../random/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
 
@@ -67,6 +69,20 @@ function onGpu(element: Element, run: (runtime: Runtime) => void, alter = (code:
 interface Options {
   /** Whether inputs and results are half floats in memory. */
   readonly areHalves?: boolean;
+  /** The probability that a probability is dropped. */
+  readonly dropoutP?: number;
+}
+
+const randomState = { seed: 0x1234567890abcdefn, counter: 0x100000003n };
+
+/** 0 where the composed op drops an element of [batch, heads, rows, columns], and its scale elsewhere. */
+function keptBy({ batch, heads, rows, columns }: Case, p: number): Lookup {
+  const words = expectedWords(randomState, batch * heads * rows * columns);
+  const threshold = thresholdOf(1 - p);
+  return (b, h, row, column) => {
+    const word = words[((b * heads + h) * rows + row) * columns + column]!;
+    return word < threshold ? 1 / (1 - p) : 0;
+  };
 }
 
 /** Fails unless all results of a case are right, and the memory around them is unchanged. */
@@ -74,7 +90,7 @@ function checkFlash(
   on: Runtime,
   testCase: Case,
   element: Element,
-  { areHalves = false }: Options = {},
+  { areHalves = false, dropoutP }: Options = {},
 ): void {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
   const operands = prepare(testCase);
@@ -109,6 +125,7 @@ function checkFlash(
       key: operand("key").placed,
       value: operand("value").placed,
       ...(maskOperand && { mask: maskOperand }),
+      ...(dropoutP && { dropoutP, randomState: put(on, encodeState(randomState), "randomState") }),
     };
     const kept = { statistics: numbers(batch * heads * rows, "statistics"), out: results.out.placed };
     submit(on, attentionCalls({ ...inputs, ...kept }));
@@ -138,9 +155,10 @@ function checkFlash(
   });
   const { query, key, value, outGradient } = operands;
   const inputs = { query: query.at, key: key.at, value: value.at };
-  const forward = referenceAttention(testCase, { ...inputs, mask: mask?.at ?? (() => 0) });
+  const kept = dropoutP ? keptBy(testCase, dropoutP) : () => 1;
+  const forward = referenceAttention(testCase, { ...inputs, kept, mask: mask?.at ?? (() => 0) });
   const backward = referenceGradients(testCase, {
-    ...{ ...inputs, probabilities: forward.probabilities.at, outGradient: outGradient.at },
+    ...{ ...inputs, kept, probabilities: forward.probabilities.at, outGradient: outGradient.at },
   });
   const expected = { ...forward, ...backward };
   const near = (name: string, found: number, wanted: number, size: number): void =>
@@ -186,6 +204,8 @@ const edges = fc.record({
   valueWidth: fc.constantFrom(1, 9, 16, 24, 33, 64),
 });
 
+const dropped = { dropoutP: 0.4 } as const;
+
 const plain = {
   ...plainCase,
   heads: 2,
@@ -223,6 +243,14 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     });
   }
 
+  test("drops the probabilities that the separate op drops, in both directions", () => {
+    onGpu("bf16", (runtime) => {
+      const causal = { ...plain, isCausal: true, batch: 2, rows: 70, columns: 72, width: 16, valueWidth: 16 };
+      checkFlash(runtime, causal, "bf16", { dropoutP: 0.3 });
+      checkFlash(runtime, { ...causal, columns: 71, isCausal: false }, "bf16", { dropoutP: 0.3 });
+    });
+  });
+
   test("of heads of 256 computes the gradients of keys and values one after the other", () => {
     const wide = { ...plain, heads: 1, rows: 20, columns: 18, width: 256, valueWidth: 256, scale: 0.05 };
     onGpu("bf16", (runtime) => checkFlash(runtime, wide, "bf16", { areHalves: true }));
@@ -256,7 +284,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  for (const [what, from, to] of [
+  for (const [what, from, to, options] of [
     ["a tile does not scale what was accumulated before", "result[i][j][2 * half] *= rescale;", ""],
     [
       "the last column of a causal row is hidden",
@@ -275,15 +303,24 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "% stages * tileN + threadIdx.x] = factsOf",
       "% 1 * tileN + threadIdx.x] = factsOf",
     ],
-  ] as const) {
+    ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
+    ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
+    [
+      "a dropped probability has a gradient",
+      "? dropoutScale * gradients[i][j][e] : 0",
+      "? dropoutScale * gradients[i][j][e] : dropoutScale",
+      dropped,
+    ],
+    ["the blocks on the diagonal are not drawn", "(row + 15 - column) / 8 + 1", "(row - column) / 8", dropped],
+  ] as readonly (readonly [string, string, string, Options?])[]) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
       const alter = (code: string): string => {
         isAltered ||= code.includes(from);
-        return code.replace(from, to);
+        return code.replaceAll(from, to);
       };
-      const causal = { ...plain, rows: 90, columns: 90, width: 16, valueWidth: 8, isCausal: true };
-      const check = () => onGpu("bf16", (runtime) => checkFlash(runtime, causal, "bf16"), alter);
+      const causal = { ...plain, rows: 90, columns: 92, width: 16, valueWidth: 8, isCausal: true };
+      const check = () => onGpu("bf16", (runtime) => checkFlash(runtime, causal, "bf16", options), alter);
       assert.throws(check, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");
     });

@@ -12,6 +12,7 @@ import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, inputPointers } from "./declarations.js";
+import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
 import { flashElements, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
@@ -26,12 +27,14 @@ export type ForwardConfig = FlashConfig<(typeof inputs)[number]> & {
 export function flashForwardParameters({
   access,
   hasMask,
-}: Pick<ForwardConfig, "access" | "hasMask">): Readonly<Record<string, Parameter>> {
+  dropout,
+}: Pick<ForwardConfig, "access" | "hasMask" | "dropout">): Readonly<Record<string, Parameter>> {
   return {
     query: "in",
     key: "in",
     value: "in",
     ...(hasMask && { mask: "in" as const }),
+    ...(dropout && { randomState: "in" as const }),
     out: access,
     statistics: access,
     heads: "u32",
@@ -43,6 +46,7 @@ export function flashForwardParameters({
     ...strideParameters("query", "key", "value", "out"),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
     scale: "f32",
+    ...(dropout && dropoutNumbers),
   };
 }
 
@@ -54,7 +58,7 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
 }
 
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
-  const { element, tile, sources, resultDtype, isCausal, hasMask } = config;
+  const { element, tile, sources, resultDtype, isCausal, hasMask, dropout } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
   const sharedBytes = flashForwardBytes(config);
   const rowsOf = (name: "key" | "value", tile: string, depth: string): string =>
@@ -69,10 +73,11 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     pointers: {
       ...inputPointers(sources),
       out: stored,
+      ...(dropout && { randomState: "unsigned" }),
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    declarations: declareFlash(config),
+    declarations: declareFlash(config) + (dropout ? declareDropout(dropout, "rows", isCausal) : ""),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const queries = reinterpret_cast<Element*>(smem);
@@ -87,7 +92,7 @@ ${declarePairs(stored, "out")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned endColumn = ${isCausal ? "firstRow + tileM < columns ? firstRow + tileM : columns" : "columns"};
   const float scale2 = scale * 1.44269504f;
-
+${dropout ? declareDropoutOfPair : ""}
   float result[blocksM][valueDepth / 8][4] = {};
   float rowMax[blocksM][2], rowTotal[blocksM][2] = {};
 #pragma unroll
@@ -103,6 +108,13 @@ ${declarePairs(stored, "out")}
   cpAsyncCommit();
 
   for (unsigned firstColumn = 0; firstColumn < endColumn; firstColumn += tileN) {
+${
+  dropout
+    ? `    unsigned kept[blocksM];
+#pragma unroll
+    for (unsigned i = 0; i < blocksM; i++) kept[i] = dropout.keptOf(firstRow + warpRow + 16 * i, firstColumn);`
+    : ""
+}
     cpAsyncWait<0>();
     __syncthreads();
     loadValues(firstColumn);
@@ -153,6 +165,7 @@ ${
           for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
             scores[i][j][e] = ex2Approx(scores[i][j][e] - base);
             total += scores[i][j][e];
+${dropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
           }
         }
         rowTotal[i][half] = rowTotal[i][half] * rescale + total;
@@ -183,7 +196,7 @@ ${
 #pragma unroll
         for (unsigned e = 0; e < 2; e++) {
           const unsigned d = 8 * j + 2 * member + e;
-          const float value = result[i][j][2 * half + e] / total;
+          const float value = ${dropout ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
           if (d < valueWidth) outPair[(long long)row * outRow + d] = ${narrow ? `${narrow}(value)` : "value"};
         }
       }

@@ -6,6 +6,7 @@ import type { LaunchCommand } from "../../../../runtime/index.js";
 import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { maxSharedBytesPerBlock, maxVectorBytes } from "../../../cost-model.js";
 import { argumentsInOrder } from "../../../launch-arguments.js";
+import { scaleOfKept, thresholdOf } from "../../../random/index.js";
 import { cachedSource } from "../../../source-cache.js";
 import type { Target } from "../../../target.js";
 import {
@@ -83,6 +84,13 @@ function argumentsOfMask(shape: AttentionShape, storedMask: AttentionMask | unde
   return { mask: mask.storage, maskColumn, ...stridesOf({ mask }) };
 }
 
+/** The arguments of dropout, and the constants of its kernels. */
+function dropoutOf({ columns, dropoutP, randomState }: FlashProblem | FlashBackwardProblem) {
+  if (dropoutP === undefined || !randomState) return undefined;
+  const numbers = { keepThreshold: thresholdOf(1 - dropoutP), dropoutScale: scaleOfKept(dropoutP) };
+  return { config: { isShared: columns % 4 === 0 }, arguments: { randomState, ...numbers } };
+}
+
 export function lowerFlash(
   target: Target,
   problem: FlashProblem,
@@ -96,10 +104,12 @@ export function lowerFlash(
     out: layOutResult(problem, problem.out, rows, valueWidth),
   };
   const mask = argumentsOfMask(problem, problem.mask);
+  const dropout = dropoutOf(problem);
   const { query, key, value } = operands;
   const config: Omit<ForwardConfig, "tile"> = {
     ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access },
     ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem) },
+    ...(dropout && { dropout: dropout.config }),
     sources: { query: sourceOf(query), key: sourceOf(key), value: sourceOf(value) },
   };
   const tile = chooseTile(
@@ -116,7 +126,7 @@ export function lowerFlash(
       source: cachedSource(`flash forward ${JSON.stringify(whole)}`, () => flashForwardKernel(whole)),
       arguments: argumentsInOrder(flashForwardParameters(whole), {
         ...{ ...storagesOf(operands), ...stridesOf(operands), statistics: problem.statistics },
-        ...{ heads, rows, columns, width, valueWidth, tiles, scale, ...mask },
+        ...{ heads, rows, columns, width, valueWidth, tiles, scale, ...mask, ...dropout?.arguments },
       }),
     },
   ];
@@ -141,12 +151,14 @@ export function lowerFlashBackward(
   };
   const out = layOut(problem, problem.out, rows, valueWidth);
   const mask = argumentsOfMask(problem, problem.mask);
+  const dropout = dropoutOf(problem);
   const { statistics, deltas, scoreGradient } = problem;
   const values = {
     ...{ ...storagesOf(inputs), ...storagesOf(results), ...stridesOf(inputs), ...stridesOf(results) },
     ...{ statistics, deltas, heads, rows, columns, width, valueWidth, scale },
     ...(scoreGradient && { scoreGradient }),
     ...mask,
+    ...dropout?.arguments,
   };
   const sources = {
     query: sourceOf(inputs.query),
@@ -158,6 +170,7 @@ export function lowerFlashBackward(
     const config = {
       ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access, sources },
       ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem), side, results: computed },
+      ...(dropout && { dropout: dropout.config }),
       storesScoreGradient: side === "rows" && scoreGradient !== undefined,
     };
     const resultColumns = computed

@@ -1,0 +1,77 @@
+/**
+ * Flash attention in a training step with dropout, on the emulated GPU: the CPU's composed ops drop the same probabilities, a compiled
+ * step has the eager step's bits, and no plan has memory for scores.
+ */
+
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { Device, manualSeed, nn, randn, type Tensor } from "holdfast";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { withNullGpu } from "./support/null-gpu.js";
+import { testEnvironment } from "./support/test-device.js";
+
+const skip = emulatorMissing;
+const [batch, heads, width] = [2, 2, 16];
+
+afterEach(() => {
+  if (!skip) openEmulator().reset();
+});
+
+/** Two steps of attention over slices of one projection: results, the sum of the gradients, and the random state after them. */
+function train(device: Device, { isCompiled = false, rows = 68 } = {}) {
+  manualSeed(7);
+  const qkv = randn([batch, rows, 3, heads, width], { device, requiresGrad: true });
+  const factor = randn([batch, rows, heads, width], { device });
+  const step = (x: Tensor): Tensor => {
+    const [q, k, v] = [0, 1, 2].map((part) => x.select(2, part)) as [Tensor, Tensor, Tensor];
+    const options = { isCausal: true, dropoutP: 0.25, rowsFirst: true } as const;
+    const out = nn.functional.scaledDotProductAttention(q, k, v, null, options);
+    out.mul(factor).sum().backward();
+    return out;
+  };
+  const compiled = isCompiled ? device.compile(step, { passes: { autotune: false } }) : undefined;
+  const outs = [0, 1].map(() => device.step(() => [...(compiled ?? step)(qkv).dataSync()]));
+  const results = {
+    outs,
+    gradient: [...qkv.grad!.dataSync()],
+    state: [...device.randomState.dataSync()],
+  };
+  return { results, planned: compiled && latestPlanOf(compiled)?.planned };
+}
+
+function assertNear(actual: readonly number[], expected: readonly number[], name: string): void {
+  const worst = Math.max(...actual.map((value, index) => Math.abs(value - expected[index]!)));
+  assert.ok(worst <= 0.02, `${name}: ${worst}`);
+}
+
+test("attention with dropout in TF32 drops what the CPU drops, and a compiled step has the eager step's bits", { skip }, () => {
+  const cpu = new Device("cpu", {
+    ...{ memory: "64MiB", threads: 1, stallAfter: "off", environment: testEnvironment, print: () => {} },
+  });
+  const { results: expected } = train(cpu);
+  cpu.close();
+  const device = openEmulatorGpu({ precision: "tf32", capture: "off" });
+  const { results: eager } = train(device);
+  assertNear(eager.outs.flat(), expected.outs.flat(), "out");
+  assertNear(eager.gradient, expected.gradient, "gradient");
+  assert.deepEqual(eager.state, expected.state, "the random state advances as on the CPU");
+  assert.notDeepEqual(eager.outs[0], eager.outs[1], "each step draws");
+  assert.deepEqual(train(device, { isCompiled: true }).results, eager);
+});
+
+test("a compiled step of attention with dropout has no memory for scores", () => {
+  const rows = 1024;
+  const { planned } = withNullGpu("bf16", (planning) => train(planning, { isCompiled: true, rows }));
+  const calls = planned?.schedule.calls.map(({ call }) => call) ?? [];
+  const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
+  assert.deepEqual(
+    attention.map(({ direction, shape }) => [direction, "dropoutP" in shape && shape.dropoutP]),
+    [
+      ["forward", 0.25],
+      ["backward", 0.25],
+    ],
+  );
+  assert.ok(planned && planned.plan.bytes < batch * heads * rows * rows, "a byte for each score would not fit");
+});
