@@ -61,6 +61,14 @@ class Bench {
     this.runtime.launch({ op: "randomBits", kernel, blocks, arguments: values });
   }
 
+  /** The copy that it makes is in the first words. */
+  reserveDraw(blocks = 1): RandomState {
+    const kernel = this.runtime.kernel(randomKernels.reserveDraw);
+    const draw = this.runtime.view(this.words, 0, stateBytes);
+    this.runtime.launch({ op: "reserveDraw", kernel, blocks, arguments: [draw, this.state] });
+    return decodeState(this.runtime.read(draw));
+  }
+
   advance(blocks = 1): void {
     const kernel = this.runtime.kernel(randomKernels.advance);
     this.runtime.launch({ op: "advance", kernel, blocks, arguments: [this.state] });
@@ -200,6 +208,14 @@ describe("advance", () => {
         bench.advance();
         assert.deepEqual(bench.readState(), { seed, counter: after });
       }
+    });
+
+    test(`reserveDraw copies the state, and increments it as advance does, on ${on}`, { skip }, () => {
+      bench = benchOn(on, open);
+      const state = { seed, counter: 2n ** 32n - 1n };
+      bench.setState(state);
+      assert.deepEqual(bench.reserveDraw(3), state);
+      assert.deepEqual(bench.readState(), { seed, counter: 2n ** 32n });
     });
 
     test(`counts once for every number of blocks, on ${on}`, { skip }, () => {

@@ -79,8 +79,7 @@ export function declareDropout({ isShared }: FlashDropout, side: Side, isCausal:
 ${philoxFunction}
 ${isShared ? exchangeBits : ""}
 struct Dropout {
-  const unsigned* const state;
-  const unsigned threshold;
+  const unsigned counter0, counter1, seed0, seed1, threshold;
   const unsigned long long firstRow;
   const unsigned columns;
 
@@ -97,7 +96,7 @@ struct Dropout {
 
   // Counter word 1 is 0 for all words that an array in memory could have.
   __device__ __forceinline__ uint4 draw(unsigned long long call) const {
-    return philox((unsigned)call, (unsigned)(call >> 32) << 16, state[${counter}], state[${counter + 1}], state[${seed}], state[${seed + 1}]);
+    return philox((unsigned)call, (unsigned)(call >> 32) << 16, counter0, counter1, seed0, seed1);
   }
 };`;
 }
@@ -110,9 +109,11 @@ static __device__ __forceinline__ unsigned exchangeBits(unsigned bits) {
   return threadIdx.x & lane ? (bits & ~low) | (theirs & ~low) >> bit : (bits & low) | (theirs & low) << bit;
 }`;
 
-/** C++: \`dropout\` of a (batch, head) pair, for \`Dropout\`. */
+/** C++: `dropout` of a (batch, head) pair. */
 export const declareDropoutOfPair = `
-  const Dropout dropout = {randomState, keepThreshold, (unsigned long long)pair * rows, columns};`;
+  const Dropout dropout = {
+      randomState[${counter}], randomState[${counter + 1}], randomState[${seed}], randomState[${seed + 1}], keepThreshold,
+      (unsigned long long)pair * rows, columns};`;
 
 /** C++: whether an accumulator is kept. */
 export const isKept = "kept[i] >> (4 * j + e) & 1";

@@ -303,6 +303,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "% stages * tileN + threadIdx.x] = factsOf",
       "% 1 * tileN + threadIdx.x] = factsOf",
     ],
+    ["a delta has the products of half of its lanes", "step = lanes / 2", "step = lanes / 4"],
     ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
     ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
     [

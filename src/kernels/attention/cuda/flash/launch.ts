@@ -1,7 +1,7 @@
 /** Lowers flash attention to launches: one forward; the rows' deltas, one kernel per side backward. */
 
 import { HoldfastError } from "../../../../errors/index.js";
-import { type Dtype, dtypes } from "../../../../ir/index.js";
+import { dtypes } from "../../../../ir/index.js";
 import type { LaunchCommand } from "../../../../runtime/index.js";
 import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { maxSharedBytesPerBlock, maxVectorBytes } from "../../../cost-model.js";
@@ -26,7 +26,7 @@ import {
   flashBackwardParameters,
 } from "./backward.js";
 import { chooseTile, depthOf, tileM } from "./config.js";
-import { deltaBlocks, deltaKernel, deltaParameters } from "./deltas.js";
+import { chooseDeltaConfig, deltaKernel, deltaParameters, deltaRows } from "./deltas.js";
 import {
   type ForwardConfig,
   flashForwardBytes,
@@ -216,16 +216,14 @@ function lowerDeltas(
   out: OperandLayout,
   op: string,
 ): LaunchCommand {
-  const elements: { readonly outGradient: Dtype; readonly out: Dtype } = {
-    outGradient: outGradient.dtype,
-    out: out.dtype,
-  };
+  const config = chooseDeltaConfig(sourceOf(outGradient), sourceOf(out), valueWidth);
+  const tiles = Math.ceil(rows / deltaRows(config));
   return {
-    ...{ kind: "launch", op, blocks: deltaBlocks(batch * heads, rows) },
-    source: cachedSource(`flash deltas ${JSON.stringify(elements)}`, () => deltaKernel(elements)),
+    ...{ kind: "launch", op, blocks: batch * heads * tiles },
+    source: cachedSource(`flash deltas ${JSON.stringify(config)}`, () => deltaKernel(config)),
     arguments: argumentsInOrder(deltaParameters, {
       ...{ outGradient: outGradient.storage, out: out.storage, deltas },
-      ...{ heads, rows, valueWidth, pairs: batch * heads },
+      ...{ heads, rows, valueWidth, tiles },
       ...stridesOf({ outGradient, out }),
     }),
   };
