@@ -1,6 +1,6 @@
 /**
- * Flash attention in a training step with dropout, on the emulated GPU: the CPU's composed ops drop the same probabilities, a compiled
- * step has the eager step's bits, and no plan has memory for scores.
+ * Flash attention in a training step with dropout, grouped heads and a mask of padded keys, on the emulated GPU. The CPU's composed ops
+ * drop the same probabilities, a compiled step has the eager step's bits, and no plan has memory for scores.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +13,7 @@ import { withNullGpu } from "./support/null-gpu.js";
 import { testEnvironment } from "./support/test-device.js";
 
 const skip = emulatorMissing;
-const [batch, heads, width] = [2, 2, 16];
+const [batch, heads, keyHeads, width] = [2, 2, 1, 16];
 
 afterEach(() => {
   if (!skip) openEmulator().reset();
@@ -22,12 +22,16 @@ afterEach(() => {
 /** Two steps of attention over slices of one projection: results, the sum of the gradients, and the random state after them. */
 function train(device: Device, { isCompiled = false, rows = 68 } = {}) {
   manualSeed(7);
-  const qkv = randn([batch, rows, 3, heads, width], { device, requiresGrad: true });
+  const qkv = randn([batch, rows, heads + 2 * keyHeads, width], { device, requiresGrad: true });
   const factor = randn([batch, rows, heads, width], { device });
+  // The second sequence has three keys less.
+  const isKey = Array.from({ length: batch * rows }, (_, at) => at < batch * rows - 3);
+  const mask = device.fromHost(isKey.map(Number), [batch, 1, 1, rows], "bool");
   const step = (x: Tensor): Tensor => {
-    const [q, k, v] = [0, 1, 2].map((part) => x.select(2, part)) as [Tensor, Tensor, Tensor];
-    const options = { isCausal: true, dropoutP: 0.25, rowsFirst: true } as const;
-    const out = nn.functional.scaledDotProductAttention(q, k, v, null, options);
+    const [q, k] = [x.narrow(2, 0, heads), x.narrow(2, heads, keyHeads)];
+    const v = x.narrow(2, heads + keyHeads, keyHeads);
+    const options = { isCausal: true, dropoutP: 0.25, rowsFirst: true, enableGqa: true } as const;
+    const out = nn.functional.scaledDotProductAttention(q, k, v, mask, options);
     out.mul(factor).sum().backward();
     return out;
   };
@@ -46,7 +50,9 @@ function assertNear(actual: readonly number[], expected: readonly number[], name
   assert.ok(worst <= 0.02, `${name}: ${worst}`);
 }
 
-test("attention with dropout in TF32 drops what the CPU drops, and a compiled step has the eager step's bits", { skip }, () => {
+test("attention with dropout in TF32 drops what the CPU drops, and a compiled step has the eager step's bits", {
+  skip,
+}, () => {
   const cpu = new Device("cpu", {
     ...{ memory: "64MiB", threads: 1, stallAfter: "off", environment: testEnvironment, print: () => {} },
   });
@@ -73,5 +79,8 @@ test("a compiled step of attention with dropout has no memory for scores", () =>
       ["backward", 0.25],
     ],
   );
-  assert.ok(planned && planned.plan.bytes < batch * heads * rows * rows, "a byte for each score would not fit");
+  assert.ok(
+    planned && planned.plan.bytes < batch * heads * rows * rows,
+    "a byte for each score would not fit",
+  );
 });

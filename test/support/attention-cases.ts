@@ -17,6 +17,8 @@ export interface Case extends ReferenceShape {
   readonly offset: number;
   /** The dimensions along which keys and values are broadcast; none for the queries. */
   readonly shared: readonly Dimension[];
+  /** The heads of keys and values; default: `heads`. */
+  readonly keyHeads?: number;
   /** The dimensions along which the mask is broadcast, and whether it hides some columns; default: no mask. */
   readonly mask?: { readonly shared: readonly Dimension[]; readonly hides: boolean };
 }
@@ -116,16 +118,17 @@ function layoutOf(
 
 /** The operands of a case with their values, on the host. */
 export function prepare(attentionCase: Case) {
-  const { dtype, rows, columns, width, valueWidth, shared } = attentionCase;
+  const { dtype, heads, keyHeads = heads, rows, columns, width, valueWidth, shared } = attentionCase;
+  const ofKeys = { ...attentionCase, heads: keyHeads };
   const layouts = {
     query: layoutOf(attentionCase, rows, width),
-    key: layoutOf(attentionCase, columns, width, shared),
-    value: layoutOf(attentionCase, columns, valueWidth, shared),
+    key: layoutOf(ofKeys, columns, width, shared),
+    value: layoutOf(ofKeys, columns, valueWidth, shared),
     out: layoutOf(attentionCase, rows, valueWidth),
     outGradient: layoutOf(attentionCase, rows, valueWidth),
     queryGradient: layoutOf(attentionCase, rows, width),
-    keyGradient: layoutOf(attentionCase, columns, width),
-    valueGradient: layoutOf(attentionCase, columns, valueWidth),
+    keyGradient: layoutOf(ofKeys, columns, width),
+    valueGradient: layoutOf(ofKeys, columns, valueWidth),
   };
   const operands = Object.entries(layouts).map(([name, layout], index) => {
     const values = randomValues(dtype, layout.size, index + 1);

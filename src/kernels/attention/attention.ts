@@ -1,7 +1,7 @@
 /** Scaled dot product attention as kernel calls, forward and backward. Problems are validated before they are lowered. */
 
 import type { KernelCall } from "../kernel-call.js";
-import { type BackwardProblem, type ForwardProblem, ProblemCheck } from "./problem.js";
+import { type BackwardProblem, type ForwardProblem, ProblemCheck, rejectGroupedHeads } from "./problem.js";
 
 /**
  * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities or the statistics stay for
@@ -37,7 +37,10 @@ export function attentionCalls(problem: ForwardProblem, op = "attention"): reado
   if ("statistics" in problem) {
     check.requireRows("statistics", problem.statistics);
     check.requireDropout(problem);
-  } else check.requireScores("probabilities", problem.probabilities);
+  } else {
+    rejectGroupedHeads("attend", problem);
+    check.requireScores("probabilities", problem.probabilities);
+  }
   return batch * heads === 0 ? [] : [{ kind: "attention", op, problem }];
 }
 
@@ -63,7 +66,10 @@ export function attentionBackwardCalls(
     check.requireRows("statistics", problem.statistics);
     check.requireRows("deltas", problem.deltas);
     check.requireDropout(problem);
-  } else check.requireScores("probabilities", problem.probabilities);
+  } else {
+    rejectGroupedHeads("attendBackward", problem);
+    check.requireScores("probabilities", problem.probabilities);
+  }
   check.requireOutput("queryGradient", queryGradient, rows, width);
   check.requireOutput("keyGradient", keyGradient, columns, width);
   check.requireOutput("valueGradient", valueGradient, columns, valueWidth);

@@ -33,6 +33,11 @@ export interface AttentionShape {
   readonly dtype: GemmDtype;
   readonly batch: number;
   readonly heads: number;
+  /**
+   * The heads of keys and values, each for heads / keyHeads neighbouring heads of queries; default: `heads`. Fewer need `statistics`
+   * instead of `probabilities`.
+   */
+  readonly keyHeads?: number;
   /** The number of queries, and of keys and values. */
   readonly rows: number;
   readonly columns: number;
@@ -44,6 +49,11 @@ export interface AttentionShape {
    * results (CUDA only) are rounded once, as by a separate conversion.
    */
   readonly resultDtype?: Dtype;
+}
+
+/** The shape of keys and values, with their heads. */
+export function keyShapeOf<Shape extends AttentionShape>(shape: Shape): Shape {
+  return { ...shape, heads: shape.keyHeads ?? shape.heads };
 }
 
 /** The dtype of a call's results in memory. */
@@ -143,6 +153,15 @@ export function halfInputsOf(problem: ForwardProblem | BackwardProblem): HalfInp
   return { names: halves.map(({ name }) => name), ...(first && { dtype: first.dtype }) };
 }
 
+/** Rejects fewer heads of keys than of queries, unless the kernels keep statistics. */
+export function rejectGroupedHeads(name: string, { heads, keyHeads = heads }: AttentionShape): void {
+  if (keyHeads === heads) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${name}: ${heads} heads of queries and ${keyHeads} of keys need statistics of rows, not probabilities. Repeat the heads of keys and values.`,
+  );
+}
+
 /** Rejects a problem without probabilities, which the CPU kernels need. */
 export function requireProbabilities<Problem extends object>(
   problem: Problem | FlashProblem | FlashBackwardProblem,
@@ -188,7 +207,14 @@ export class ProblemCheck {
         `results of ${dtype} can't be stored as ${stored}: those of f32 can, as f16 or bf16.`,
       );
     }
-    for (const [size, value] of Object.entries({ batch, heads })) this.#requireCount(size, value, 0);
+    const { keyHeads = heads } = shape;
+    for (const [size, value] of Object.entries({ batch, heads, keyHeads }))
+      this.#requireCount(size, value, 0);
+    if (keyHeads !== heads && (keyHeads === 0 || heads % keyHeads !== 0)) {
+      throw this.#rejected(
+        `${heads} heads of queries are no multiple of ${keyHeads} heads of keys and values.`,
+      );
+    }
     for (const [size, value] of Object.entries({ rows, columns, width, valueWidth })) {
       this.#requireCount(size, value, 1);
     }
@@ -211,7 +237,7 @@ export class ProblemCheck {
   /** Rejects overlapping elements: each stride must span the extent of the dimensions with smaller strides. */
   requireOutput(name: string, operand: AttentionOperand, rows: number, width: number): void {
     this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, resultDtypeOf(this.#shape));
-    const dimensions = this.#dimensionsOf(operand, rows).filter(({ size }) => size > 1);
+    const dimensions = this.#dimensionsOf(name, operand, rows).filter(({ size }) => size > 1);
     let extent = width;
     for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
       if (stride < extent) {
@@ -259,15 +285,15 @@ export class ProblemCheck {
     last: { readonly size: number; readonly stride: number },
     dtype: Dtype,
   ): void {
-    const dimensions = this.#dimensionsOf(operand, rows);
+    const dimensions = this.#dimensionsOf(name, operand, rows);
     for (const { what, stride } of dimensions) this.#requireCount(`${name}'s ${what} stride`, stride, 0);
     const all = [...dimensions, last];
     const extent = all.reduce((sum, { size, stride }) => sum + (size - 1) * stride, 1);
     this.#requireAvailable(name, all.map(({ size }) => size).join("×"), extent, operand.storage, dtype);
   }
 
-  #dimensionsOf({ batchStride, headStride, rowStride }: AttentionOperand, rows: number) {
-    const { batch, heads } = this.#shape;
+  #dimensionsOf(name: string, { batchStride, headStride, rowStride }: AttentionOperand, rows: number) {
+    const { batch, heads } = isOfKeys(name) ? keyShapeOf(this.#shape) : this.#shape;
     return [
       { what: "batch", size: batch, stride: batchStride },
       { what: "head", size: heads, stride: headStride },
@@ -296,6 +322,11 @@ export class ProblemCheck {
   }
 }
 
+/** Operands with the heads of keys and values. */
+export function isOfKeys(name: string): boolean {
+  return name.startsWith("key") || name.startsWith("value");
+}
+
 export type Access = "out" | "partial-out";
 
 /** "out" if the launch writes every byte of its outputs' storages, so that none of their old contents remains. */
@@ -314,10 +345,13 @@ export function backwardAccessTo(problem: BackwardProblem): Access {
   const { queryGradient, keyGradient, valueGradient } = problem;
   const stored = resultDtypeOf(problem);
   const scores = scoreGradient ? ([[scoreGradient, rows * columns, dtype]] as const) : [];
+  const { heads, keyHeads = heads } = problem;
+  // Elements of one head of queries.
+  const keyRows = (columns * keyHeads) / heads;
   return accessToAll(problem, [
     [queryGradient.storage, rows * width, stored],
-    [keyGradient.storage, columns * width, stored],
-    [valueGradient.storage, columns * valueWidth, stored],
+    [keyGradient.storage, keyRows * width, stored],
+    [valueGradient.storage, keyRows * valueWidth, stored],
     ...scores,
   ]);
 }

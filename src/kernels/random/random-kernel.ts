@@ -129,4 +129,7 @@ const reserveDraw: KernelSource = {
   cuda: reserveDrawCode,
 };
 
-export const randomKernels = { randomBits, advance, reserveDraw } as const satisfies Record<string, KernelSource>;
+export const randomKernels = { randomBits, advance, reserveDraw } as const satisfies Record<
+  string,
+  KernelSource
+>;

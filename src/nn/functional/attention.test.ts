@@ -122,6 +122,33 @@ describe("scaledDotProductAttention", () => {
     });
   });
 
+  test("with enableGqa each head of keys and values serves neighbouring heads of queries, also with dropout", () => {
+    cpu.step(() => {
+      const query = waves([2, 6, 5, 4], 0);
+      const [key, value] = [waves([2, 3, 7, 4], 1), waves([2, 3, 7, 2], 2)];
+      const repeated = [key, value].map((one) => one.repeatInterleave(2, 1)) as [Tensor, Tensor];
+      const expected = attendWithOps(query, ...repeated);
+      near(attend(query, key, value, null, { enableGqa: true }), expected, "heads first");
+      const [q, k, v] = [query, key, value].map((one) => one.transpose(1, 2)) as [Tensor, Tensor, Tensor];
+      const rowsFirst = attend(q, k, v, null, { enableGqa: true, rowsFirst: true });
+      near(rowsFirst.transpose(1, 2), expected, "rows first");
+      cpu.reseed(5n);
+      const dropped = attend(query, ...repeated, null, { dropoutP: 0.3 });
+      cpu.reseed(5n);
+      near(attend(query, key, value, null, { enableGqa: true, dropoutP: 0.3 }), dropped, "dropout");
+      rejects(
+        "BAD_SHAPE",
+        () => attend(query, waves([2, 4, 7, 4], 1), waves([2, 4, 7, 2], 1), null, { enableGqa: true }),
+        /divide/,
+      );
+      rejects(
+        "BAD_SHAPE",
+        () => attend(query, key, waves([2, 6, 7, 2], 1), null, { enableGqa: true }),
+        /the same number of heads/,
+      );
+    });
+  });
+
   test("rejects operands that do not fit each other, and names the rule", () => {
     cpu.step(() => {
       const [query, key, value] = [waves([2, 4, 3], 0), waves([2, 5, 3], 0), waves([2, 5, 6], 0)];

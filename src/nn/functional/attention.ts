@@ -17,6 +17,11 @@ export interface AttentionOptions {
   /** The dropout probability of attention weights. Default: 0. */
   readonly dropoutP?: number;
   /**
+   * Grouped-query attention: key and value may have fewer heads than the query. Each of them serves as many neighbouring
+   * heads of the query.
+   */
+  readonly enableGqa?: boolean;
+  /**
    * Operands and result are [batch…, rows, heads, width], the layout of projections, instead of [batch…, heads, rows,
    * width].
    */

@@ -32,6 +32,8 @@ export type AttentionAttributes = {
   readonly scale?: number;
   /** The values that stay for backward: the probabilities, or a number per row, from which they are computed again. */
   readonly keeps?: "probabilities" | "statistics";
+  /** True if a head of keys and values may serve several neighbouring heads of queries. Needs `keeps: "statistics"`. */
+  readonly enableGqa?: boolean;
 };
 
 export type AttentionDropoutAttributes = AttentionAttributes & {
@@ -40,16 +42,16 @@ export type AttentionDropoutAttributes = AttentionAttributes & {
 };
 
 const queryShape = ({ batch, rows, heads, width }: AttentionSizes): Shape => [...batch, rows, heads, width];
-const keyShape = ({ batch, columns, heads, width }: AttentionSizes): Shape => [
+const keyShape = ({ batch, columns, keyHeads, width }: AttentionSizes): Shape => [
   ...batch,
   columns,
-  heads,
+  keyHeads,
   width,
 ];
-const valueShape = ({ batch, columns, heads, valueWidth }: AttentionSizes): Shape => [
+const valueShape = ({ batch, columns, keyHeads, valueWidth }: AttentionSizes): Shape => [
   ...batch,
   columns,
-  heads,
+  keyHeads,
   valueWidth,
 ];
 export const outShape = ({ batch, rows, heads, valueWidth }: AttentionSizes): Shape => [
@@ -75,15 +77,17 @@ export function keptType(
   return { shape: scoreShape(sizes).slice(0, -1), dtype: "f32" };
 }
 
-/** The sizes of operands with the axes [batch…, rows, heads, width]. */
-export function sizesOf(query: Shape, key: Shape, value: Shape): AttentionSizes {
+/** The sizes of operands with the axes [batch…, rows, heads, width]. Without `enableGqa`, heads broadcast. */
+export function sizesOf(query: Shape, key: Shape, value: Shape, enableGqa = false): AttentionSizes {
   const outer = broadcastShapes(
     "attention",
-    [query, key, value].map((shape) => [...shape.slice(0, -3), shape.at(-2) ?? 1]),
+    [query, key, value].map((shape) => [...shape.slice(0, -3), enableGqa ? 1 : (shape.at(-2) ?? 1)]),
   );
+  const heads = (enableGqa ? query.at(-2) : outer.at(-1)) ?? 1;
   return {
     batch: outer.slice(0, -1),
-    heads: outer.at(-1) ?? 1,
+    heads,
+    keyHeads: enableGqa ? (key.at(-2) ?? 1) : heads,
     rows: query.at(-3) ?? 1,
     columns: key.at(-3) ?? 1,
     width: query.at(-1) ?? 1,
@@ -103,9 +107,9 @@ export function attentionCompute(dtype: Dtype): "f32" | "f64" {
 export const attention: KernelOp<AttentionAttributes> = {
   kind: "kernel",
   name: "attention",
-  infer(operands, { keeps }) {
+  infer(operands, { keeps, enableGqa }) {
     const [query, key, value] = queryKeyValueTypes("attention", operands);
-    const sizes = sizesOf(query.shape, key.shape, value.shape);
+    const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);
     const dtype = attentionDtype("attention", operands);
     return [{ shape: outShape(sizes), dtype }, keptType(sizes, dtype, keeps)];
   },
@@ -174,10 +178,10 @@ export function lowerAttention(
     readonly dropout?: DropoutArrays | undefined;
   },
   [output, kept]: readonly DeviceArray[],
-  { isCausal = false, scale, keeps }: AttentionAttributes,
+  { isCausal = false, scale, keeps, enableGqa }: AttentionAttributes,
 ): void {
   if (!output || !kept) return;
-  const sizes = sizesOf(query.shape, key.shape, value.shape);
+  const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);
   const dtype = attentionCompute(output.dtype);
   const target = resultArray(lowering, output, dtype);
   const [q, k, v] = [
@@ -235,9 +239,9 @@ export const attentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "attentionGradient",
   noGradient: "gradients of gradients are not recorded",
-  infer([, ...operands], { outputsScoreGradient }) {
+  infer([, ...operands], { outputsScoreGradient, enableGqa }) {
     const [query, key, value] = queryKeyValueTypes("attentionGradient", operands);
-    const sizes = sizesOf(query.shape, key.shape, value.shape);
+    const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);
     const dtype = attentionDtype("attentionGradient", operands);
     const shapes = [queryShape(sizes), keyShape(sizes), valueShape(sizes)];
     return [
@@ -257,10 +261,10 @@ export function lowerAttentionGradient(
   lowering: Lowering,
   inputs: AttentionArrays & { readonly upstream: DeviceArray; readonly kept: readonly DeviceArray[] },
   outputs: readonly DeviceArray[],
-  { isCausal = false, scale, keeps, p }: AttentionAttributes & { readonly p?: number },
+  { isCausal = false, scale, keeps, p, enableGqa }: AttentionAttributes & { readonly p?: number },
 ): void {
   const { upstream, query, key, value, kept } = inputs;
-  const sizes = sizesOf(query.shape, key.shape, value.shape);
+  const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);
   const dtype = attentionCompute(kept[0]?.dtype ?? "f32");
   const targets = outputs.slice(0, 3).map((output) => resultArray(lowering, output, dtype));
   const [queryGradient, keyGradient, valueGradient] = targets.map((array) =>
@@ -329,7 +333,10 @@ function areDefined<T extends object>(operands: T): operands is T & AllDefined<T
   return Object.values(operands).every((operand) => operand !== undefined);
 }
 
-export function queryKeyValueTypes(op: string, operands: readonly OperandType[]): [ValueType, ValueType, ValueType] {
+export function queryKeyValueTypes(
+  op: string,
+  operands: readonly OperandType[],
+): [ValueType, ValueType, ValueType] {
   return [typeAt(op, operands, 0), typeAt(op, operands, 1), typeAt(op, operands, 2)];
 }
 

@@ -12,6 +12,8 @@ import type { Shape } from "../shape.js";
 export interface AttentionSizes {
   readonly batch: Shape;
   readonly heads: number;
+  /** The heads of keys and values. */
+  readonly keyHeads: number;
   readonly rows: number;
   readonly columns: number;
   readonly width: number;

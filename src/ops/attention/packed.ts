@@ -120,7 +120,7 @@ function typesOf(
     );
   }
   const dtype = attentionDtype(op, [packed, packed, packed]);
-  const sizes = { batch, heads, rows, columns: rows, width, valueWidth: width };
+  const sizes = { batch, heads, keyHeads: heads, rows, columns: rows, width, valueWidth: width };
   return [{ shape: [...batch, rows, heads, width], dtype }, keptType(sizes, dtype, keeps)];
 }
 

@@ -13,7 +13,7 @@ import { dropout } from "../random/dropout.js";
 import { cacheByDtypes } from "../row-lowering.js";
 import type { AttentionDropoutAttributes } from "./attention.js";
 import { fusedDropoutAttention } from "./fused-dropout.js";
-import { composeRowsFirst, scaledDotProductAttention, swapAxes } from "./scaled-dot-product.js";
+import { composeRowsFirst, repeatHeads, scaledDotProductAttention, swapAxes } from "./scaled-dot-product.js";
 
 type CausalMaskAttributes = { readonly rows: number; readonly columns: number; readonly dtype: Dtype };
 
@@ -58,17 +58,29 @@ export const attentionWithDropout: CompositeOp<
     const { apply, typeOf } = build;
     if (attributes.keeps === "statistics") {
       return [
-        composeRowsFirst(build, { query, key, value, mask, rowsFirst }, (inputs, masks) =>
+        composeRowsFirst(build, { query, key, value, mask, rowsFirst }, attributes, (inputs, masks) =>
           apply(fusedDropoutAttention, [...inputs, state, ...masks], attributes),
         ),
       ];
     }
     if (rowsFirst) {
       const swapped = [query, key, value].map((operand) => swapAxes(build, operand, -3, -2));
-      const out = apply(attentionWithDropout, [...swapped, state, ...(mask === undefined ? [] : [mask])], attributes);
+      const out = apply(
+        attentionWithDropout,
+        [...swapped, state, ...(mask === undefined ? [] : [mask])],
+        attributes,
+      );
       return [swapAxes(build, out, -3, -2)];
     }
-    const { isCausal = false, p } = attributes;
+    const { enableGqa = false, isCausal = false, p } = attributes;
+    if (enableGqa) {
+      const repeated = [
+        ...repeatHeads(build, [query, key, value], -3),
+        state,
+        ...(mask === undefined ? [] : [mask]),
+      ];
+      return [apply(attentionWithDropout, repeated, { ...attributes, enableGqa: false })];
+    }
     const { shape } = typeOf(key);
     const { scale = 1 / Math.sqrt(shape.at(-1) ?? 1) } = attributes;
     let scores = apply(mul, [apply(matmul, [query, swapAxes(build, key, -2, -1)]), scale]);

@@ -142,6 +142,29 @@ export const attentionCases: readonly OpCase[] = [
         return call([...asOperands(outer, sizes), mask], attributes);
       }),
   }),
+  ...[false, true].map((rowsFirst) =>
+    opCase({
+      op: scaledDotProductAttention,
+      what: rowsFirst ? "of grouped heads, rows first" : "of grouped heads",
+      gradients: [0, 1, 2],
+      draw: () =>
+        fc
+          .tuple(anySizes, fc.constantFrom([2, 1], [4, 2], [3, 3]), attributes)
+          .chain(([{ rows, columns, width, valueWidth }, [heads = 1, keyHeads = 1], others]) => {
+            const shapeOf = (of: number, count: number, size: number): Shape =>
+              rowsFirst ? [2, count, of, size] : [2, of, count, size];
+            const shapes = [
+              shapeOf(heads, rows, width),
+              shapeOf(keyHeads, columns, width),
+              shapeOf(keyHeads, columns, valueWidth),
+            ];
+            return call(
+              shapes.map((shape) => operand(shape)),
+              fc.constant({ ...others, rowsFirst, enableGqa: true }),
+            );
+          }),
+    }),
+  ),
   ...[false, true].map((hasMask) =>
     opCase({
       op: attentionWithDropout,

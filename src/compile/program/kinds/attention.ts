@@ -128,7 +128,7 @@ export function resultLayouts({
   operands,
   layouts,
 }: AttentionCall): Readonly<Record<string, ResultLayout>> {
-  const { batch, heads, rows, columns, width, valueWidth } = shape;
+  const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth } = shape;
   const lastSizes: Readonly<Record<string, readonly [number, number]>> = {
     out: [rows, valueWidth],
     queryGradient: [rows, width],
@@ -139,7 +139,8 @@ export function resultLayouts({
     const [slice, layout] = [operands[name], layouts[name]];
     if (!slice || !layout) return [];
     const { batchStride, headStride, rowStride } = layout;
-    const sizes = [batch, heads, ...(lastSizes[name] ?? [])];
+    const isOfKeys = name === "keyGradient" || name === "valueGradient";
+    const sizes = [batch, isOfKeys ? keyHeads : heads, ...(lastSizes[name] ?? [])];
     const strides = [batchStride, headStride, rowStride, 1];
     return [[name, { slice, dtype: shape.resultDtype ?? shape.dtype, sizes, strides }] as const];
   });

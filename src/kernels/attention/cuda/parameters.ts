@@ -116,12 +116,12 @@ export function declareMemories(areVectors: boolean, { halves }: Elements): stri
 
 /** C++: `name` + Pair, the pointer to an operand's elements of one (batch, head), with elements of `type`. */
 export function declarePairs(type: string, ...names: readonly string[]): string {
-  return names
-    .map(
-      (name) =>
-        `  const auto ${name}Pair = pointTo<${type}>(${name}) + batch * ${name}Batch + head * ${name}Head;`,
-    )
-    .join("\n");
+  return names.map((name) => declarePairAt("head", type, name)).join("\n");
+}
+
+/** The same of another head, as an expression. */
+export function declarePairAt(head: string, type: string, name: string): string {
+  return `  const auto ${name}Pair = pointTo<${type}>(${name}) + batch * ${name}Batch + ${head} * ${name}Head;`;
 }
 
 /** C++: the pointer casts of `declarePairs`. */

@@ -14,9 +14,10 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import type { Dtype } from "../../../../ir/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
-import { declarePair, declarePairs, strideParameters } from "../parameters.js";
+import { isOfKeys } from "../../problem.js";
+import { declarePair, declarePairAt, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
-import { declareFlash, inputPointers } from "./declarations.js";
+import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
 import { flashElements, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
@@ -40,11 +41,13 @@ export function flashBackwardParameters({
   results,
   access,
   hasMask,
+  isGrouped,
   dropout,
   storesScoreGradient,
-}: Pick<BackwardConfig, "results" | "access" | "hasMask" | "dropout" | "storesScoreGradient">): Readonly<
-  Record<string, Parameter>
-> {
+}: Pick<
+  BackwardConfig,
+  "results" | "access" | "hasMask" | "isGrouped" | "dropout" | "storesScoreGradient"
+>): Readonly<Record<string, Parameter>> {
   return {
     query: "in",
     key: "in",
@@ -57,6 +60,7 @@ export function flashBackwardParameters({
     ...Object.fromEntries(results.map((name) => [name, access])),
     ...(storesScoreGradient && { scoreGradient: access }),
     heads: "u32",
+    ...(isGrouped && { groupHeads: "u32" as const }),
     rows: "u32",
     columns: "u32",
     width: "u32",
@@ -82,7 +86,7 @@ export function flashBackwardBytes(config: BackwardConfig): number {
 export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const { element, tile, sources, side, results } = config;
   const { stages } = tile;
-  const { resultDtype, isCausal, hasMask, dropout, storesScoreGradient } = config;
+  const { resultDtype, isCausal, hasMask, isGrouped, dropout, storesScoreGradient } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
@@ -97,6 +101,8 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
       ...{ count: `${count} - ${first}`, width: isValue ? "valueWidth" : "width" },
     });
   };
+  const visitsHeads = isGrouped && !isRows;
+  const keyHead = visitsHeads ? "sharedHead" : isGrouped ? "(head / groupHeads)" : "head";
   const first = isRows ? "queryGradient" : "keyGradient";
   const [hasFirst, hasSecond] = [results.includes(first), results.includes("valueGradient")];
   const range = isRows
@@ -121,22 +127,25 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   Element* const visits = stay2 + tileM * (valueDepth + padding);
   constexpr unsigned stages = ${stages}, stageElements = tileN * (depth + valueDepth + 2 * padding);
 ${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(visits + stages * stageElements);"}
-${declarePair("blockIdx.x / tiles")}
+${visitsHeads ? declareKeyPair : declarePair("blockIdx.x / tiles")}
   const unsigned firstStay = ${isRows && isCausal ? "(tiles - 1 - blockIdx.x % tiles)" : "blockIdx.x % tiles"} * tileM;
-${inputs.map((name) => declarePairs(elementTypes[sources[name].dtype].type, name)).join("\n")}
-${hasMask ? declarePairs("float", "mask") : ""}
-${results.map((name) => declarePairs(stored, name)).join("\n")}
+${declareInputPairs(sources, visitsHeads ? ["key", "value"] : inputs, keyHead)}
+${results.map((name) => declarePairAt(isOfKeys(name) ? keyHead : "head", stored, name)).join("\n")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned firstVisit = ${range[0]}, endVisit = ${range[1]};
   const float scale2 = scale * 1.44269504f;
-${dropout ? declareDropoutOfPair : ""}
   const float infinity = __uint_as_float(0x7f800000u);
+${hasFirst ? "  float result1[blocksM][depth / 8][4] = {};" : ""}
+${hasSecond ? "  float result2[blocksM][valueDepth / 8][4] = {};" : ""}
+  ${load(stay1, "stay1", "tileM", "firstStay", stayCount)}
+  ${load(stay2, "stay2", "tileM", "firstStay", stayCount)}
+${visitsHeads ? visitHeads(declareInputPairs(sources, ["query", "outGradient"], keyHead)) : ""}
+${hasMask ? declarePairs("float", "mask") : ""}
+${dropout ? declareDropoutOfPair : ""}
   // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
   auto factsOf = [&](unsigned row) {
     return row < rows ? make_float2(statistics[pair * rows + row], deltas[pair * rows + row]) : make_float2(infinity, 0);
   };
-${hasFirst ? "  float result1[blocksM][depth / 8][4] = {};" : ""}
-${hasSecond ? "  float result2[blocksM][valueDepth / 8][4] = {};" : ""}
 ${
   isRows
     ? `  float2 rowFacts[blocksM][2];
@@ -144,8 +153,6 @@ ${
   for (unsigned i = 0; i < 2 * blocksM; i++) rowFacts[i / 2][i % 2] = factsOf(firstStay + warpRow + 8 * i + group);`
     : ""
 }
-  ${load(stay1, "stay1", "tileM", "firstStay", stayCount)}
-  ${load(stay2, "stay2", "tileM", "firstStay", stayCount)}
   auto loadStage = [&](unsigned visit) {
     Element* const stage = visits + (visit - firstVisit) / tileN % stages * stageElements;
     if (visit < endVisit) {
@@ -205,6 +212,7 @@ ${hasSecond ? "    multiplyAccumulators<valueDepth>(result2, scores, visit2);" :
 ${hasFirst ? "    multiplyAccumulators<depth>(result1, gradients, visit1);" : ""}
     __syncthreads();
   }
+${visitsHeads ? "  }" : ""}
 ${storesScoreGradient && isCausal ? hiddenScoreGradients : ""}
 #pragma unroll
   for (unsigned i = 0; i < 2 * blocksM; i++) {
@@ -214,6 +222,18 @@ ${hasFirst ? storeResult(first, "result1", "depth", "width", narrow, "scale * ")
 ${hasSecond ? storeResult("valueGradient", "result2", "valueDepth", "valueWidth", narrow, dropout ? "dropoutScale * " : "") : ""}
   }`,
   });
+}
+
+/** A block of side "columns" has one (batch, head) of keys and values, and visits the heads of queries that share it. */
+const declareKeyPair = `
+  const unsigned pairNumber = blockIdx.x / tiles, keyHeads = heads / groupHeads;
+  const long long batch = pairNumber / keyHeads, sharedHead = pairNumber % keyHeads;`;
+
+function visitHeads(declarations: string): string {
+  return `
+  for (long long head = sharedHead * groupHeads; head < (sharedHead + 1) * groupHeads; head++) {
+  const long long pair = batch * heads + head;
+${declarations}`;
 }
 
 /** The gradients of scores that no visited tile has: those of hidden columns are 0. */

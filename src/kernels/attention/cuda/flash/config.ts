@@ -24,6 +24,8 @@ export interface FlashConfig<Name extends string = string> {
   readonly valueDepth: number;
   readonly isCausal: boolean;
   readonly hasMask: boolean;
+  /** True if several heads of queries share a head of keys and values. */
+  readonly isGrouped: boolean;
   /** Default: none. */
   readonly dropout?: FlashDropout;
   readonly sources: Readonly<Record<Name, TileSource>>;

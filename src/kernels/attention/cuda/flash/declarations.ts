@@ -3,7 +3,8 @@
 import type { Dtype } from "../../../../ir/index.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { pointTo } from "../parameters.js";
+import { isOfKeys } from "../../problem.js";
+import { declarePairAt, pointTo } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFragments, rowPadding } from "./fragments.js";
 import { declareProducts } from "./products.js";
@@ -33,4 +34,20 @@ export function inputPointers(sources: FlashConfig["sources"]): Readonly<Record<
   return Object.fromEntries(
     Object.entries(sources).map(([name, { dtype }]) => [name, elementTypes[dtype].type]),
   );
+}
+
+/** C++: the pointers to inputs of one (batch, head) of queries; `keyHead` is the head of its keys and values. */
+export function declareInputPairs(
+  sources: FlashConfig["sources"],
+  names: readonly string[],
+  keyHead: string,
+): string {
+  return names
+    .flatMap((name) => {
+      const source = sources[name];
+      return source
+        ? [declarePairAt(isOfKeys(name) ? keyHead : "head", elementTypes[source.dtype].type, name)]
+        : [];
+    })
+    .join("\n");
 }

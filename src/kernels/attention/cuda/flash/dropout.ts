@@ -31,9 +31,15 @@ const exchanges: Readonly<Record<Side, string>> = {
 };
 
 /** Of the four calls that four lanes share, a lane makes the one of this row and these columns, from the block's first on. */
-const calls: Readonly<Record<Side, { readonly row: string; readonly column: string; readonly next: string }>> = {
+const calls: Readonly<
+  Record<Side, { readonly row: string; readonly column: string; readonly next: string }>
+> = {
   rows: { row: "8 * (member % 2) + group", column: "member / 2 * 4", next: "2" },
-  columns: { row: "2 * member + group % 2", column: "group / 2 % 2 * 8 + group / 4 * 4", next: "2ull * columns" },
+  columns: {
+    row: "2 * member + group % 2",
+    column: "group / 2 % 2 * 8 + group / 4 * 4",
+    next: "2ull * columns",
+  },
 };
 
 /** The element e of block j, from the tile's first row and column on. */

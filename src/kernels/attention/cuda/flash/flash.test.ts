@@ -12,7 +12,7 @@ import {
   prepareMask,
 } from "../../../../../test/support/attention-cases.js";
 import {
-  type Dense,
+  Dense,
   type Lookup,
   referenceAttention,
   referenceGradients,
@@ -92,7 +92,7 @@ function checkFlash(
   element: Element,
   { areHalves = false, dropoutP }: Options = {},
 ): void {
-  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
+  const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
   const operands = prepare(testCase);
   const mask = prepareMask(testCase);
   // Inputs that every element type represents: what remains is the rounding inside of the kernels.
@@ -118,7 +118,7 @@ function checkFlash(
       valueGradient: operand("valueGradient"),
     };
     const maskOperand = mask && { storage: put(on, mask.values, "mask"), ...mask.strides };
-    const shape = { dtype: "f32", batch, heads, rows, columns, width, valueWidth } as const;
+    const shape = { dtype: "f32", batch, heads, keyHeads, rows, columns, width, valueWidth } as const;
     const inputs = {
       ...{ ...shape, scale, isCausal, ...(areHalves && ({ resultDtype: dtype } as const)) },
       query: operand("query").placed,
@@ -154,13 +154,29 @@ function checkFlash(
     };
   });
   const { query, key, value, outGradient } = operands;
-  const inputs = { query: query.at, key: key.at, value: value.at };
+  const keyHeadOf = (head: number): number => Math.floor((head * keyHeads) / heads);
+  const ofKeys =
+    (at: Lookup): Lookup =>
+    (b, h, row, d) =>
+      at(b, keyHeadOf(h), row, d);
+  const inputs = { query: query.at, key: ofKeys(key.at), value: ofKeys(value.at) };
   const kept = dropoutP ? keptBy(testCase, dropoutP) : () => 1;
   const forward = referenceAttention(testCase, { ...inputs, kept, mask: mask?.at ?? (() => 0) });
   const backward = referenceGradients(testCase, {
     ...{ ...inputs, kept, probabilities: forward.probabilities.at, outGradient: outGradient.at },
   });
-  const expected = { ...forward, ...backward };
+  const sumOfGroups = (dense: Dense, size: number): Dense => {
+    const sum = new Dense(batch, keyHeads, columns, size);
+    eachElement([batch, heads, columns, size], (b, h, row, d) =>
+      sum.add(b, keyHeadOf(h), row, d, dense.at(b, h, row, d)),
+    );
+    return sum;
+  };
+  const expected = {
+    ...{ ...forward, ...backward },
+    keyGradient: sumOfGroups(backward.keyGradient, width),
+    valueGradient: sumOfGroups(backward.valueGradient, valueWidth),
+  };
   const near = (name: string, found: number, wanted: number, size: number): void =>
     // Written so that NaN fails.
     assert.ok(Math.abs(found - wanted) <= tolerances[element] * size, `${name} is ${found}, not ${wanted}`);
@@ -172,11 +188,14 @@ function checkFlash(
     const size = sizeOf(dense);
     const isOfRows = name === "out" || name === "queryGradient";
     const isWide = name === "out" || name === "valueGradient";
-    eachElement([batch, heads, isOfRows ? rows : columns, isWide ? valueWidth : width], (...indices) => {
-      const index = layout.indexOf(...indices);
-      around.delete(index);
-      near(`${name}[${indices}]`, written[name][index]!, dense.at(...indices), size);
-    });
+    eachElement(
+      [batch, isOfRows ? heads : keyHeads, isOfRows ? rows : columns, isWide ? valueWidth : width],
+      (...indices) => {
+        const index = layout.indexOf(...indices);
+        around.delete(index);
+        near(`${name}[${indices}]`, written[name][index]!, dense.at(...indices), size);
+      },
+    );
     for (const index of around) assert.equal(written[name][index], values[index], `${name} at ${index}`);
   }
   if (!written.scoreGradient) return;
@@ -251,6 +270,14 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
+  test("several heads of queries share a head of keys and values, with masks and dropout of their own", () => {
+    onGpu("bf16", (runtime) => {
+      const grouped = { ...plain, batch: 2, heads: 4, keyHeads: 2, rows: 18, columns: 20, isCausal: true };
+      const mask = { shared: ["row"], hides: true } as const;
+      checkFlash(runtime, { ...grouped, mask, order: "rows first" }, "bf16", { dropoutP: 0.2 });
+    });
+  });
+
   test("of heads of 256 computes the gradients of keys and values one after the other", () => {
     const wide = { ...plain, heads: 1, rows: 20, columns: 18, width: 256, valueWidth: 256, scale: 0.05 };
     onGpu("bf16", (runtime) => checkFlash(runtime, wide, "bf16", { areHalves: true }));
@@ -284,7 +311,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  for (const [what, from, to, options] of [
+  for (const [what, from, to, options, keyHeads] of [
     ["a tile does not scale what was accumulated before", "result[i][j][2 * half] *= rescale;", ""],
     [
       "the last column of a causal row is hidden",
@@ -303,6 +330,20 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "% stages * tileN + threadIdx.x] = factsOf",
       "% 1 * tileN + threadIdx.x] = factsOf",
     ],
+    [
+      "a group's heads of keys are those of queries",
+      "(head / groupHeads)",
+      "(head % (heads / groupHeads))",
+      {},
+      1,
+    ],
+    [
+      "a gradient of keys leaves out the last head of its group",
+      "head < (sharedHead + 1) *",
+      "head + 1 < (sharedHead + 1) *",
+      {},
+      1,
+    ],
     ["a delta has the products of half of its lanes", "step = lanes / 2", "step = lanes / 4"],
     ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
     ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
@@ -312,15 +353,28 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "? dropoutScale * gradients[i][j][e] : dropoutScale",
       dropped,
     ],
-    ["the blocks on the diagonal are not drawn", "(row + 15 - column) / 8 + 1", "(row - column) / 8", dropped],
-  ] as readonly (readonly [string, string, string, Options?])[]) {
+    [
+      "the blocks on the diagonal are not drawn",
+      "(row + 15 - column) / 8 + 1",
+      "(row - column) / 8",
+      dropped,
+    ],
+  ] as readonly (readonly [string, string, string, Options?, number?])[]) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
       const alter = (code: string): string => {
         isAltered ||= code.includes(from);
         return code.replaceAll(from, to);
       };
-      const causal = { ...plain, rows: 90, columns: 92, width: 16, valueWidth: 8, isCausal: true };
+      const causal = {
+        ...plain,
+        rows: 90,
+        columns: 92,
+        width: 16,
+        valueWidth: 8,
+        isCausal: true,
+        ...(keyHeads && { heads: 4, keyHeads: 2 }),
+      };
       const check = () => onGpu("bf16", (runtime) => checkFlash(runtime, causal, "bf16", options), alter);
       assert.throws(check, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");

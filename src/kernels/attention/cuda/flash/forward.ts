@@ -11,7 +11,7 @@ import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
-import { declareFlash, inputPointers } from "./declarations.js";
+import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
 import { flashElements, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
@@ -27,8 +27,9 @@ export type ForwardConfig = FlashConfig<(typeof inputs)[number]> & {
 export function flashForwardParameters({
   access,
   hasMask,
+  isGrouped,
   dropout,
-}: Pick<ForwardConfig, "access" | "hasMask" | "dropout">): Readonly<Record<string, Parameter>> {
+}: Pick<ForwardConfig, "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<Record<string, Parameter>> {
   return {
     query: "in",
     key: "in",
@@ -38,6 +39,7 @@ export function flashForwardParameters({
     out: access,
     statistics: access,
     heads: "u32",
+    ...(isGrouped && { groupHeads: "u32" as const }),
     rows: "u32",
     columns: "u32",
     width: "u32",
@@ -58,7 +60,7 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
 }
 
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
-  const { element, tile, sources, resultDtype, isCausal, hasMask, dropout } = config;
+  const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, dropout } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
   const sharedBytes = flashForwardBytes(config);
   const rowsOf = (name: "key" | "value", tile: string, depth: string): string =>
@@ -86,7 +88,7 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
 ${declarePair("blockIdx.x / tiles")}
   // The last rows see the most columns: they start first.
   const unsigned firstRow = (tiles - 1 - blockIdx.x % tiles) * tileM;
-${inputs.map((name) => declarePairs(elementTypes[sources[name].dtype].type, name)).join("\n")}
+${declareInputPairs(sources, inputs, isGrouped ? "(head / groupHeads)" : "head")}
 ${hasMask ? declarePairs("float", "mask") : ""}
 ${declarePairs(stored, "out")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);

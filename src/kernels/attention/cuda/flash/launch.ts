@@ -15,6 +15,7 @@ import {
   type FlashBackwardProblem,
   type FlashProblem,
   halfInputsOf,
+  keyShapeOf,
   resultDtypeOf,
 } from "../../problem.js";
 import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
@@ -69,10 +70,11 @@ function sourceOf({ storage, dtype, width, strides }: OperandLayout): TileSource
 
 function layOutInputs(problem: FlashProblem | FlashBackwardProblem) {
   const { query, key, value, rows, columns, width, valueWidth } = problem;
+  const keyShape = keyShapeOf(problem);
   return {
     query: layOut(problem, query, rows, width),
-    key: layOut(problem, key, columns, width),
-    value: layOut(problem, value, columns, valueWidth),
+    key: layOut(keyShape, key, columns, width),
+    value: layOut(keyShape, value, columns, valueWidth),
   };
 }
 
@@ -82,6 +84,12 @@ function argumentsOfMask(shape: AttentionShape, storedMask: AttentionMask | unde
   const mask = layOut(shape, storedMask, rows, columns);
   const maskColumn = columns > 1 ? storedMask.columnStride : 0;
   return { mask: mask.storage, maskColumn, ...stridesOf({ mask }) };
+}
+
+/** The number of heads of queries that share a head of keys and values, if there are several. */
+function groupOf(problem: AttentionShape) {
+  const { heads } = keyShapeOf(problem);
+  return heads === problem.heads ? undefined : { groupHeads: problem.heads / heads };
 }
 
 /** The arguments of dropout, and the constants of its kernels. */
@@ -105,11 +113,12 @@ export function lowerFlash(
   };
   const mask = argumentsOfMask(problem, problem.mask);
   const dropout = dropoutOf(problem);
+  const group = groupOf(problem);
   const { query, key, value } = operands;
   const config: Omit<ForwardConfig, "tile"> = {
     ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access },
     ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem) },
-    ...(dropout && { dropout: dropout.config }),
+    ...{ isGrouped: group !== undefined, ...(dropout && { dropout: dropout.config }) },
     sources: { query: sourceOf(query), key: sourceOf(key), value: sourceOf(value) },
   };
   const tile = chooseTile(
@@ -126,7 +135,18 @@ export function lowerFlash(
       source: cachedSource(`flash forward ${JSON.stringify(whole)}`, () => flashForwardKernel(whole)),
       arguments: argumentsInOrder(flashForwardParameters(whole), {
         ...{ ...storagesOf(operands), ...stridesOf(operands), statistics: problem.statistics },
-        ...{ heads, rows, columns, width, valueWidth, tiles, scale, ...mask, ...dropout?.arguments },
+        ...{
+          heads,
+          rows,
+          columns,
+          width,
+          valueWidth,
+          tiles,
+          scale,
+          ...mask,
+          ...group,
+          ...dropout?.arguments,
+        },
       }),
     },
   ];
@@ -144,20 +164,23 @@ export function lowerFlashBackward(
     ...layOutInputs(problem),
     outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
   };
+  const keyShape = keyShapeOf(problem);
   const results = {
     queryGradient: layOutResult(problem, problem.queryGradient, rows, width),
-    keyGradient: layOutResult(problem, problem.keyGradient, columns, width),
-    valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
+    keyGradient: layOutResult(keyShape, problem.keyGradient, columns, width),
+    valueGradient: layOutResult(keyShape, problem.valueGradient, columns, valueWidth),
   };
   const out = layOut(problem, problem.out, rows, valueWidth);
   const mask = argumentsOfMask(problem, problem.mask);
   const dropout = dropoutOf(problem);
+  const group = groupOf(problem);
   const { statistics, deltas, scoreGradient } = problem;
   const values = {
     ...{ ...storagesOf(inputs), ...storagesOf(results), ...stridesOf(inputs), ...stridesOf(results) },
     ...{ statistics, deltas, heads, rows, columns, width, valueWidth, scale },
     ...(scoreGradient && { scoreGradient }),
     ...mask,
+    ...group,
     ...dropout?.arguments,
   };
   const sources = {
@@ -170,7 +193,7 @@ export function lowerFlashBackward(
     const config = {
       ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access, sources },
       ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem), side, results: computed },
-      ...(dropout && { dropout: dropout.config }),
+      ...{ isGrouped: group !== undefined, ...(dropout && { dropout: dropout.config }) },
       storesScoreGradient: side === "rows" && scoreGradient !== undefined,
     };
     const resultColumns = computed
@@ -185,11 +208,12 @@ export function lowerFlashBackward(
     if (!tile && computed.length > 1) return computed.flatMap((one) => launchOf(side, [one]));
     if (!tile) throw noTile(width);
     const whole = { ...config, tile };
-    const tiles = Math.ceil((side === "rows" ? rows : columns) / tileM(tile));
+    const [pairHeads, sideRows] = side === "rows" ? [heads, rows] : [keyShape.heads, columns];
+    const tiles = Math.ceil(sideRows / tileM(tile));
     const key = `flash backward ${JSON.stringify(whole)}`;
     return [
       {
-        ...{ kind: "launch", op, blocks: batch * heads * tiles },
+        ...{ kind: "launch", op, blocks: batch * pairHeads * tiles },
         source: cachedSource(key, () => flashBackwardKernel(whole)),
         arguments: argumentsInOrder(flashBackwardParameters(whole), { ...values, tiles }),
       },
