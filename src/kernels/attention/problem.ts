@@ -114,7 +114,7 @@ export interface AttentionDropout {
 
 /** Keeps one number per row for the backward pass, which computes the probabilities again: scores are never in memory. */
 export interface FlashProblem extends Forward, AttentionDropout {
-  /** [batch, heads, rows], f32, contiguous: in the unit that the kernels of the device use. */
+  /** [batch, heads, rows], of the shape's dtype, contiguous: in the unit that the kernels of the device use. */
   readonly statistics: Storage;
 }
 
@@ -251,8 +251,8 @@ export class ProblemCheck {
 
   /** A number per row. */
   requireRows(name: string, storage: Storage): void {
-    const { batch, heads, rows } = this.#shape;
-    this.#requireAvailable(name, `${batch}×${heads}×${rows}`, batch * heads * rows, storage, "f32");
+    const { dtype, batch, heads, rows } = this.#shape;
+    this.#requireAvailable(name, `${batch}×${heads}×${rows}`, batch * heads * rows, storage, dtype);
   }
 
   requireDropout({ dropoutP, randomState }: AttentionDropout): void {
@@ -335,7 +335,7 @@ export function accessTo(problem: ForwardProblem): Access {
   return accessToAll(problem, [
     [out.storage, rows * valueWidth, resultDtypeOf(problem)],
     "statistics" in problem
-      ? [problem.statistics, rows, "f32"]
+      ? [problem.statistics, rows, dtype]
       : [problem.probabilities, rows * columns, dtype],
   ]);
 }

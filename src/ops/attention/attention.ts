@@ -73,8 +73,8 @@ export function keptType(
   dtype: Dtype,
   keeps: AttentionAttributes["keeps"],
 ): ValueType {
-  if (keeps !== "statistics") return { shape: scoreShape(sizes), dtype: attentionCompute(dtype) };
-  return { shape: scoreShape(sizes).slice(0, -1), dtype: "f32" };
+  const shape = scoreShape(sizes);
+  return { shape: keeps === "statistics" ? shape.slice(0, -1) : shape, dtype: attentionCompute(dtype) };
 }
 
 /** The sizes of operands with the axes [batch…, rows, heads, width]. Without `enableGqa`, heads broadcast. */
@@ -313,9 +313,10 @@ function flashMemory(
   p: number | undefined,
 ) {
   const [draw, maskArray] = p === undefined ? [undefined, ...others] : others;
-  const deltas = lowering.scratchArray(keptType(sizes, "f32", "statistics").shape, "f32");
-  const out = result && attentionOperand(lowering, result, outShape(sizes), "f32");
-  const mask = maskArray && attentionMask(lowering, maskArray, sizes, "f32");
+  const { shape, dtype } = keptType(sizes, statistics?.dtype ?? "f32", "statistics");
+  const deltas = lowering.scratchArray(shape, dtype);
+  const out = result && attentionOperand(lowering, result, outShape(sizes), dtype);
+  const mask = maskArray && attentionMask(lowering, maskArray, sizes, dtype);
   if (!statistics?.storage || !deltas.storage || !out) return undefined;
   const dropout = problemOfDropout(draw && p !== undefined && dropsAny(p) ? { draw, p } : undefined);
   return { statistics: statistics.storage, deltas: deltas.storage, out, ...(mask && { mask }), ...dropout };

@@ -42,10 +42,7 @@ function elementsOf(problem: ForwardProblem | BackwardProblem): Elements {
   return { dtype: problem.dtype, resultDtype: resultDtypeOf(problem), halves: halfInputsOf(problem) };
 }
 
-/**
- * Short sequences keep their probabilities: a block has all of them at once. So does a precision that the tensor cores don't multiply.
- * Others keep statistics of their rows.
- */
+/** Short sequences keep their probabilities: a block has all of them at once. Others keep statistics of their rows. */
 export function keepsProbabilities(target: Target, shape: AttentionShape): boolean {
   const isSmall = (["forward", "backward"] as const).every((direction) =>
     planSmall(direction, shape.dtype, shape),

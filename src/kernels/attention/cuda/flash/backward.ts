@@ -19,7 +19,7 @@ import { declarePair, declarePairAt, declarePairs, strideParameters } from "../p
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
-import { flashElements, rowPadding } from "./fragments.js";
+import { factBytesOf, flashElements, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
 const inputs = ["query", "key", "value", "outGradient"] as const;
@@ -38,6 +38,7 @@ export type BackwardConfig = FlashConfig<(typeof inputs)[number]> & {
 
 /** The arguments, in order. */
 export function flashBackwardParameters({
+  element,
   results,
   access,
   hasMask,
@@ -46,7 +47,7 @@ export function flashBackwardParameters({
   storesScoreGradient,
 }: Pick<
   BackwardConfig,
-  "results" | "access" | "hasMask" | "isGrouped" | "dropout" | "storesScoreGradient"
+  "element" | "results" | "access" | "hasMask" | "isGrouped" | "dropout" | "storesScoreGradient"
 >): Readonly<Record<string, Parameter>> {
   return {
     query: "in",
@@ -68,8 +69,8 @@ export function flashBackwardParameters({
     tiles: "u32",
     ...strideParameters(...inputs, ...results),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
-    scale: "f32",
-    ...(dropout && dropoutNumbers),
+    scale: element === "f64" ? "f64" : "f32",
+    ...(dropout && dropoutNumbers(element)),
   };
 }
 
@@ -79,7 +80,7 @@ export function flashBackwardBytes(config: BackwardConfig): number {
   const { stages } = tile;
   const rowElements = depth + valueDepth + 2 * rowPadding(element);
   const rows = tileM(tile) + stages * tile.tileN;
-  const factBytes = side === "columns" ? stages * tile.tileN * 8 : 0;
+  const factBytes = side === "columns" ? stages * tile.tileN * factBytesOf(element) : 0;
   return rows * rowElements * flashElements[element].bytes + factBytes;
 }
 
@@ -92,6 +93,7 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
   const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
   const [stayCount, visitCount] = isRows ? ["rows", "columns"] : ["columns", "rows"];
+  const real = realOf(element);
   const sharedBytes = flashBackwardBytes(config);
   const load = (name: (typeof inputs)[number], tile: string, rows: string, first: string, count: string) => {
     const isValue = name === "value" || name === "outGradient";
@@ -111,7 +113,7 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   return cudaKernel({
     name: `attention.flash.backward.${side}.${element}`,
     parameters: flashBackwardParameters(config),
-    elements: "float",
+    elements: real,
     pointers: {
       ...inputPointers(sources),
       ...Object.fromEntries(results.map((name) => [name, stored])),
@@ -126,29 +128,28 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   Element* const stay2 = stay1 + tileM * (depth + padding);
   Element* const visits = stay2 + tileM * (valueDepth + padding);
   constexpr unsigned stages = ${stages}, stageElements = tileN * (depth + valueDepth + 2 * padding);
-${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(visits + stages * stageElements);"}
+${isRows ? "" : "  Facts* const facts = reinterpret_cast<Facts*>(visits + stages * stageElements);"}
 ${visitsHeads ? declareKeyPair : declarePair("blockIdx.x / tiles")}
   const unsigned firstStay = ${isRows && isCausal ? "(tiles - 1 - blockIdx.x % tiles)" : "blockIdx.x % tiles"} * tileM;
 ${declareInputPairs(sources, visitsHeads ? ["key", "value"] : inputs, keyHead)}
 ${results.map((name) => declarePairAt(isOfKeys(name) ? keyHead : "head", stored, name)).join("\n")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned firstVisit = ${range[0]}, endVisit = ${range[1]};
-  const float scale2 = scale * 1.44269504f;
-  const float infinity = __uint_as_float(0x7f800000u);
-${hasFirst ? "  float result1[blocksM][depth / 8][4] = {};" : ""}
-${hasSecond ? "  float result2[blocksM][valueDepth / 8][4] = {};" : ""}
+  const Real scale2 = scale * log2E;
+${hasFirst ? "  Real result1[blocksM][depth / 8][4] = {};" : ""}
+${hasSecond ? "  Real result2[blocksM][valueDepth / 8][4] = {};" : ""}
   ${load(stay1, "stay1", "tileM", "firstStay", stayCount)}
   ${load(stay2, "stay2", "tileM", "firstStay", stayCount)}
 ${visitsHeads ? visitHeads(declareInputPairs(sources, ["query", "outGradient"], keyHead)) : ""}
-${hasMask ? declarePairs("float", "mask") : ""}
+${hasMask ? declarePairs(real, "mask") : ""}
 ${dropout ? declareDropoutOfPair : ""}
   // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
   auto factsOf = [&](unsigned row) {
-    return row < rows ? make_float2(statistics[pair * rows + row], deltas[pair * rows + row]) : make_float2(infinity, 0);
+    return row < rows ? Facts{statistics[pair * rows + row], deltas[pair * rows + row]} : Facts{infinity(), 0};
   };
 ${
   isRows
-    ? `  float2 rowFacts[blocksM][2];
+    ? `  Facts rowFacts[blocksM][2];
 #pragma unroll
   for (unsigned i = 0; i < 2 * blocksM; i++) rowFacts[i / 2][i % 2] = factsOf(firstStay + warpRow + 8 * i + group);`
     : ""
@@ -178,7 +179,7 @@ ${
     __syncthreads();
     const Element* const visit1 = visits + (visit - firstVisit) / tileN % stages * stageElements;
     const Element* const visit2 = visit1 + tileN * (depth + padding);
-    float scores[blocksM][tileN / 8][4] = {}, gradients[blocksM][tileN / 8][4] = {};
+    Real scores[blocksM][tileN / 8][4] = {}, gradients[blocksM][tileN / 8][4] = {};
     multiply<depth>(scores, stay1, warpRow, visit1);
     multiply<valueDepth>(gradients, stay2, warpRow, visit2);
 #pragma unroll
@@ -189,17 +190,17 @@ ${
         for (unsigned e = 0; e < 4; e++) {
           const unsigned stayed = firstStay + warpRow + 16 * i + 8 * (e / 2) + group, visited = visit + 8 * j + 2 * member + e % 2;
           [[maybe_unused]] const unsigned row = ${isRows ? "stayed" : "visited"}, column = ${isRows ? "visited" : "stayed"};
-          const float2 fact = ${isRows ? "rowFacts[i][e / 2]" : "facts[(visit - firstVisit) / tileN % stages * tileN + 8 * j + 2 * member + e % 2]"};
-          float score = scores[i][j][e] * scale2;
+          const Facts fact = ${isRows ? "rowFacts[i][e / 2]" : "facts[(visit - firstVisit) / tileN % stages * tileN + 8 * j + 2 * member + e % 2]"};
+          Real score = scores[i][j][e] * scale2;
 ${
   hasMask
-    ? "          if (row < rows && column < columns) score += 1.44269504f * maskPair[(long long)row * maskRow + (long long)column * maskColumn];"
+    ? "          if (row < rows && column < columns) score += log2E * maskPair[(long long)row * maskRow + (long long)column * maskColumn];"
     : ""
 }
           const bool isVisible = column < columns${isCausal ? " && column <= row" : ""};
-          scores[i][j][e] = isVisible ? ex2Approx(score - fact.x) : 0;
+          scores[i][j][e] = isVisible ? power2(score - fact.statistics) : 0;
 ${dropout ? `          gradients[i][j][e] = ${isKept} ? dropoutScale * gradients[i][j][e] : 0;` : ""}
-          gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - fact.y) : 0;
+          gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - fact.delta) : 0;
 ${dropout ? `          if (!(${isKept})) scores[i][j][e] = 0;` : ""}
 ${
   storesScoreGradient
@@ -257,7 +258,7 @@ function storeResult(
 #pragma unroll
       for (unsigned e = 0; e < 2; e++) {
         const unsigned d = 8 * j + 2 * member + e;
-        const float value = ${factor}${result}[i / 2][j][2 * (i % 2) + e];
+        const Real value = ${factor}${result}[i / 2][j][2 * (i % 2) + e];
         if (d < ${width}) ${name}Pair[(long long)stayed * ${name}Row + d] = ${narrow ? `${narrow}(value)` : "value"};
       }
     }`;

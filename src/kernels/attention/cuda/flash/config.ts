@@ -3,8 +3,8 @@
  * tile: a lane holds accumulators of the scores and of the results. Larger tiles read shared memory less often.
  */
 
-import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import type { FlashDropout } from "./dropout.js";
+import { type FlashElement, flashElements } from "./fragments.js";
 import type { TileSource } from "./tiles.js";
 
 export interface FlashTile {
@@ -17,7 +17,7 @@ export interface FlashTile {
 
 /** Constants of a generated kernel. */
 export interface FlashConfig<Name extends string = string> {
-  readonly element: MmaElement;
+  readonly element: FlashElement;
   readonly tile: FlashTile;
   /** The width of queries and keys, and of values, rounded up to `depthUnit`. */
   readonly depth: number;
@@ -51,12 +51,12 @@ const tiles: readonly FlashTile[] = [
   { warps: 2, blocksM: 1, tileN: 16, stages: 1 },
 ];
 
-/** Accumulators of a lane; addresses, fragments and statistics need the other registers of 255. */
+/** Registers of a lane's accumulators; addresses, fragments and statistics need the other registers of 255. */
 const maxAccumulators = 192;
 
-/** A lane holds half a float per score or result of its row block: 16 × n elements over 32 lanes. */
-function accumulatorsOf({ blocksM }: FlashTile, columns: number): number {
-  return (blocksM * columns) / 2;
+/** A lane holds half of a score or result of its row block: 16 × n elements over 32 lanes. Registers have four bytes. */
+function accumulatorsOf({ blocksM }: FlashTile, columns: number, element: FlashElement): number {
+  return ((blocksM * columns) / 2) * (flashElements[element].type === "double" ? 2 : 1);
 }
 
 /**
@@ -64,12 +64,13 @@ function accumulatorsOf({ blocksM }: FlashTile, columns: number): number {
  * last tile if none does.
  */
 export function chooseTile(
+  element: FlashElement,
   maxSharedBytes: number,
   sharedBytesOf: (tile: FlashTile) => number,
   columnsOf: (tile: FlashTile) => number,
 ): FlashTile | undefined {
   return tiles.find(
     (tile) =>
-      sharedBytesOf(tile) <= maxSharedBytes && accumulatorsOf(tile, columnsOf(tile)) <= maxAccumulators,
+      sharedBytesOf(tile) <= maxSharedBytes && accumulatorsOf(tile, columnsOf(tile), element) <= maxAccumulators,
   );
 }

@@ -48,13 +48,14 @@ export function deltaRows({ lanes }: DeltaConfig): number {
 
 export function deltaKernel(config: DeltaConfig): KernelSource {
   const [gradient, out] = [elementTypes[config.outGradient], elementTypes[config.out]];
+  const real = config.out === "f64" ? "double" : "float";
   const widened = ({ widen }: typeof out, value: string): string => (widen ? `${widen}(${value})` : value);
   const load = (name: string, type: string): string =>
     `*reinterpret_cast<const Lanes<${type}>*>(${name}Pair + (long long)row * ${name}Row + d)`;
   return cudaKernel({
     name: "attention.deltas",
     parameters: deltaParameters,
-    elements: "float",
+    elements: real,
     pointers: { outGradient: gradient.type, out: out.type },
     threads,
     declarations: `${preludeOf(new Set([gradient.widen, out.widen].filter((name) => name !== undefined)))}${pointTo}
@@ -68,7 +69,7 @@ ${declarePair("blockIdx.x / tiles")}
 ${declarePairs(gradient.type, "outGradient")}
 ${declarePairs(out.type, "out")}
   const unsigned lane = threadIdx.x % lanes, firstRow = blockIdx.x % tiles * (rowsAtOnce * rowsPerThread) + threadIdx.x / lanes;
-  float sums[rowsPerThread] = {};
+  ${real} sums[rowsPerThread] = {};
   for (unsigned d = lane * vector; d < valueWidth; d += lanes * vector) {
     Lanes<${gradient.type}> gradients[rowsPerThread] = {};
     Lanes<${out.type}> outs[rowsPerThread] = {};

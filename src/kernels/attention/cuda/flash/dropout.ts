@@ -9,6 +9,7 @@
 
 import type { Parameter } from "../../../../driver/index.js";
 import { counter, philoxFunction, seed } from "../../../random/cuda-kernels.js";
+import type { FlashElement } from "./fragments.js";
 
 /** What a kernel knows about dropout. `isShared`: the number of columns is a multiple of four, so lanes share calls. */
 export interface FlashDropout {
@@ -16,10 +17,12 @@ export interface FlashDropout {
 }
 
 /** The numbers that a kernel with dropout takes, after its memory: words below the threshold mean "keep". */
-export const dropoutNumbers = {
-  keepThreshold: "u32",
-  dropoutScale: "f32",
-} as const satisfies Record<string, Parameter>;
+export function dropoutNumbers(element: FlashElement) {
+  return { keepThreshold: "u32", dropoutScale: element === "f64" ? "f64" : "f32" } as const satisfies Record<
+    string,
+    Parameter
+  >;
+}
 
 /** Rows of a warp's block of probabilities: queries, or keys if the kernel computes the transposed scores. */
 type Side = "rows" | "columns";

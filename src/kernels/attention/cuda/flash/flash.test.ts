@@ -5,11 +5,13 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import {
+  arrayOf,
   type Case,
   cases,
   plainCase,
   prepare,
   prepareMask,
+  type Values,
 } from "../../../../../test/support/attention-cases.js";
 import {
   Dense,
@@ -27,10 +29,13 @@ import { encodeState, thresholdOf } from "../../../random/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
 
-type Element = "tf32" | "bf16" | "f16";
+type Element = "tf32" | "bf16" | "f16" | "f32" | "f64";
 
-/** Of the largest element. The probabilities and their gradients are rounded to the elements of the tensor cores. */
-const tolerances: Readonly<Record<Element, number>> = { tf32: 3e-3, bf16: 2e-2, f16: 3e-3 };
+/** Of the largest element. For the tensor cores, the probabilities and their gradients are rounded to their elements. */
+const tolerances: Readonly<Record<Element, number>> = {
+  ...{ tf32: 3e-3, bf16: 2e-2, f16: 3e-3 },
+  ...{ f32: 3e-6, f64: 1e-14 },
+};
 
 const codecs = {
   bf16: { narrow: narrowToBf16, widen: widenBf16 },
@@ -56,7 +61,7 @@ function onGpu(element: Element, run: (runtime: Runtime) => void, alter = (code:
       environment: {},
       print: () => {},
     },
-    precision: element === "tf32" ? "tf32" : "bf16",
+    precision: element === "tf32" || element === "f32" ? element : "bf16",
   });
   try {
     run(runtime);
@@ -71,6 +76,12 @@ interface Options {
   readonly areHalves?: boolean;
   /** The probability that a probability is dropped. */
   readonly dropoutP?: number;
+}
+
+/** Of a red proof: those of its check, and others than bf16 and as many heads of keys as of queries. */
+interface ProofOptions extends Options {
+  readonly element?: Element;
+  readonly keyHeads?: number;
 }
 
 const randomState = { seed: 0x1234567890abcdefn, counter: 0x100000003n };
@@ -93,11 +104,10 @@ function checkFlash(
   { areHalves = false, dropoutP }: Options = {},
 ): void {
   const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
-  const operands = prepare(testCase);
-  const mask = prepareMask(testCase);
+  const real = element === "f64" ? ("f64" as const) : ("f32" as const);
+  const [operands, mask] = [prepare({ ...testCase, dtype: real }), prepareMask({ ...testCase, dtype: real })];
   // Inputs that every element type represents: what remains is the rounding inside of the kernels.
-  for (const { values } of Object.values(operands))
-    values.set(widenBf16(narrowToBf16(values as Float32Array)));
+  for (const { values } of Object.values(operands)) values.set(widenBf16(narrowToBf16(Float32Array.from(values))));
   const { narrow, widen } = codecs[element === "f16" ? "f16" : "bf16"];
   const dtype = element === "f16" ? ("f16" as const) : ("bf16" as const);
   const written = on.step(() => {
@@ -110,7 +120,8 @@ function checkFlash(
       const placed = { storage, batchStride, headStride, rowStride, ...(areHalves && ({ dtype } as const)) };
       return { buffer, placed } as const;
     };
-    const numbers = (count: number, name: string) => on.arena.allocate(4 * count, name);
+    const numbers = (count: number, name: string) =>
+      on.arena.allocate(arrayOf[real].BYTES_PER_ELEMENT * count, name);
     const results = {
       out: operand("out"),
       queryGradient: operand("queryGradient"),
@@ -118,7 +129,7 @@ function checkFlash(
       valueGradient: operand("valueGradient"),
     };
     const maskOperand = mask && { storage: put(on, mask.values, "mask"), ...mask.strides };
-    const shape = { dtype: "f32", batch, heads, keyHeads, rows, columns, width, valueWidth } as const;
+    const shape = { dtype: real, batch, heads, keyHeads, rows, columns, width, valueWidth } as const;
     const inputs = {
       ...{ ...shape, scale, isCausal, ...(areHalves && ({ resultDtype: dtype } as const)) },
       query: operand("query").placed,
@@ -141,16 +152,16 @@ function checkFlash(
         ...(scoreGradient && { scoreGradient }),
       }),
     );
-    const read = (storage: Storage): Float32Array => {
+    const read = (storage: Storage): Values => {
       const bytes = on.read(storage).buffer;
-      return areHalves ? widen(new Uint16Array(bytes)) : new Float32Array(bytes);
+      return areHalves ? widen(new Uint16Array(bytes)) : new arrayOf[real](bytes);
     };
     return {
       out: read(results.out.buffer),
       queryGradient: read(results.queryGradient.buffer),
       keyGradient: read(results.keyGradient.buffer),
       valueGradient: read(results.valueGradient.buffer),
-      ...(scoreGradient && { scoreGradient: new Float32Array(on.read(scoreGradient).buffer) }),
+      ...(scoreGradient && { scoreGradient: new arrayOf[real](on.read(scoreGradient).buffer) }),
     };
   });
   const { query, key, value, outGradient } = operands;
@@ -236,7 +247,7 @@ const plain = {
 } as const;
 
 describe("flash attention on CUDA", { skip: cudaMissing }, () => {
-  for (const element of ["tf32", "bf16"] as const) {
+  for (const element of ["tf32", "bf16", "f32", "f64"] as const) {
     test(`in ${element} is right for every shape, layout and mask, and writes nothing else`, () => {
       onGpu(element, (runtime) => {
         const masked = { ...plain, isCausal: true, order: "rows first" as const, padding: 3, offset: 1 };
@@ -311,14 +322,14 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  for (const [what, from, to, options, keyHeads] of [
+  for (const [what, from, to, { element = "bf16", keyHeads, ...options } = {}] of [
     ["a tile does not scale what was accumulated before", "result[i][j][2 * half] *= rescale;", ""],
     [
       "the last column of a causal row is hidden",
       "row + 1 < columns ? row + 1 : columns",
       "row < columns ? row : columns",
     ],
-    ["the delta is left out", "gradients[i][j][e] - fact.y", "gradients[i][j][e]"],
+    ["the delta is left out", "gradients[i][j][e] - fact.delta", "gradients[i][j][e]"],
     [
       "the keys of the next tile overwrite those in use",
       "__syncthreads();\n    if (firstColumn + tileN",
@@ -334,16 +345,15 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "a group's heads of keys are those of queries",
       "(head / groupHeads)",
       "(head % (heads / groupHeads))",
-      {},
-      1,
+      { keyHeads: 2 },
     ],
     [
       "a gradient of keys leaves out the last head of its group",
       "head < (sharedHead + 1) *",
       "head + 1 < (sharedHead + 1) *",
-      {},
-      1,
+      { keyHeads: 2 },
     ],
+    ["FMA reads the accumulators of one lane", "firstLane + column % 8 / 2", "firstLane", { element: "f32" }],
     ["a delta has the products of half of its lanes", "step = lanes / 2", "step = lanes / 4"],
     ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
     ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
@@ -359,7 +369,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "(row - column) / 8",
       dropped,
     ],
-  ] as readonly (readonly [string, string, string, Options?, number?])[]) {
+  ] as readonly (readonly [string, string, string, ProofOptions?])[]) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
       const alter = (code: string): string => {
@@ -373,9 +383,9 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
         width: 16,
         valueWidth: 8,
         isCausal: true,
-        ...(keyHeads && { heads: 4, keyHeads: 2 }),
+        ...(keyHeads && { heads: 2 * keyHeads, keyHeads }),
       };
-      const check = () => onGpu("bf16", (runtime) => checkFlash(runtime, causal, "bf16", options), alter);
+      const check = () => onGpu(element, (runtime) => checkFlash(runtime, causal, element, options), alter);
       assert.throws(check, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");
     });

@@ -13,7 +13,7 @@ import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
-import { flashElements, rowPadding } from "./fragments.js";
+import { flashElements, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
 const inputs = ["query", "key", "value"] as const;
@@ -25,11 +25,12 @@ export type ForwardConfig = FlashConfig<(typeof inputs)[number]> & {
 
 /** The arguments, in order. */
 export function flashForwardParameters({
+  element,
   access,
   hasMask,
   isGrouped,
   dropout,
-}: Pick<ForwardConfig, "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<Record<string, Parameter>> {
+}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<Record<string, Parameter>> {
   return {
     query: "in",
     key: "in",
@@ -47,8 +48,8 @@ export function flashForwardParameters({
     tiles: "u32",
     ...strideParameters("query", "key", "value", "out"),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
-    scale: "f32",
-    ...(dropout && dropoutNumbers),
+    scale: element === "f64" ? "f64" : "f32",
+    ...(dropout && dropoutNumbers(element)),
   };
 }
 
@@ -62,6 +63,7 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
   const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, dropout } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
+  const real = realOf(element);
   const sharedBytes = flashForwardBytes(config);
   const rowsOf = (name: "key" | "value", tile: string, depth: string): string =>
     loadTile(name, sources[name], element, {
@@ -71,7 +73,7 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
   return cudaKernel({
     name: `attention.flash.${element}`,
     parameters: flashForwardParameters(config),
-    elements: "float",
+    elements: real,
     pointers: {
       ...inputPointers(sources),
       out: stored,
@@ -89,16 +91,16 @@ ${declarePair("blockIdx.x / tiles")}
   // The last rows see the most columns: they start first.
   const unsigned firstRow = (tiles - 1 - blockIdx.x % tiles) * tileM;
 ${declareInputPairs(sources, inputs, isGrouped ? "(head / groupHeads)" : "head")}
-${hasMask ? declarePairs("float", "mask") : ""}
+${hasMask ? declarePairs(real, "mask") : ""}
 ${declarePairs(stored, "out")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned endColumn = ${isCausal ? "firstRow + tileM < columns ? firstRow + tileM : columns" : "columns"};
-  const float scale2 = scale * 1.44269504f;
+  const Real scale2 = scale * log2E;
 ${dropout ? declareDropoutOfPair : ""}
-  float result[blocksM][valueDepth / 8][4] = {};
-  float rowMax[blocksM][2], rowTotal[blocksM][2] = {};
+  Real result[blocksM][valueDepth / 8][4] = {};
+  Real rowMax[blocksM][2], rowTotal[blocksM][2] = {};
 #pragma unroll
-  for (unsigned i = 0; i < 2 * blocksM; i++) rowMax[i / 2][i % 2] = __uint_as_float(0xff800000u);
+  for (unsigned i = 0; i < 2 * blocksM; i++) rowMax[i / 2][i % 2] = -infinity();
 
   ${loadTile("query", sources.query, element, {
     ...{ tile: "queries", rows: "tileM", depth: "depth", stride: "depth + padding", first: "firstRow" },
@@ -121,7 +123,7 @@ ${
     __syncthreads();
     loadValues(firstColumn);
     cpAsyncCommit();
-    float scores[blocksM][tileN / 8][4] = {};
+    Real scores[blocksM][tileN / 8][4] = {};
     multiply<depth>(scores, queries, warpRow, keys);
     __syncthreads();
     if (firstColumn + tileN < endColumn) loadKeys(firstColumn + tileN);
@@ -134,38 +136,38 @@ ${
         [[maybe_unused]] const unsigned row = firstRow + warpRow + 16 * i + 8 * half + group;
         const unsigned visible = ${isCausal ? "row + 1 < columns ? row + 1 : columns" : "columns"};
         const bool isWhole = firstColumn + tileN <= visible;
-        float highest = rowMax[i][half];
+        Real highest = rowMax[i][half];
 #pragma unroll
         for (unsigned j = 0; j < tileN / 8; j++) {
 #pragma unroll
           for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
-            float& score = scores[i][j][e];
+            Real& score = scores[i][j][e];
             score *= scale2;
             const unsigned column = firstColumn + 8 * j + 2 * member + e % 2;
 ${
   hasMask
-    ? `            if (row < rows && column < columns) score += 1.44269504f * maskPair[(long long)row * maskRow + (long long)column * maskColumn];
+    ? `            if (row < rows && column < columns) score += log2E * maskPair[(long long)row * maskRow + (long long)column * maskColumn];
 `
     : ""
-}            if (!isWhole && column >= visible) score = __uint_as_float(0xff800000u);
+}            if (!isWhole && column >= visible) score = -infinity();
             highest = highest < score ? score : highest;
           }
         }
         // Four lanes share a row.
         for (unsigned other = 1; other < 4; other *= 2) {
-          const float theirs = __shfl_xor_sync(0xffffffffu, highest, other);
+          const Real theirs = __shfl_xor_sync(0xffffffffu, highest, other);
           highest = highest < theirs ? theirs : highest;
         }
         // A row that has seen only hidden columns: any finite number serves.
-        const float base = highest == __uint_as_float(0xff800000u) ? 0 : highest;
-        const float rescale = ex2Approx(rowMax[i][half] - base);
+        const Real base = highest == -infinity() ? 0 : highest;
+        const Real rescale = power2(rowMax[i][half] - base);
         rowMax[i][half] = highest;
-        float total = 0;
+        Real total = 0;
 #pragma unroll
         for (unsigned j = 0; j < tileN / 8; j++) {
 #pragma unroll
           for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
-            scores[i][j][e] = ex2Approx(scores[i][j][e] - base);
+            scores[i][j][e] = power2(scores[i][j][e] - base);
             total += scores[i][j][e];
 ${dropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
           }
@@ -188,17 +190,17 @@ ${dropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
   for (unsigned i = 0; i < blocksM; i++) {
 #pragma unroll
     for (unsigned half = 0; half < 2; half++) {
-      float total = rowTotal[i][half];
+      Real total = rowTotal[i][half];
       for (unsigned other = 1; other < 4; other *= 2) total += __shfl_xor_sync(0xffffffffu, total, other);
       const unsigned row = firstRow + warpRow + 16 * i + 8 * half + group;
       if (row >= rows) continue;
-      if (member == 0) statistics[pair * rows + row] = rowMax[i][half] + log2f(total);
+      if (member == 0) statistics[pair * rows + row] = rowMax[i][half] + ${real === "double" ? "log2" : "log2f"}(total);
 #pragma unroll
       for (unsigned j = 0; j < valueDepth / 8; j++) {
 #pragma unroll
         for (unsigned e = 0; e < 2; e++) {
           const unsigned d = 8 * j + 2 * member + e;
-          const float value = ${dropout ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
+          const Real value = ${dropout ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
           if (d < valueWidth) outPair[(long long)row * outRow + d] = ${narrow ? `${narrow}(value)` : "value"};
         }
       }

@@ -3,7 +3,6 @@
 import { HoldfastError } from "../../../../errors/index.js";
 import { dtypes } from "../../../../ir/index.js";
 import type { LaunchCommand } from "../../../../runtime/index.js";
-import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { maxSharedBytesPerBlock, maxVectorBytes } from "../../../cost-model.js";
 import { argumentsInOrder } from "../../../launch-arguments.js";
 import { scaleOfKept, thresholdOf } from "../../../random/index.js";
@@ -34,29 +33,29 @@ import {
   flashForwardKernel,
   flashForwardParameters,
 } from "./forward.js";
+import type { FlashElement } from "./fragments.js";
 import type { TileSource } from "./tiles.js";
 
 type Access = "out" | "partial-out";
 
 /** The widest head: a lane's registers hold a result of this width. */
-const maxWidth = 256;
+const maxWidths = { f32: 256, f64: 128 } as const;
 /** mma.sync of bf16 and TF32, and cp.async. */
 const minCapability = 8;
 /** The smallest tile of the widest heads fits in it. Every device of that capability has it. */
 const minSharedBytes = 99 * 1024;
 
-/** True if the tensor cores multiply f32 operands in the precision of the settings, and the width fits. */
-export function canUseFlash({ settings, device }: Target, shape: AttentionShape): boolean {
-  const { dtype, width, valueWidth } = shape;
-  const isMultiplied = dtype === "f32" && settings.precision !== "f32";
-  const hasTensorCores = Number.parseFloat(device.computeCapability ?? "0") >= minCapability;
+/** True if the device has the instructions, and the width fits. */
+export function canUseFlash({ device }: Target, { dtype, width, valueWidth }: AttentionShape): boolean {
+  const hasInstructions = Number.parseFloat(device.computeCapability ?? "0") >= minCapability;
   const hasMemory = maxSharedBytesPerBlock(device) >= minSharedBytes;
-  return isMultiplied && hasTensorCores && hasMemory && Math.max(width, valueWidth) <= maxWidth;
+  return hasInstructions && hasMemory && Math.max(width, valueWidth) <= maxWidths[dtype];
 }
 
 /** 16-bit inputs decide; otherwise the precision. */
-function elementOf({ settings }: Target, problem: FlashProblem | FlashBackwardProblem): MmaElement {
-  return halfInputsOf(problem).dtype ?? (settings.precision === "bf16" ? "bf16" : "tf32");
+function elementOf({ settings }: Target, problem: FlashProblem | FlashBackwardProblem): FlashElement {
+  if (problem.dtype === "f64") return "f64";
+  return halfInputsOf(problem).dtype ?? settings.precision;
 }
 
 function sourceOf({ storage, dtype, width, strides }: OperandLayout): TileSource {
@@ -122,6 +121,7 @@ export function lowerFlash(
     sources: { query: sourceOf(query), key: sourceOf(key), value: sourceOf(value) },
   };
   const tile = chooseTile(
+    element,
     maxSharedBytesPerBlock(target.device),
     (tile) => flashForwardBytes({ ...config, tile }),
     ({ tileN }) => tileN + config.valueDepth,
@@ -200,6 +200,7 @@ export function lowerFlashBackward(
       .map((name) => (name === "valueGradient" ? config.valueDepth : config.depth))
       .reduce((sum, depth) => sum + depth, 0);
     const tile = chooseTile(
+    element,
       maxSharedBytesPerBlock(target.device),
       (tile) => flashBackwardBytes({ ...config, tile }),
       ({ tileN }) => 2 * tileN + resultColumns,

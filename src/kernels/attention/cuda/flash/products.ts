@@ -3,7 +3,7 @@ export const declareProducts = `
 // acc[row, visited] += Σ_d stay[row, d] · visit[visited, d]
 template <unsigned size>
 static __device__ __forceinline__ void multiply(
-    float (&acc)[blocksM][tileN / 8][4], const Element* stay, unsigned warpRow, const Element* visit) {
+    Real (&acc)[blocksM][tileN / 8][4], const Element* stay, unsigned warpRow, const Element* visit) {
 #pragma unroll
   for (unsigned k = 0; k < size; k += mmaK) {
     Fragments::A a[blocksM];
@@ -25,7 +25,7 @@ static __device__ __forceinline__ void multiply(
 // result[row, d] += Σ_visited acc[row, visited] · visit[visited, d]
 template <unsigned size>
 static __device__ __forceinline__ void multiplyAccumulators(
-    float (&result)[blocksM][size / 8][4], const float (&acc)[blocksM][tileN / 8][4], const Element* visit) {
+    Real (&result)[blocksM][size / 8][4], const Real (&acc)[blocksM][tileN / 8][4], const Element* visit) {
 #pragma unroll
   for (unsigned step = 0; step < tileN / mmaK; step++) {
     Fragments::A a[blocksM];

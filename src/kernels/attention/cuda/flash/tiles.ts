@@ -5,8 +5,8 @@
 
 import type { Dtype } from "../../../../ir/index.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
-import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import type { PreludeName } from "../../../codegen/cuda/prelude.js";
+import type { FlashElement } from "./fragments.js";
 
 /** How a kernel reads one operand. */
 export interface TileSource {
@@ -16,7 +16,7 @@ export interface TileSource {
 }
 
 /** True if the bytes in memory are those of the tile. */
-function isCopied({ dtype, isAligned }: TileSource, element: MmaElement): boolean {
+function isCopied({ dtype, isAligned }: TileSource, element: FlashElement): boolean {
   return isAligned && dtype === (element === "tf32" ? "f32" : element);
 }
 
@@ -24,7 +24,7 @@ function isCopied({ dtype, isAligned }: TileSource, element: MmaElement): boolea
 export function loadTile(
   name: string,
   source: TileSource,
-  element: MmaElement,
+  element: FlashElement,
   { tile, rows, depth, stride, first, count, width }: Readonly<Record<string, string>>,
 ): string {
   const sizes = `${rows}, ${depth}, ${stride}`;
@@ -34,7 +34,7 @@ export function loadTile(
 }
 
 /** The device functions that the conversions of these operands call. */
-export function conversionsOf(sources: readonly TileSource[], element: MmaElement): ReadonlySet<PreludeName> {
+export function conversionsOf(sources: readonly TileSource[], element: FlashElement): ReadonlySet<PreludeName> {
   const narrow = element === "tf32" ? undefined : elementTypes[element].narrow;
   const converted = sources.filter((source) => !isCopied(source, element));
   const names = converted.flatMap(({ dtype }) => [elementTypes[dtype].widen, narrow]);
@@ -42,7 +42,7 @@ export function conversionsOf(sources: readonly TileSource[], element: MmaElemen
 }
 
 /** C++: `copyTile`, `convertTile` and the conversions of these operands. `threads` threads take part. */
-export function declareTiles(sources: readonly TileSource[], element: MmaElement): string {
+export function declareTiles(sources: readonly TileSource[], element: FlashElement): string {
   const dtypes = new Set(sources.filter((source) => !isCopied(source, element)).map(({ dtype }) => dtype));
   const narrow = element === "tf32" ? undefined : elementTypes[element].narrow;
   const conversions = [...dtypes].map((dtype) => {
