@@ -48,7 +48,7 @@ function eachPair({ batch, heads }: ReferenceShape, body: (batch: number, head: 
 
 export function referenceAttention(
   shape: ReferenceShape,
-  { query, key, value, mask, kept = () => 1 }: Record<"query" | "key" | "value" | "mask", Lookup> & Kept,
+  { query, key, value, mask, kept }: Record<"query" | "key" | "value" | "mask", Lookup> & Kept,
 ): { out: Dense; probabilities: Dense } {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = shape;
   const out = new Dense(batch, heads, rows, valueWidth);
@@ -66,7 +66,7 @@ export function referenceAttention(
       const total = powers.reduce((sum, power) => sum + power, 0);
       for (const [column, power] of powers.entries()) {
         probabilities.add(b, h, row, column, power / total);
-        const weight = (power / total) * kept(b, h, row, column);
+        const weight = (power / total) * (kept?.(b, h, row, column) ?? 1);
         for (let w = 0; w < valueWidth; w++) out.add(b, h, row, w, weight * value(b, h, column, w));
       }
     }
@@ -79,7 +79,7 @@ export function referenceGradients(
   operands: Record<"query" | "key" | "value" | "probabilities" | "outGradient", Lookup> & Kept,
 ): Record<"queryGradient" | "keyGradient" | "valueGradient" | "scoreGradient", Dense> {
   const { batch, heads, rows, columns, width, valueWidth, scale } = shape;
-  const { query, key, value, probabilities, outGradient, kept = () => 1 } = operands;
+  const { query, key, value, probabilities, outGradient, kept } = operands;
   const queryGradient = new Dense(batch, heads, rows, width);
   const keyGradient = new Dense(batch, heads, columns, width);
   const valueGradient = new Dense(batch, heads, columns, valueWidth);
@@ -89,12 +89,12 @@ export function referenceGradients(
       const arriving = Array.from({ length: columns }, (_, column) => {
         let sum = 0;
         for (let w = 0; w < valueWidth; w++) sum += outGradient(b, h, row, w) * value(b, h, column, w);
-        return sum * kept(b, h, row, column);
+        return sum * (kept?.(b, h, row, column) ?? 1);
       });
       const mean = arriving.reduce((sum, value, column) => sum + value * probabilities(b, h, row, column), 0);
       for (const [column, value] of arriving.entries()) {
         const probability = probabilities(b, h, row, column);
-        const weight = probability * kept(b, h, row, column);
+        const weight = probability * (kept?.(b, h, row, column) ?? 1);
         const gradient = probability * (value - mean);
         scoreGradient.add(b, h, row, column, gradient);
         for (let w = 0; w < width; w++) {

@@ -14,12 +14,12 @@ export const counter = stateOffsets.counter / wordBytes;
 export const philoxFunction = `
 static __device__ __forceinline__ uint4 philox(unsigned x0, unsigned x1, unsigned x2, unsigned x3, unsigned key0, unsigned key1) {
   for (int round = 0; round < ${rounds}; round++) {
-    const unsigned high0 = __umulhi(x0, ${multipliers[0]}u), low0 = x0 * ${multipliers[0]}u;
-    const unsigned high1 = __umulhi(x2, ${multipliers[1]}u), low1 = x2 * ${multipliers[1]}u;
-    x0 = high1 ^ x1 ^ key0;
-    x1 = low1;
-    x2 = high0 ^ x3 ^ key1;
-    x3 = low0;
+    // One instruction each.
+    const unsigned long long product0 = (unsigned long long)x0 * ${multipliers[0]}u, product1 = (unsigned long long)x2 * ${multipliers[1]}u;
+    x0 = (unsigned)(product1 >> 32) ^ x1 ^ key0;
+    x1 = (unsigned)product1;
+    x2 = (unsigned)(product0 >> 32) ^ x3 ^ key1;
+    x3 = (unsigned)product0;
     key0 += ${keySteps[0]}u;
     key1 += ${keySteps[1]}u;
   }

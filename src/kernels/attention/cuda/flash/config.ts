@@ -71,6 +71,7 @@ export function chooseTile(
 ): FlashTile | undefined {
   return tiles.find(
     (tile) =>
-      sharedBytesOf(tile) <= maxSharedBytes && accumulatorsOf(tile, columnsOf(tile), element) <= maxAccumulators,
+      sharedBytesOf(tile) <= maxSharedBytes &&
+      accumulatorsOf(tile, columnsOf(tile), element) <= maxAccumulators,
   );
 }

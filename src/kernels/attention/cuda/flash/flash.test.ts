@@ -78,10 +78,11 @@ interface Options {
   readonly dropoutP?: number;
 }
 
-/** Of a red proof: those of its check, and others than bf16 and as many heads of keys as of queries. */
+/** Of a red proof: those of its check, and of its case if they differ from the others'. */
 interface ProofOptions extends Options {
   readonly element?: Element;
   readonly keyHeads?: number;
+  readonly sizes?: { readonly rows: number; readonly columns: number };
 }
 
 const randomState = { seed: 0x1234567890abcdefn, counter: 0x100000003n };
@@ -107,7 +108,8 @@ function checkFlash(
   const real = element === "f64" ? ("f64" as const) : ("f32" as const);
   const [operands, mask] = [prepare({ ...testCase, dtype: real }), prepareMask({ ...testCase, dtype: real })];
   // Inputs that every element type represents: what remains is the rounding inside of the kernels.
-  for (const { values } of Object.values(operands)) values.set(widenBf16(narrowToBf16(Float32Array.from(values))));
+  for (const { values } of Object.values(operands))
+    values.set(widenBf16(narrowToBf16(Float32Array.from(values))));
   const { narrow, widen } = codecs[element === "f16" ? "f16" : "bf16"];
   const dtype = element === "f16" ? ("f16" as const) : ("bf16" as const);
   const written = on.step(() => {
@@ -166,17 +168,16 @@ function checkFlash(
   });
   const { query, key, value, outGradient } = operands;
   const keyHeadOf = (head: number): number => Math.floor((head * keyHeads) / heads);
-  const ofKeys =
-    (at: Lookup): Lookup =>
-    (b, h, row, d) =>
-      at(b, keyHeadOf(h), row, d);
+  const ofKeys = (at: Lookup): Lookup =>
+    keyHeads === heads ? at : (b, h, row, d) => at(b, keyHeadOf(h), row, d);
   const inputs = { query: query.at, key: ofKeys(key.at), value: ofKeys(value.at) };
-  const kept = dropoutP ? keptBy(testCase, dropoutP) : () => 1;
-  const forward = referenceAttention(testCase, { ...inputs, kept, mask: mask?.at ?? (() => 0) });
+  const kept = dropoutP ? { kept: keptBy(testCase, dropoutP) } : {};
+  const forward = referenceAttention(testCase, { ...inputs, ...kept, mask: mask?.at ?? (() => 0) });
   const backward = referenceGradients(testCase, {
-    ...{ ...inputs, kept, probabilities: forward.probabilities.at, outGradient: outGradient.at },
+    ...{ ...inputs, ...kept, probabilities: forward.probabilities.at, outGradient: outGradient.at },
   });
   const sumOfGroups = (dense: Dense, size: number): Dense => {
+    if (keyHeads === heads) return dense;
     const sum = new Dense(batch, keyHeads, columns, size);
     eachElement([batch, heads, columns, size], (b, h, row, d) =>
       sum.add(b, keyHeadOf(h), row, d, dense.at(b, h, row, d)),
@@ -234,7 +235,9 @@ const edges = fc.record({
   valueWidth: fc.constantFrom(1, 9, 16, 24, 33, 64),
 });
 
-const dropped = { dropoutP: 0.4 } as const;
+const severalTiles = { rows: 90, columns: 92 } as const;
+const oneTile = { sizes: { rows: 18, columns: 20 } } as const;
+const dropped = { dropoutP: 0.4, ...oneTile } as const;
 
 const plain = {
   ...plainCase,
@@ -250,7 +253,9 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
   for (const element of ["tf32", "bf16", "f32", "f64"] as const) {
     test(`in ${element} is right for every shape, layout and mask, and writes nothing else`, () => {
       onGpu(element, (runtime) => {
-        const masked = { ...plain, isCausal: true, order: "rows first" as const, padding: 3, offset: 1 };
+        const sizes = element === "f32" || element === "f64" ? { rows: 20, columns: 67, heads: 1 } : {};
+        const order = "rows first" as const;
+        const masked = { ...plain, ...sizes, isCausal: true, order, padding: 3, offset: 1 };
         checkFlash(runtime, { ...masked, mask: { shared: ["head"], hides: true } }, element);
         const numRuns = effort({ quick: 0, thorough: 25 });
         if (numRuns === 0) return;
@@ -275,9 +280,9 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
 
   test("drops the probabilities that the separate op drops, in both directions", () => {
     onGpu("bf16", (runtime) => {
-      const causal = { ...plain, isCausal: true, batch: 2, rows: 70, columns: 72, width: 16, valueWidth: 16 };
-      checkFlash(runtime, causal, "bf16", { dropoutP: 0.3 });
-      checkFlash(runtime, { ...causal, columns: 71, isCausal: false }, "bf16", { dropoutP: 0.3 });
+      const narrow = { ...plain, width: 8, valueWidth: 8 };
+      checkFlash(runtime, { ...narrow, rows: 70, columns: 20, isCausal: true }, "bf16", { dropoutP: 0.3 });
+      checkFlash(runtime, { ...narrow, heads: 1, rows: 9, columns: 67 }, "bf16", { dropoutP: 0.3 });
     });
   });
 
@@ -322,7 +327,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  for (const [what, from, to, { element = "bf16", keyHeads, ...options } = {}] of [
+  for (const [what, from, to, { element = "bf16", keyHeads, sizes = severalTiles, ...options } = {}] of [
     ["a tile does not scale what was accumulated before", "result[i][j][2 * half] *= rescale;", ""],
     [
       "the last column of a causal row is hidden",
@@ -345,16 +350,21 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "a group's heads of keys are those of queries",
       "(head / groupHeads)",
       "(head % (heads / groupHeads))",
-      { keyHeads: 2 },
+      { keyHeads: 2, ...oneTile },
     ],
     [
       "a gradient of keys leaves out the last head of its group",
       "head < (sharedHead + 1) *",
       "head + 1 < (sharedHead + 1) *",
-      { keyHeads: 2 },
+      { keyHeads: 1, ...oneTile },
     ],
-    ["FMA reads the accumulators of one lane", "firstLane + column % 8 / 2", "firstLane", { element: "f32" }],
-    ["a delta has the products of half of its lanes", "step = lanes / 2", "step = lanes / 4"],
+    [
+      "FMA reads the accumulators of one lane",
+      "firstLane + column % 8 / 2",
+      "firstLane",
+      { element: "f32", ...oneTile },
+    ],
+    ["a delta has the products of half of its lanes", "step = lanes / 2", "step = lanes / 4", oneTile],
     ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
     ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
     [
@@ -378,8 +388,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       };
       const causal = {
         ...plain,
-        rows: 90,
-        columns: 92,
+        ...sizes,
         width: 16,
         valueWidth: 8,
         isCausal: true,

@@ -30,7 +30,9 @@ export function flashForwardParameters({
   hasMask,
   isGrouped,
   dropout,
-}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<Record<string, Parameter>> {
+}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<
+  Record<string, Parameter>
+> {
   return {
     query: "in",
     key: "in",

@@ -233,7 +233,8 @@ struct Facts {
 export function declareFragments(element: FlashElement): string {
   const { mmaK, type } = flashElements[element];
   const isScalar = element === "f32" || element === "f64";
-  const halves = isScalar || element === "tf32" ? [] : [mmaSyncHalf(element), ldmatrixHalf, packHalves(element)];
+  const halves =
+    isScalar || element === "tf32" ? [] : [mmaSyncHalf(element), ldmatrixHalf, packHalves(element)];
   const ptx = element === "tf32" ? [mmaSyncTf32, ldmatrixX4, cvtRnaTf32] : halves;
   const tensorCores = isScalar ? [] : [elementTags, ...ptx, ex2Approx];
   const tag = isScalar ? "" : `typedef ${mmaElements[element].type} Tag;`;

@@ -200,7 +200,7 @@ export function lowerFlashBackward(
       .map((name) => (name === "valueGradient" ? config.valueDepth : config.depth))
       .reduce((sum, depth) => sum + depth, 0);
     const tile = chooseTile(
-    element,
+      element,
       maxSharedBytesPerBlock(target.device),
       (tile) => flashBackwardBytes({ ...config, tile }),
       ({ tileN }) => 2 * tileN + resultColumns,

@@ -34,7 +34,10 @@ export function loadTile(
 }
 
 /** The device functions that the conversions of these operands call. */
-export function conversionsOf(sources: readonly TileSource[], element: FlashElement): ReadonlySet<PreludeName> {
+export function conversionsOf(
+  sources: readonly TileSource[],
+  element: FlashElement,
+): ReadonlySet<PreludeName> {
   const narrow = element === "tf32" ? undefined : elementTypes[element].narrow;
   const converted = sources.filter((source) => !isCopied(source, element));
   const names = converted.flatMap(({ dtype }) => [elementTypes[dtype].widen, narrow]);
