@@ -6,6 +6,10 @@
 import assert from "node:assert/strict";
 import type { KernelSource } from "holdfast/internals";
 import type { Elements } from "../../src/kernels/attention/cuda/element.js";
+import { flashBackwardKernel } from "../../src/kernels/attention/cuda/flash/backward.js";
+import { deltaKernel } from "../../src/kernels/attention/cuda/flash/deltas.js";
+import { flashForwardKernel } from "../../src/kernels/attention/cuda/flash/forward.js";
+import { type FlashElement, isScalar } from "../../src/kernels/attention/cuda/flash/fragments.js";
 import { stridesOf } from "../../src/kernels/attention/cuda/parameters.js";
 import { smallBackwardKernel } from "../../src/kernels/attention/cuda/small-backward.js";
 import { smallForwardKernel } from "../../src/kernels/attention/cuda/small-forward.js";
@@ -57,6 +61,36 @@ export function elementsOf(
   return { dtype, resultDtype: halves ?? dtype, halves: read };
 }
 
+/** Flash attention of heads of 64, causal and masked, with grouped heads and dropout. */
+function flashAttention(element: FlashElement, isShared: boolean): readonly KernelSource[] {
+  const dtype = element === "tf32" ? "f32" : element;
+  const [source, halfSource] = [
+    { dtype, isAligned: true } as const,
+    { dtype: "f32", isAligned: false } as const,
+  ];
+  const other = isScalar(element) ? source : halfSource;
+  const sources = { query: source, key: other, value: source, outGradient: other };
+  const tileN = element === "f64" ? 16 : 64;
+  const config = {
+    ...{ element, depth: 64, valueDepth: 64, isCausal: true, hasMask: true, isGrouped: true, sources },
+    ...{ tile: { warps: 4, blocksM: 1, tileN, stages: 2 }, resultDtype: dtype, dropout: { isShared } },
+    access: "out",
+  } as const;
+  return [
+    flashForwardKernel(config),
+    flashBackwardKernel({ ...config, side: "rows", results: ["queryGradient"], storesScoreGradient: true }),
+    flashBackwardKernel({
+      ...{
+        ...config,
+        side: "columns",
+        results: ["keyGradient", "valueGradient"],
+        storesScoreGradient: false,
+      },
+    }),
+    deltaKernel({ outGradient: dtype, out: dtype, vector: isShared ? 2 : 1, lanes: 8 }),
+  ];
+}
+
 /** The most important shape: a small transformer's, 12 rows and columns in heads of 64. */
 export const transformer: Sizes = [12, 12, 64, 64];
 
@@ -85,6 +119,7 @@ export const commonKernels: readonly KernelSource[] = [
   tiledForwardKernel(elementsOf("f32"), "out"),
   tiledRowsKernel(elementsOf("f32"), "out"),
   tiledColumnsKernel(elementsOf("f32"), "out"),
+  ...flashAttention("bf16", true),
 ];
 
 /** All of them, in every dtype. */
@@ -101,6 +136,9 @@ export const handwrittenKernels: readonly KernelSource[] = [
       (["inout", "out"] as const).map((access) => rowScatterKernel({ dtype, entries, access })),
     ),
   ]),
+  ...(["bf16", "f16", "tf32", "f32", "f64"] as const).flatMap((element) =>
+    [true, false].flatMap((isShared) => flashAttention(element, isShared)),
+  ),
   smallAttention("forward", "f32", [1, 1, 1, 1], true),
   smallAttention("backward", "f32", [1, 1, 1, 1], true),
   ...(["f32", "f64"] as const).flatMap((dtype) => [

@@ -17,8 +17,8 @@ export interface AttentionOptions {
   /** The dropout probability of attention weights. Default: 0. */
   readonly dropoutP?: number;
   /**
-   * Grouped-query attention: key and value may have fewer heads than the query. Each of them serves as many neighbouring
-   * heads of the query.
+   * Grouped-query attention: key and value may have fewer heads than the query. Each of their heads serves the same
+   * number of neighbouring heads of the query.
    */
   readonly enableGqa?: boolean;
   /**

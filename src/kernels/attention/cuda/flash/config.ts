@@ -4,7 +4,7 @@
  */
 
 import type { FlashDropout } from "./dropout.js";
-import { type FlashElement, flashElements } from "./fragments.js";
+import { type FlashElement, flashElements, isScalar } from "./fragments.js";
 import type { TileSource } from "./tiles.js";
 
 export interface FlashTile {
@@ -52,7 +52,7 @@ const tiles: readonly FlashTile[] = [
 ];
 
 /** Registers of a lane's accumulators; addresses, fragments and statistics need the other registers of 255. */
-const maxAccumulators = 192;
+const maxAccumulators = { mma: 192, fma: 160 } as const;
 
 /** A lane holds half of a score or result of its row block: 16 × n elements over 32 lanes. Registers have four bytes. */
 function accumulatorsOf({ blocksM }: FlashTile, columns: number, element: FlashElement): number {
@@ -69,9 +69,9 @@ export function chooseTile(
   sharedBytesOf: (tile: FlashTile) => number,
   columnsOf: (tile: FlashTile) => number,
 ): FlashTile | undefined {
+  const limit = maxAccumulators[isScalar(element) ? "fma" : "mma"];
   return tiles.find(
     (tile) =>
-      sharedBytesOf(tile) <= maxSharedBytes &&
-      accumulatorsOf(tile, columnsOf(tile), element) <= maxAccumulators,
+      sharedBytesOf(tile) <= maxSharedBytes && accumulatorsOf(tile, columnsOf(tile), element) <= limit,
   );
 }

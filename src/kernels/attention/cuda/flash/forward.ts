@@ -13,7 +13,7 @@ import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
-import { flashElements, realOf, rowPadding } from "./fragments.js";
+import { flashElements, isScalar, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
 const inputs = ["query", "key", "value"] as const;
@@ -22,6 +22,9 @@ export type ForwardConfig = FlashConfig<(typeof inputs)[number]> & {
   readonly resultDtype: Dtype;
   readonly access: "out" | "partial-out";
 };
+
+/** Leaves enough registers for the fragments of FMA: without a bound, the compiler spills some. */
+const residentBlocks = { f32: 3, f64: 2 } as const;
 
 /** The arguments, in order. */
 export function flashForwardParameters({
@@ -83,6 +86,7 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     },
     threads: 32 * tile.warps,
     sharedBytes,
+    ...(isScalar(element) && { blocksPerSm: residentBlocks[element] }),
     declarations: declareFlash(config) + (dropout ? declareDropout(dropout, "rows", isCausal) : ""),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});

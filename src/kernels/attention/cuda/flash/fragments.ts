@@ -34,6 +34,11 @@ export const flashElements = {
   f64: { mmaK: 2, type: "double", bytes: 8 },
 } as const satisfies Record<FlashElement, { mmaK: number; type: string; bytes: number }>;
 
+/** True if the products are FMA of lanes. */
+export function isScalar(element: FlashElement): element is "f32" | "f64" {
+  return element === "f32" || element === "f64";
+}
+
 /** Elements after each row in shared memory: 16 bytes, so that eight rows start in different banks. */
 export function rowPadding(element: FlashElement): number {
   return 16 / flashElements[element].bytes;
@@ -215,7 +220,7 @@ export function factBytesOf(element: FlashElement): number {
 /** C++: `Real`, in which scores are computed, and its functions. */
 function declareReal(element: FlashElement): string {
   const isDouble = element === "f64";
-  const power = { f64: "exp2(x)", f32: "exp2f(x)" }[element as string] ?? "ex2Approx(x)";
+  const power = isScalar(element) ? { f64: "exp2(x)", f32: "exp2f(x)" }[element] : "ex2Approx(x)";
   return `
 typedef ${realOf(element)} Real;
 static constexpr Real log2E = ${isDouble ? Math.LOG2E : "1.44269504f"};
@@ -232,18 +237,19 @@ struct Facts {
 /** C++: `Element`, `mmaK`, `Real`, `Fragments` and the PTX wrappers that they call. */
 export function declareFragments(element: FlashElement): string {
   const { mmaK, type } = flashElements[element];
-  const isScalar = element === "f32" || element === "f64";
-  const halves =
-    isScalar || element === "tf32" ? [] : [mmaSyncHalf(element), ldmatrixHalf, packHalves(element)];
-  const ptx = element === "tf32" ? [mmaSyncTf32, ldmatrixX4, cvtRnaTf32] : halves;
-  const tensorCores = isScalar ? [] : [elementTags, ...ptx, ex2Approx];
-  const tag = isScalar ? "" : `typedef ${mmaElements[element].type} Tag;`;
-  const fragments = element === "tf32" ? tf32Fragments : halfFragments;
   return `
-${onlyOnDevice([...tensorCores, cpAsyncIntrinsics].join("\n"))}
+${onlyOnDevice([...(isScalar(element) ? [] : mmaIntrinsics(element)), cpAsyncIntrinsics].join("\n"))}
 typedef ${type} Element;
-${tag}
+${isScalar(element) ? "" : `typedef ${mmaElements[element].type} Tag;`}
 static constexpr unsigned mmaK = ${mmaK};
 ${declareReal(element)}
-${isScalar ? scalarFragments : fragments}`;
+${isScalar(element) ? scalarFragments : element === "tf32" ? tf32Fragments : halfFragments}`;
+}
+
+function mmaIntrinsics(element: MmaElement): readonly string[] {
+  const ptx =
+    element === "tf32"
+      ? [mmaSyncTf32, ldmatrixX4, cvtRnaTf32]
+      : [mmaSyncHalf(element), ldmatrixHalf, packHalves(element)];
+  return [elementTags, ...ptx, ex2Approx];
 }
