@@ -287,7 +287,8 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookNamedBarrier,
                    hookClusterArrive, hookClusterWait, hookMbarrier,  hookCpAsyncBulk,
-                   hookTmaLoad,        hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs};
+                   hookTmaLoad,        hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs,
+                   hookWgmmaRsHalves};
   Launch current;
   current.module = &module;
   current.kernel = &kernel;

@@ -45,12 +45,16 @@ inline float widen(const unsigned char* at) {
   return ofBits(bits | static_cast<unsigned>(half >> 15) << 31);
 }
 
+/** MN-major tiles of as many rows as columns, 128 bytes each. */
+template <int element>
+constexpr unsigned defaultLeadingBytes = 128 * (element == emulatorTf32 ? 32 : 64);
+
 /** A row of a swizzled tile along K: bits 4 to 6 of an element's address are XORed with bits 7 to 9. */
 template <int element>
-inline void readAlongK(float* elements, const unsigned char* tile, bool isKMajor, unsigned row) {
+inline void readAlongK(float* elements, const unsigned char* tile, bool isKMajor, unsigned row, unsigned leadingBytes) {
   constexpr unsigned bytes = element == emulatorTf32 ? 4 : 2, across = 128 / bytes;
   const auto start = reinterpret_cast<uint64_t>(tile) +
-                     (isKMajor ? row * 128 : row / across * (across * 128) + row % across * bytes);
+                     (isKMajor ? row * 128 : row / across * leadingBytes + row % across * bytes);
   for (unsigned k = 0; k < 32 / bytes; ++k) {
     const uint64_t address = start + k * (isKMajor ? bytes : 128);
     elements[k] = widen<element>(reinterpret_cast<const unsigned char*>(address ^ (address >> 7 & 7) << 4));
@@ -60,12 +64,12 @@ inline void readAlongK(float* elements, const unsigned char* tile, bool isKMajor
 /** Of every eight columns a lane has two, of both of its rows. */
 template <int element, class Left>
 inline void multiply(unsigned columns, bool isBKMajor, unsigned member, float* acc, const Left (*left)[maxK],
-                     const unsigned char* right) {
+                     const unsigned char* right, unsigned leadingBytes = defaultLeadingBytes<element>) {
   constexpr unsigned depth = element == emulatorTf32 ? 8 : 16;
   for (unsigned eight = 0; eight < columns / 8; ++eight, acc += 4) {
     float first[maxK], second[maxK];
-    readAlongK<element>(first, right, isBKMajor, eight * 8 + member * 2);
-    readAlongK<element>(second, right, isBKMajor, eight * 8 + member * 2 + 1);
+    readAlongK<element>(first, right, isBKMajor, eight * 8 + member * 2, leadingBytes);
+    readAlongK<element>(second, right, isBKMajor, eight * 8 + member * 2 + 1, leadingBytes);
     float sums[4] = {acc[0], acc[1], acc[2], acc[3]};
     for (unsigned k = 0; k < depth; ++k) {
       sums[0] += left[0][k] * first[k];
@@ -82,8 +86,8 @@ inline void multiplySs(unsigned columns, bool isAKMajor, bool isBKMajor, unsigne
                             const unsigned char* left, const unsigned char* right) {
   const unsigned lane = thread % 32, row = thread / 32 * 16 + lane / 4;
   float elements[2][maxK];
-  readAlongK<element>(elements[0], left, isAKMajor, row);
-  readAlongK<element>(elements[1], left, isAKMajor, row + 8);
+  readAlongK<element>(elements[0], left, isAKMajor, row, defaultLeadingBytes<element>);
+  readAlongK<element>(elements[1], left, isAKMajor, row + 8, defaultLeadingBytes<element>);
   multiply<element>(columns, isBKMajor, lane % 4, acc, elements, right);
 }
 
@@ -114,6 +118,34 @@ void hookWgmmaRs(unsigned columns, unsigned lane, float* acc, const double (*lef
     }
   }
   multiply<emulatorTf32>(columns, true, lane % 4, acc, elements, right);
+}
+
+namespace {
+
+template <int element>
+inline void multiplyRsHalves(unsigned columns, unsigned lane, float* acc, const unsigned (*left)[6],
+                             const unsigned char* right, unsigned leadingBytes) {
+  float elements[2][maxK];
+  for (unsigned row = 0; row < 2; ++row) {
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned word = left[lane / 4 * 4 + k % 8 / 2][k / 8 * 2 + row];
+      const auto half = static_cast<uint16_t>(word >> 16 * (k % 2));
+      elements[row][k] = widen<element>(reinterpret_cast<const unsigned char*>(&half));
+    }
+  }
+  multiply<element>(columns, false, lane % 4, acc, elements, right, leadingBytes);
+}
+
+}  // namespace
+
+/**
+ * acc[64, columns] += left[64, 16] · right[16, columns] of 16-bit elements. A lane of group g and member t has rows g and g + 8 of its
+ * warp's 16 at k = 2t and 2t + 1, then at k = 2t + 8 and 2t + 9. `left` has the registers of all lanes of the warp.
+ */
+void hookWgmmaRsHalves(int element, unsigned columns, unsigned lane, float* acc, const unsigned (*left)[6],
+                       const unsigned char* right, unsigned leadingBytes) {
+  const auto run = element == emulatorBf16 ? multiplyRsHalves<emulatorBf16> : multiplyRsHalves<emulatorF16>;
+  run(columns, lane, acc, left, right, leadingBytes);
 }
 
 }  // namespace emulator

@@ -222,6 +222,27 @@ static inline void wgmmaRs(float (&acc)[columns / 2], const float (&left)[4], co
   emulatorHooks.wgmmaRs(columns, lane, acc, lanes, right);
   __syncwarp();
 }
+
+/** A tile of 16-bit elements in shared memory; `leadingBytes`: between blocks of 64 columns of an MN-major tile. */
+struct SmemOperand { const unsigned char* tile; unsigned leadingBytes; };
+static inline SmemOperand smemOperand(const unsigned char* tile, unsigned leadingBytes = 16) { return {tile, leadingBytes}; }
+static inline SmemOperand advance(SmemOperand operand, unsigned bytes) { return {operand.tile + bytes, operand.leadingBytes}; }
+
+template <class Element, unsigned columns>
+static inline void wgmmaSs(float (&acc)[columns / 2], SmemOperand left, SmemOperand right, bool accumulates) {
+  if (!accumulates) for (unsigned index = 0; index < columns / 2; ++index) acc[index] = 0;
+  emulatorHooks.wgmmaSs(Element::element, columns, true, true, threadIdx.x % 128, acc, left.tile, right.tile);
+}
+
+template <class Element, unsigned columns>
+static inline void wgmmaRs(float (&acc)[columns / 2], const unsigned (&left)[4], SmemOperand right, bool accumulates) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane();
+  if (!accumulates) for (unsigned index = 0; index < columns / 2; ++index) acc[index] = 0;
+  for (unsigned index = 0; index < 4; ++index) emulatorPairs[warp][lane][index] = left[index];
+  __syncwarp();
+  emulatorHooks.wgmmaRsHalves(Element::element, columns, lane, acc, emulatorPairs[warp], right.tile, right.leadingBytes);
+  __syncwarp();
+}
 template <unsigned count> static inline void setmaxnregDec() {}
 template <unsigned count> static inline void setmaxnregInc() {}
 static inline void fenceOperand(float&) {}

@@ -13,6 +13,7 @@ import {
 } from "../problem.js";
 import { dtypeKey, type Elements, lanesOf } from "./element.js";
 import { canUseFlash, lowerFlash, lowerFlashBackward } from "./flash/launch.js";
+import { lowerSm90Forward } from "./flash-sm90/launch.js";
 import { areVectors, layOut, layOutResult, storagesOf, stridesOf } from "./parameters.js";
 import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
 import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
@@ -56,7 +57,9 @@ export function lowerAttentionOnCuda(
   access: Access,
   op: string,
 ): readonly LaunchCommand[] {
-  if ("statistics" in problem) return lowerFlash(target, problem, access, op);
+  if ("statistics" in problem) {
+    return lowerSm90Forward(target, problem, access, op) ?? lowerFlash(target, problem, access, op);
+  }
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { mask, probabilities } = problem;
   const elements = elementsOf(problem);

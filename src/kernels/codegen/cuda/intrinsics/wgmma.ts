@@ -70,8 +70,55 @@ static __device__ __forceinline__ void wgmmaRs(float (&acc)[n / 2], const float 
 }`;
 }
 
+/** Operands of the wgmma functions of 16-bit elements: descriptors of swizzled tiles, which can be advanced. */
+const smemOperand = `typedef unsigned long long SmemOperand;
+// \`leadingBytes\`: between blocks of 64 columns of an MN-major tile.
+static __device__ __forceinline__ SmemOperand smemOperand(const unsigned char* tile, unsigned leadingBytes = 16) {
+  return smemDescriptor(tile, leadingBytes);
+}
+static __device__ __forceinline__ SmemOperand advance(SmemOperand operand, unsigned bytes) { return operand + (bytes >> 4); }`;
+
+/** wgmma of 16-bit elements: SS of K-major tiles, and RS with an MN-major B, for each of these n. Needs `smemDescriptor`. */
+export function wgmmaHalves(element: "bf16" | "f16", sizes: readonly number[]): string {
+  const of = (n: number, a: (next: number) => string, end: (next: number) => string): string => {
+    const { placeholders, constraints, next } = accumulators(n);
+    return `if constexpr (n == ${n}) asm volatile(
+      "{\\n.reg .pred scaleD;\\nsetp.ne.u32 scaleD, %${next}, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n${n}k16.f32.${element}.${element} {${placeholders}}, ${a(next + 1)}, scaleD, 1, 1, ${end(next)};\\n}"
+      : ${constraints}
+      : "r"((unsigned)accumulates), `;
+  };
+  const ss = sizes.map(
+    (n) =>
+      `${of(
+        n,
+        (a) => `%${a}, %${a + 1}`,
+        () => "0, 0",
+      )}"l"(a), "l"(b));`,
+  );
+  const rs = sizes.map(
+    (n) =>
+      `${of(
+        n,
+        (a) => `{%${a}, %${a + 1}, %${a + 2}, %${a + 3}}, %${a + 4}`,
+        () => "1",
+      )}"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));`,
+  );
+  return `${smemOperand}
+// acc[64, n] (+)= a[64, 16] · b[16, n] with K-major tiles, distributed over four warps. Asynchronous.
+template <class Element, unsigned n>
+static __device__ __forceinline__ void wgmmaSs(float (&acc)[n / 2], SmemOperand a, SmemOperand b, bool accumulates) {
+  ${ss.join("\n  ")}
+}
+// The same with A in registers of four warps, and an MN-major B.
+template <class Element, unsigned n>
+static __device__ __forceinline__ void wgmmaRs(float (&acc)[n / 2], const unsigned (&a)[4], SmemOperand b, bool accumulates) {
+  ${rs.join("\n  ")}
+}`;
+}
+
 /** Fences and commit groups. */
-export const wgmmaSync = `// Compiler fence on an accumulator: keeps its initialisation out of the wgmma sequence, which would otherwise be serialised.
+export const wgmmaGroups = `// Compiler fence on an accumulator: keeps its initialisation out of the wgmma sequence, which would otherwise be serialised.
 static __device__ __forceinline__ void fenceOperand(float& acc) { asm volatile("" : "+f"(acc)::"memory"); }
 static __device__ __forceinline__ void wgmmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 static __device__ __forceinline__ void wgmmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -79,7 +126,10 @@ static __device__ __forceinline__ void wgmmaCommit() { asm volatile("wgmma.commi
 template <unsigned pending>
 static __device__ __forceinline__ void wgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
-}
+}`;
+
+/** The same, and the fence after ordinary stores. */
+export const wgmmaSync = `${wgmmaGroups}
 // Makes this thread's shared memory stores visible to the async proxy (wgmma, TMA), once a barrier follows.
 static __device__ __forceinline__ void fenceProxyAsync() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }`;
 

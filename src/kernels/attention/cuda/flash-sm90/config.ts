@@ -1,0 +1,60 @@
+/**
+ * The tiles of flash attention on Hopper's `wgmma`. A block has one producer warpgroup, which loads tiles by TMA, and some consumer
+ * warpgroups. A consumer has 64 rows of the tile that stays; the tiles of the other side are visited through a ring of stages.
+ */
+
+import { registersPerSm } from "../../../cost-model.js";
+
+export type HalfElement = "bf16" | "f16";
+
+export interface Sm90FlashTile {
+  /** Consumer warpgroups, with 64 rows each. */
+  readonly warpgroups: number;
+  /** Rows of a visited tile. */
+  readonly tileN: number;
+  readonly stages: number;
+  /** True if the warpgroups issue their products one after the other, so that one multiplies while others compute powers. */
+  readonly isOrdered: boolean;
+}
+
+/** Constants of a generated kernel. */
+export interface Sm90FlashConfig {
+  readonly element: HalfElement;
+  readonly tile: Sm90FlashTile;
+  /** Widths of queries and keys, and of values: multiples of `widthUnit`. */
+  readonly width: number;
+  readonly valueWidth: number;
+  readonly isCausal: boolean;
+  readonly access: "out" | "partial-out";
+}
+
+/** K of one instruction: a product over a width has no remainder. */
+export const widthUnit = 16;
+
+export const warpgroupRows = 64;
+const warpgroupThreads = 128;
+
+export function tileM({ warpgroups }: Sm90FlashTile): number {
+  return warpgroupRows * warpgroups;
+}
+
+export function consumersOf({ warpgroups }: Sm90FlashTile): number {
+  return warpgroupThreads * warpgroups;
+}
+
+/** Threads of a block: the consumers, then the producer warpgroup. */
+export function threadsOf(tile: Sm90FlashTile): number {
+  return consumersOf(tile) + warpgroupThreads;
+}
+
+/** Registers of a thread by role, as setmaxnreg counts them: multiples of 8. One block fills an SM. */
+export function registersOf({ warpgroups }: Sm90FlashTile): { consumer: number; producer: number } {
+  const producer = warpgroups > 2 ? 32 : 24;
+  const rest = registersPerSm / warpgroupThreads - producer;
+  return { producer, consumer: Math.min(240, Math.floor(rest / warpgroups / 8) * 8) };
+}
+
+/** Rows of a tile in shared memory are boxes of 128 bytes. */
+export function tileBytes(rows: number, width: number): number {
+  return Math.ceil(width / 64) * rows * 128;
+}

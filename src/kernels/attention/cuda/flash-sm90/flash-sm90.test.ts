@@ -1,0 +1,183 @@
+/** Flash attention on wgmma, forward and backward, against float64. Without a GPU under test the kernels run on the emulator. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
+import { type Case, plainCase, prepare } from "../../../../../test/support/attention-cases.js";
+import { referenceAttention, referenceGradients } from "../../../../../test/support/attention-reference.js";
+import { effort } from "../../../../../test/support/effort.js";
+import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
+import { openTestGpu } from "../../../../../test/support/test-device.js";
+import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
+import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
+import { submit } from "../../../submit.js";
+import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
+
+type Element = "bf16" | "f16";
+
+const codecs = {
+  bf16: { narrow: narrowToBf16, widen: widenBf16 },
+  f16: { narrow: narrowToF16, widen: widenF16 },
+} as const;
+
+/** Of the largest element. The probabilities and their gradients are rounded to the elements of the tensor cores. */
+const tolerances: Readonly<Record<Element, number>> = { bf16: 2e-2, f16: 3e-3 };
+
+interface Run {
+  /** Changes the code of kernels. */
+  readonly alter?: (code: string) => string;
+  readonly element?: Element;
+  /** Names of the loaded kernels are added here. */
+  readonly loaded?: string[];
+}
+
+function onGpu({ alter = (code) => code, loaded = [] }: Run, run: (runtime: Runtime) => void): void {
+  const gpu = openTestGpu();
+  const driver = interceptCalls(strict(gpu), (call, args, proceed) => {
+    const source = call === "loadKernel" ? (args[0] as KernelSource) : undefined;
+    if (source?.cuda) {
+      loaded.push(source.name);
+      Object.assign(args, [{ ...source, cuda: { ...source.cuda, code: alter(source.cuda.code) } }]);
+    }
+    return proceed();
+  });
+  const runtime = openRuntime({
+    ...{ driver, memory: "256MiB", poison: true, stallAfter: "off", environment: {}, print: () => {} },
+    precision: "bf16",
+  });
+  try {
+    run(runtime);
+  } finally {
+    runtime.close();
+    gpu.close();
+  }
+}
+
+type ResultName = "out" | "queryGradient" | "keyGradient" | "valueGradient";
+const forwardResults = ["out"] as const;
+const backwardResults = ["queryGradient", "keyGradient", "valueGradient"] as const;
+
+/** Runs a case in both directions, and returns each result's buffer, whole. */
+function runCase(on: Runtime, testCase: Case, element: Element, operands: ReturnType<typeof prepare>) {
+  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
+  const { narrow, widen } = codecs[element];
+  return on.step(() => {
+    const buffers = new Map<string, Storage>();
+    const operand = (name: keyof typeof operands) => {
+      const { layout, values } = operands[name];
+      const { batchStride, headStride, rowStride, offset, extent } = layout;
+      const buffer = buffers.get(name) ?? put(on, narrow(values as Float32Array), name);
+      buffers.set(name, buffer);
+      const storage = on.view(buffer, 2 * offset, 2 * extent);
+      return { storage, batchStride, headStride, rowStride, dtype: element };
+    };
+    const numbers = (name: string) => on.arena.allocate(4 * batch * heads * rows, name);
+    const shape = { dtype: "f32", batch, heads, rows, columns, width, valueWidth } as const;
+    const inputs = {
+      ...{ ...shape, scale, isCausal, resultDtype: element },
+      ...{ query: operand("query"), key: operand("key"), value: operand("value"), out: operand("out") },
+      statistics: numbers("statistics"),
+    };
+    submit(on, attentionCalls(inputs));
+    submit(
+      on,
+      attentionBackwardCalls({
+        ...{ ...inputs, deltas: numbers("deltas"), outGradient: operand("outGradient") },
+        queryGradient: operand("queryGradient"),
+        keyGradient: operand("keyGradient"),
+        valueGradient: operand("valueGradient"),
+      }),
+    );
+    const read = (name: ResultName): Float32Array =>
+      widen(new Uint16Array(on.read(buffers.get(name) as Storage).buffer));
+    return {
+      out: read("out"),
+      queryGradient: read("queryGradient"),
+      keyGradient: read("keyGradient"),
+      valueGradient: read("valueGradient"),
+    };
+  });
+}
+
+/** Fails unless these results of a case are right, and the memory around them is unchanged. */
+function check(
+  on: Runtime,
+  testCase: Case,
+  { element = "bf16" }: Run = {},
+  names: readonly ResultName[] = [...forwardResults, ...backwardResults],
+): void {
+  const { batch, heads, rows, columns, width, valueWidth } = testCase;
+  const operands = prepare(testCase);
+  // Values that both element types represent: what remains is the rounding inside of the kernels.
+  for (const { values } of Object.values(operands))
+    values.set(widenF16(narrowToF16(widenBf16(narrowToBf16(values as Float32Array)))));
+  const written = runCase(on, testCase, element, operands);
+  const inputs = { query: operands.query.at, key: operands.key.at, value: operands.value.at };
+  const forward = referenceAttention(testCase, { ...inputs, mask: () => 0 });
+  const { probabilities } = forward;
+  const expected = {
+    ...forward,
+    ...referenceGradients(testCase, {
+      ...{ ...inputs, probabilities: probabilities.at, outGradient: operands.outGradient.at },
+    }),
+  };
+  for (const name of names) {
+    const { layout, values } = operands[name];
+    const around = new Set(values.keys());
+    const largest = expected[name].values.reduce((most, one) => Math.max(most, Math.abs(one)), 1);
+    const long = name === "out" || name === "queryGradient" ? rows : columns;
+    const wide = name === "out" || name === "valueGradient" ? valueWidth : width;
+    for (let b = 0; b < batch; b++)
+      for (let h = 0; h < heads; h++)
+        for (let row = 0; row < long; row++)
+          for (let d = 0; d < wide; d++) {
+            const index = layout.indexOf(b, h, row, d);
+            around.delete(index);
+            const [found, wanted] = [written[name][index]!, expected[name].at(b, h, row, d)];
+            // Written so that NaN fails.
+            const isNear = Math.abs(found - wanted) <= tolerances[element] * largest;
+            assert.ok(isNear, `${name}[${b}, ${h}, ${row}, ${d}] is ${found}, not ${wanted}`);
+          }
+    for (const index of around) assert.equal(written[name][index], values[index], `${name} at ${index}`);
+  }
+}
+
+/** Views whose rows are interleaved with those of other heads, as in a packed projection. */
+const packed = {
+  ...{ ...plainCase, heads: 2, rows: 130, columns: 130, width: 64, valueWidth: 64, scale: 0.125 },
+  ...{ isCausal: true, order: "rows first", padding: 8, offset: 8 },
+} as const satisfies Case;
+
+describe("flash attention on wgmma", { skip: cudaMissing }, () => {
+  for (const element of ["bf16", "f16"] as const) {
+    test(`in ${element} is right for strided operands, and writes nothing else`, () => {
+      const loaded: string[] = [];
+      onGpu({ loaded }, (runtime) => check(runtime, packed, { element }));
+      assert.ok(loaded.includes(`attention.flash.sm90.${element}`), loaded.join(", "));
+    });
+  }
+
+  test("is right for other lengths and widths, causal or not", () => {
+    onGpu({}, (runtime) => {
+      const cases: readonly Partial<Case>[] = [
+        { rows: 1, columns: 1, isCausal: false },
+        { rows: 200, columns: 70, batch: 2, order: "heads first" },
+        { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
+        { rows: 300, columns: 300, width: 128, valueWidth: 128 },
+        { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
+      ];
+      for (const one of effort({ quick: cases.slice(0, 2), thorough: cases }))
+        check(runtime, { ...packed, ...one });
+      const numRuns = effort({ quick: 0, thorough: 25 });
+      if (numRuns === 0) return;
+      const size = fc.constantFrom(1, 15, 63, 64, 65, 127, 129, 193, 260);
+      const wide = fc.constantFrom(16, 32, 64, 80, 96, 128);
+      const sizes = { rows: size, columns: size, width: wide, valueWidth: wide, isCausal: fc.boolean() };
+      fc.assert(
+        fc.property(fc.record(sizes), (one) => check(runtime, { ...packed, heads: 1, ...one })),
+        { numRuns, seed: 5 },
+      );
+    });
+  });
+});

@@ -1,0 +1,253 @@
+/**
+ * The forward pass of flash attention on `wgmma`. A warpgroup has 64 queries, and visits the keys and values from the last visible tile to
+ * the first. The scores of the next tile are multiplied while the values of the present one are: the powers of one product hide the other.
+ *
+ * Scores are scaled inside of the power of 2, which needs a positive scale. A row keeps log2 of the total of its powers.
+ */
+
+import type { KernelSource, Parameter } from "../../../../driver/index.js";
+import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { declarePairs } from "../parameters.js";
+import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
+import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { inputMap, inputParameters } from "./operands.js";
+
+/** The arguments, in order. */
+export function sm90ForwardParameters({
+  access,
+}: Pick<Sm90FlashConfig, "access">): Readonly<Record<string, Parameter>> {
+  return {
+    ...inputParameters("query", "key", "value"),
+    out: access,
+    statistics: access,
+    pairs: "u32",
+    sectionPairs: "u32",
+    heads: "u32",
+    tiles: "u32",
+    rows: "i32",
+    columns: "i32",
+    outBatch: "u32",
+    outHead: "u32",
+    outRow: "u32",
+    scale: "f32",
+  };
+}
+
+/** Queries, which become the staging of the result, the stages of keys and values, and mbarriers. */
+export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): number {
+  const { stages, tileN, warpgroups } = tile;
+  const queryBytes = tileBytes(tileM(tile), Math.max(width, valueWidth));
+  const stageBytes = tileBytes(tileN, width) + tileBytes(tileN, valueWidth);
+  return smemAlignment + queryBytes + stages * stageBytes + 8 * (1 + 4 * stages + warpgroups);
+}
+
+export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
+  const { element, tile, isCausal, width, valueWidth } = config;
+  const sharedBytes = sm90ForwardBytes(config);
+  const { consumer, producer } = registersOf(tile);
+  const ordered = (code: string): string => (tile.isOrdered ? code : "");
+  return cudaKernel({
+    ...{ name: `attention.flash.sm90.${element}`, parameters: sm90ForwardParameters(config) },
+    ...{ elements: "float", pointers: { out: "unsigned short" }, requiredCapability: "9.0" },
+    ...{ threads: threadsOf(tile), blocksPerSm: 1, sharedBytes },
+    maps: {
+      query: inputMap("query", element, "rows", warpgroupRows),
+      key: inputMap("key", element, "columns", tile.tileN),
+      value: inputMap("value", element, "columns", tile.tileN),
+    },
+    declarations: declareSm90Flash(config),
+    body: `
+${declareSmem("queries", sharedBytes)}
+  typedef Tile<64, width> QueryTile;
+  typedef Tile<tileN, width> KeyTile;
+  typedef Tile<tileN, valueWidth> ValueTile;
+  constexpr unsigned queryBytes = ${tileBytes(warpgroupRows, Math.max(width, valueWidth))};
+  unsigned char* const keys = queries + warpgroups * queryBytes;
+  unsigned char* const values = keys + stages * KeyTile::bytes;
+  Mbarrier* const queryFull = reinterpret_cast<Mbarrier*>(values + stages * ValueTile::bytes);
+  Mbarrier *const keyFull = queryFull + 1, *const keyEmpty = keyFull + stages, *const valueFull = keyEmpty + stages;
+  Mbarrier* const valueEmpty = valueFull + stages;
+  ${ordered("Mbarrier* const order = valueEmpty + stages;")}
+  if (threadIdx.x == 0) {
+    mbarrierInit(queryFull, 1);
+    for (unsigned stage = 0; stage < stages; stage++) {
+      mbarrierInit(keyFull + stage, 1);
+      mbarrierInit(valueFull + stage, 1);
+      mbarrierInit(keyEmpty + stage, consumers / 32);
+      mbarrierInit(valueEmpty + stage, consumers / 32);
+    }
+    ${ordered("for (unsigned i = 0; i < warpgroups; i++) mbarrierInit(order + i, 4);")}
+  }
+  fenceMbarrierInit();
+  __syncthreads();
+${declareWork}
+  const int firstRow = tile * tileM;
+  const int endColumn = ${isCausal ? "firstRow + (int)tileM < columns ? firstRow + (int)tileM : columns" : "columns"};
+  const unsigned visits = (endColumn + tileN - 1) / tileN;
+
+  if (threadIdx.x >= consumers) {
+    setmaxnregDec<${producer}>();
+    if (threadIdx.x == consumers) {
+      const int queryMatrix = queryBatch == 0 ? 0 : batch, keyMatrix = keyBatch == 0 ? 0 : batch, valueMatrix = valueBatch == 0 ? 0 : batch;
+      mbarrierArriveExpectTx(queryFull, warpgroups * QueryTile::bytes);
+#pragma unroll 1
+      for (unsigned i = 0; i < warpgroups; i++)
+        QueryTile::load(queries + i * queryBytes, &query, head * queryHead, firstRow + 64 * i, queryMatrix, queryFull);
+      Position at;
+#pragma unroll 1
+      for (unsigned visit = visits; visit-- > 0;) {
+        // A fresh mbarrier has completed the phase before its first.
+        mbarrierWait(keyEmpty + at.stage, at.parity ^ 1);
+        mbarrierArriveExpectTx(keyFull + at.stage, KeyTile::bytes);
+        KeyTile::load(keys + at.stage * KeyTile::bytes, &key, head * keyHead, visit * tileN, keyMatrix, keyFull + at.stage);
+        mbarrierWait(valueEmpty + at.stage, at.parity ^ 1);
+        mbarrierArriveExpectTx(valueFull + at.stage, ValueTile::bytes);
+        ValueTile::load(values + at.stage * ValueTile::bytes, &value, head * valueHead, visit * tileN, valueMatrix, valueFull + at.stage);
+        at.advance();
+      }
+    }
+  } else {
+    setmaxnregInc<${consumer}>();
+    const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
+    const int firstOfGroup = firstRow + 64 * (int)warpgroup, row = firstOfGroup + (int)(threadIdx.x % 128 / 32 * 16 + group);
+    const unsigned char* const myQueries = queries + warpgroup * queryBytes;
+    const float scale2 = scale * 1.44269504f, lowest = __uint_as_float(0xff800000u);
+    auto release = [&](Mbarrier* empty) {
+      if (lane == 0) mbarrierArrive(empty);
+    };
+${ordered(`    unsigned turnParity = warpgroup == 0 ? 1 : 0;
+    auto awaitTurn = [&]() {
+      mbarrierWait(order + warpgroup, turnParity);
+      turnParity ^= 1;
+    };
+    auto passTurn = [&]() { release(order + (warpgroup + 1 == warpgroups ? 0 : warpgroup + 1)); };
+`)}
+    float result[valueWidth / 2], scores[tileN / 2], rowMax[2] = {lowest, lowest}, rowTotal[2] = {0, 0}, rescale[2];
+    unsigned powers[tileN / 16][4];
+#pragma unroll
+    for (unsigned i = 0; i < valueWidth / 2; i++) result[i] = 0;
+
+    // Scores of a tile to powers of 2, below the row's maximum.
+    auto toPowers = [&](int firstColumn) {
+      if (${isCausal ? "firstColumn + (int)tileN > firstOfGroup + 1 || " : ""}firstColumn + (int)tileN > columns) {
+#pragma unroll
+        for (unsigned half = 0; half < 2; half++) {
+          const int visible = ${isCausal ? "row + 8 * (int)half + 1 < columns ? row + 8 * (int)half + 1 : columns" : "columns"};
+          const int limit = visible - firstColumn - 2 * (int)member;
+#pragma unroll
+          for (int i = 0; i < (int)tileN / 4; i++) {
+            float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+            score = i / 2 * 8 + i % 2 < limit ? score : lowest;
+          }
+        }
+      }
+#pragma unroll
+      for (unsigned half = 0; half < 2; half++) {
+        float highest = rowMax[half];
+#pragma unroll
+        for (unsigned i = 0; i < tileN / 4; i++) highest = fmaxf(highest, scores[i / 2 * 4 + 2 * half + i % 2]);
+        // Four lanes share a row.
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+        // A row that has seen only hidden columns: any finite number serves.
+        const float base = highest == lowest ? 0 : highest * scale2;
+        rescale[half] = ex2Approx(fmaf(rowMax[half], scale2, -base));
+        rowMax[half] = highest;
+        float total = 0;
+#pragma unroll
+        for (unsigned i = 0; i < tileN / 4; i++) {
+          float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+          score = ex2Approx(fmaf(score, scale2, -base));
+          total += score;
+        }
+        rowTotal[half] = fmaf(rowTotal[half], rescale[half], total);
+      }
+    };
+
+    mbarrierWait(queryFull, 0);
+    Position keyAt, valueAt;
+    unsigned visit = visits - 1;
+${
+  isCausal
+    ? `    // Tiles that are hidden from all rows of this warpgroup.
+#pragma unroll 1
+    for (; (int)(visit * tileN) > firstOfGroup + 63; visit--) {
+      mbarrierWait(keyFull + keyAt.stage, keyAt.parity);
+      release(keyEmpty + keyAt.stage);
+      mbarrierWait(valueFull + keyAt.stage, keyAt.parity);
+      release(valueEmpty + keyAt.stage);
+      keyAt.advance();
+      ${ordered("awaitTurn();\n      passTurn();")}
+    }
+    valueAt = keyAt;
+`
+    : ""
+}
+    mbarrierWait(keyFull + keyAt.stage, keyAt.parity);
+    ${ordered("awaitTurn();")}
+    fenceAll(scores);
+    wgmmaFence();
+    multiply<width, tileN>(scores, myQueries, keys + keyAt.stage * KeyTile::bytes);
+    wgmmaCommit();
+    ${ordered("passTurn();")}
+    wgmmaWait<0>();
+    fenceAll(scores);
+    release(keyEmpty + keyAt.stage);
+    keyAt.advance();
+    toPowers(visit * tileN);
+    pack<tileN>(powers, scores);
+
+#pragma unroll 1
+    for (; visit-- > 0;) {
+      mbarrierWait(keyFull + keyAt.stage, keyAt.parity);
+      ${ordered("awaitTurn();")}
+      fenceAll(scores);
+      fenceAll(result);
+      wgmmaFence();
+      multiply<width, tileN>(scores, myQueries, keys + keyAt.stage * KeyTile::bytes);
+      wgmmaCommit();
+      mbarrierWait(valueFull + valueAt.stage, valueAt.parity);
+      wgmmaFence();
+      multiplyPacked<tileN, valueWidth>(result, powers, values + valueAt.stage * ValueTile::bytes);
+      wgmmaCommit();
+      ${ordered("passTurn();")}
+      wgmmaWait<1>();
+      fenceAll(scores);
+      release(keyEmpty + keyAt.stage);
+      keyAt.advance();
+      toPowers(visit * tileN);
+      wgmmaWait<0>();
+      fenceAll(result);
+      release(valueEmpty + valueAt.stage);
+      valueAt.advance();
+      pack<tileN>(powers, scores);
+#pragma unroll
+      for (unsigned i = 0; i < valueWidth / 2; i++) result[i] *= rescale[i / 2 % 2];
+    }
+    mbarrierWait(valueFull + valueAt.stage, valueAt.parity);
+    fenceAll(result);
+    wgmmaFence();
+    multiplyPacked<tileN, valueWidth>(result, powers, values + valueAt.stage * ValueTile::bytes);
+    wgmmaCommit();
+    wgmmaWait<0>();
+    fenceAll(result);
+
+    float factors[2];
+#pragma unroll
+    for (unsigned half = 0; half < 2; half++) {
+      float total = rowTotal[half];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      factors[half] = 1 / total;
+      if (member == 0 && row + 8 * (int)half < rows)
+        statistics[pair * rows + row + 8 * half] = fmaf(rowMax[half], scale2, log2f(total));
+    }
+    // All of the warpgroup's reads of its queries are complete.
+    namedBarrierSync(1 + warpgroup, 128);
+${declarePairs("unsigned short", "out")}
+    if (firstOfGroup < rows)
+      storeRows<valueWidth>(result, factors, queries + warpgroup * queryBytes, outPair + (long long)firstOfGroup * outRow, outRow, rows - firstOfGroup);
+  }`,
+  });
+}

@@ -1,0 +1,106 @@
+/** Launches flash attention on Hopper's `wgmma`, where the operands allow it. */
+
+import { dtypes } from "../../../../ir/index.js";
+import type { LaunchCommand } from "../../../../runtime/index.js";
+import { maxVectorBytes } from "../../../cost-model.js";
+import { argumentsInOrder } from "../../../launch-arguments.js";
+import { cachedSource } from "../../../source-cache.js";
+import type { Target } from "../../../target.js";
+import { type FlashBackwardProblem, type FlashProblem, resultDtypeOf } from "../../problem.js";
+import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
+import { type HalfElement, type Sm90FlashConfig, tileM, widthUnit } from "./config.js";
+import { sm90ForwardKernel, sm90ForwardParameters } from "./forward.js";
+import { chooseForwardTile } from "./tiles.js";
+
+type Access = "out" | "partial-out";
+
+/** Hopper only: Blackwell replaces wgmma by tcgen05. */
+const capability = "9.0";
+
+/** Visited operands of this size stay in the L2 cache, which has 50 MB. */
+const sectionBytes = 16 * 2 ** 20;
+
+/** The element type of a problem that has one in all of its memory; undefined if wgmma can't multiply it as it is. */
+function elementOf(
+  { device }: Target,
+  problem: FlashProblem | FlashBackwardProblem,
+  inputs: readonly OperandLayout[],
+  results: readonly OperandLayout[],
+): HalfElement | undefined {
+  const { width, valueWidth, scale, mask } = problem;
+  const element = resultDtypeOf(problem);
+  if (device.computeCapability !== capability || (element !== "bf16" && element !== "f16")) return undefined;
+  if (mask || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
+  const operands = [...inputs, ...results];
+  return operands.every((operand) => operand.dtype === element && isAligned(operand)) ? element : undefined;
+}
+
+/** True if TMA can load it, and vectors can store it. */
+function isAligned({ storage, dtype, strides }: OperandLayout): boolean {
+  const { bytes } = dtypes[dtype];
+  const offsets = [storage.span.address / bytes, strides.Batch, strides.Head, strides.Row];
+  return offsets.every((count) => (count * bytes) % maxVectorBytes === 0);
+}
+
+/** True if neighbouring rows differ, or there is one. */
+function hasRows({ strides }: OperandLayout, rows: number): boolean {
+  return strides.Row > 0 || rows === 1;
+}
+
+/** The arguments of an input's tensor map. */
+function mapArguments(
+  name: string,
+  { width, strides }: OperandLayout,
+  { batch, heads }: FlashProblem | FlashBackwardProblem,
+): Readonly<Record<string, number>> {
+  return {
+    [`${name}Columns`]: (heads - 1) * strides.Head + width,
+    // The stride of a single row is arbitrary, but must be valid.
+    [`${name}Row`]: strides.Row || width,
+    [`${name}Batches`]: strides.Batch === 0 ? 1 : batch,
+    [`${name}Batch`]: strides.Batch,
+    [`${name}Head`]: strides.Head,
+  };
+}
+
+/** The launch of the forward pass; undefined if another kernel has to compute it. */
+export function lowerSm90Forward(
+  target: Target,
+  problem: FlashProblem,
+  access: Access,
+  op: string,
+): readonly LaunchCommand[] | undefined {
+  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const query = layOut(problem, problem.query, rows, width);
+  const key = layOut(problem, problem.key, columns, width);
+  const value = layOut(problem, problem.value, columns, valueWidth);
+  const out = layOutResult(problem, problem.out, rows, valueWidth);
+  const element = elementOf(target, problem, [query, key, value], [out]);
+  if (!element || !hasRows(query, rows) || !hasRows(key, columns) || !hasRows(value, columns))
+    return undefined;
+  const partial = { element, width, valueWidth, isCausal, access };
+  const tile = chooseForwardTile(partial);
+  if (!tile) return undefined;
+  const config: Sm90FlashConfig = { ...partial, tile };
+  const pairs = batch * heads;
+  const tiles = Math.ceil(rows / tileM(tile));
+  return [
+    {
+      ...{ kind: "launch", op, blocks: pairs * tiles },
+      source: cachedSource(`flash sm90 forward ${JSON.stringify(config)}`, () => sm90ForwardKernel(config)),
+      arguments: argumentsInOrder(sm90ForwardParameters(config), {
+        ...{ ...storagesOf({ query, key, value, out }), statistics: problem.statistics },
+        ...mapArguments("query", query, problem),
+        ...mapArguments("key", key, problem),
+        ...mapArguments("value", value, problem),
+        ...{ pairs, sectionPairs: sectionPairsOf(columns * (width + valueWidth), element), heads, tiles },
+        ...{ rows, columns, scale, ...stridesOf({ out }) },
+      }),
+    },
+  ];
+}
+
+/** How many (batch, head) pairs with so many visited elements form a section. */
+function sectionPairsOf(elements: number, element: HalfElement): number {
+  return Math.max(1, Math.floor(sectionBytes / (elements * dtypes[element].bytes)));
+}
