@@ -13,7 +13,7 @@ import {
 } from "../problem.js";
 import { dtypeKey, type Elements, lanesOf } from "./element.js";
 import { canUseFlash, lowerFlash, lowerFlashBackward } from "./flash/launch.js";
-import { lowerSm90Forward } from "./flash-sm90/launch.js";
+import { lowerSm90Backward, lowerSm90Forward } from "./flash-sm90/launch.js";
 import { areVectors, layOut, layOutResult, storagesOf, stridesOf } from "./parameters.js";
 import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
 import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
@@ -117,7 +117,9 @@ export function lowerAttentionBackwardOnCuda(
   access: Access,
   op: string,
 ): readonly LaunchCommand[] {
-  if ("statistics" in problem) return lowerFlashBackward(target, problem, access, op);
+  if ("statistics" in problem) {
+    return lowerSm90Backward(target, problem, access, op) ?? lowerFlashBackward(target, problem, access, op);
+  }
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { probabilities, scoreGradient } = problem;
   const elements = elementsOf(problem);

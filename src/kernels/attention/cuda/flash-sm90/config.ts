@@ -15,6 +15,7 @@ export interface Sm90FlashTile {
   readonly stages: number;
   /** True if the warpgroups issue their products one after the other, so that one multiplies while others compute powers. */
   readonly isOrdered: boolean;
+  readonly drains: boolean;
 }
 
 /** Constants of a generated kernel. */

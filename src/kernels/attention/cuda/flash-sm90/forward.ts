@@ -80,7 +80,7 @@ ${declareSmem("queries", sharedBytes)}
   }
   fenceMbarrierInit();
   __syncthreads();
-${declareWork}
+${declareWork(true)}
   const int firstRow = tile * tileM;
   const int endColumn = ${isCausal ? "firstRow + (int)tileM < columns ? firstRow + (int)tileM : columns" : "columns"};
   const unsigned visits = (endColumn + tileN - 1) / tileN;

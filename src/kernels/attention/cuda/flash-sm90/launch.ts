@@ -8,9 +8,15 @@ import { cachedSource } from "../../../source-cache.js";
 import type { Target } from "../../../target.js";
 import { type FlashBackwardProblem, type FlashProblem, resultDtypeOf } from "../../problem.js";
 import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
+import {
+  type Side,
+  type Sm90BackwardConfig,
+  sm90BackwardKernel,
+  sm90BackwardParameters,
+} from "./backward.js";
 import { type HalfElement, type Sm90FlashConfig, tileM, widthUnit } from "./config.js";
 import { sm90ForwardKernel, sm90ForwardParameters } from "./forward.js";
-import { chooseForwardTile } from "./tiles.js";
+import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
 
 type Access = "out" | "partial-out";
 
@@ -98,6 +104,59 @@ export function lowerSm90Forward(
       }),
     },
   ];
+}
+
+/** The launches of the backward pass; undefined if other kernels have to compute it. */
+export function lowerSm90Backward(
+  target: Target,
+  problem: FlashBackwardProblem,
+  access: Access,
+  op: string,
+): readonly LaunchCommand[] | undefined {
+  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const inputs = {
+    query: layOut(problem, problem.query, rows, width),
+    key: layOut(problem, problem.key, columns, width),
+    value: layOut(problem, problem.value, columns, valueWidth),
+    outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
+  };
+  const out = layOut(problem, problem.out, rows, valueWidth);
+  const results = {
+    queryGradient: layOutResult(problem, problem.queryGradient, rows, width),
+    keyGradient: layOutResult(problem, problem.keyGradient, columns, width),
+    valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
+  };
+  const { query, key, value, outGradient } = inputs;
+  const element = elementOf(target, problem, [...Object.values(inputs), out], Object.values(results));
+  const areRows = [query, outGradient].every((operand) => hasRows(operand, rows));
+  if (!element || !areRows || ![key, value].every((operand) => hasRows(operand, columns))) return undefined;
+  const pairs = batch * heads;
+  const { statistics, deltas } = problem;
+  const values = {
+    ...{ ...storagesOf({ ...inputs, out, ...results }), outGradientRows: outGradient.storage },
+    ...Object.assign(
+      {},
+      ...Object.entries(inputs).map(([name, input]) => mapArguments(name, input, problem)),
+    ),
+    ...{ ...stridesOf({ out, ...results }), statistics, deltas, pairs, heads, rows, columns, scale },
+  };
+  const launchOf = (side: Side): LaunchCommand | undefined => {
+    const partial = { element, width, valueWidth, isCausal, access, side };
+    const tile = chooseBackwardTile(partial);
+    if (!tile) return undefined;
+    const config: Sm90BackwardConfig = { ...partial, tile };
+    const [stayCount, visitCount] = side === "rows" ? [rows, columns] : [columns, rows];
+    const tiles = Math.ceil(stayCount / tileM(tile));
+    const sectionPairs = sectionPairsOf(visitCount * (width + valueWidth), element);
+    return {
+      ...{ kind: "launch", op, blocks: pairs * tiles },
+      source: cachedSource(`flash sm90 backward ${JSON.stringify(config)}`, () => sm90BackwardKernel(config)),
+      arguments: argumentsInOrder(sm90BackwardParameters(config), { ...values, tiles, sectionPairs }),
+    };
+  };
+  // Side "rows" stores the deltas that side "columns" reads.
+  const [ofRows, ofColumns] = [launchOf("rows"), launchOf("columns")];
+  return ofRows && ofColumns && [ofRows, ofColumns];
 }
 
 /** How many (batch, head) pairs with so many visited elements form a section. */

@@ -1,0 +1,338 @@
+/**
+ * The backward pass of flash attention on `wgmma`. A warpgroup has 64 rows of one side, and visits the other side tile by tile. The scores
+ * and their gradients are computed again, and exist only in registers. No two blocks write the same element, so the sums have one order.
+ *
+ * - side "rows": queries stay, keys and values are visited; the results are the gradient of the queries, and the deltas.
+ * - side "columns": keys and values stay, queries are visited; the results are the gradients of keys and values.
+ *
+ * With P = 2^(score − statistics), a row's delta = Σ outGradient · out: dV = Pᵀ · dO, dS = P ∘ (dO · Vᵀ − delta), dQ = scale · dS · K and
+ * dK = scale · dSᵀ · Q. Side "columns" computes the transposed scores, so that they are an A operand as they are.
+ */
+
+import type { KernelSource, Parameter } from "../../../../driver/index.js";
+import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { elementTypes } from "../../../codegen/cuda/element-types.js";
+import { preludeOf } from "../../../codegen/cuda/prelude.js";
+import { declarePairs, strideParameters } from "../parameters.js";
+import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
+import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { inputMap, inputParameters } from "./operands.js";
+
+export type Side = "rows" | "columns";
+
+export interface Sm90BackwardConfig extends Sm90FlashConfig {
+  readonly side: Side;
+}
+
+/** The arguments, in order. Side "rows" stores the deltas that side "columns" reads. */
+export function sm90BackwardParameters({
+  side,
+  access,
+}: Pick<Sm90BackwardConfig, "side" | "access">): Readonly<Record<string, Parameter>> {
+  const isRows = side === "rows";
+  return {
+    ...inputParameters("query", "key", "value", "outGradient"),
+    ...(isRows && { outGradientRows: "in" as const, out: "in" as const }),
+    statistics: "in",
+    deltas: isRows ? "out" : "in",
+    ...(isRows ? { queryGradient: access } : { keyGradient: access, valueGradient: access }),
+    pairs: "u32",
+    sectionPairs: "u32",
+    heads: "u32",
+    tiles: "u32",
+    rows: "i32",
+    columns: "i32",
+    ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
+    scale: "f32",
+  };
+}
+
+/** The tiles that stay, which become the staging of the results, the stages, the facts about visited queries, and mbarriers. */
+export function sm90BackwardBytes({ tile, width, valueWidth, side }: Sm90BackwardConfig): number {
+  const { stages, tileN } = tile;
+  const rowBytes = (rows: number): number => tileBytes(rows, width) + tileBytes(rows, valueWidth);
+  const factBytes = side === "columns" ? stages * tileN * 8 : 0;
+  return smemAlignment + rowBytes(tileM(tile)) + stages * rowBytes(tileN) + factBytes + 8 * (1 + 2 * stages);
+}
+
+export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
+  const { element, tile, isCausal, side } = config;
+  const isRows = side === "rows";
+  const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
+  const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
+  const [stayCount, visitCount] = isRows ? (["rows", "columns"] as const) : (["columns", "rows"] as const);
+  const sharedBytes = sm90BackwardBytes(config);
+  const { consumer, producer } = registersOf(tile);
+  const { widen } = elementTypes[element];
+  const issuesEarly = !isRows && tile.isOrdered;
+  const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
+  return cudaKernel({
+    name: `attention.flash.sm90.backward.${side}.${element}`,
+    parameters: sm90BackwardParameters(config),
+    ...{
+      elements: "float",
+      requiredCapability: "9.0",
+      threads: threadsOf(tile),
+      blocksPerSm: 1,
+      sharedBytes,
+    },
+    pointers: Object.fromEntries(
+      ["outGradientRows", "out", "queryGradient", "keyGradient", "valueGradient"].map((name) => [
+        name,
+        "unsigned short",
+      ]),
+    ),
+    maps: {
+      [stay1]: map(stay1, stayCount, warpgroupRows),
+      [stay2]: map(stay2, stayCount, warpgroupRows),
+      [visit1]: map(visit1, visitCount, tile.tileN),
+      [visit2]: map(visit2, visitCount, tile.tileN),
+    },
+    declarations: `${isRows && widen ? preludeOf(new Set([widen])) : ""}${declareSm90Flash(config)}`,
+    body: `
+${declareSmem("stays", sharedBytes)}
+  typedef Tile<64, width> Stay1;
+  typedef Tile<64, valueWidth> Stay2;
+  typedef Tile<tileN, width> Visit1;
+  typedef Tile<tileN, valueWidth> Visit2;
+  constexpr unsigned stayBytes = Stay1::bytes + Stay2::bytes, stageBytes = Visit1::bytes + Visit2::bytes;
+  unsigned char* const stageTiles = stays + warpgroups * stayBytes;
+${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(stageTiles + stages * stageBytes);"}
+  Mbarrier* const stayFull = reinterpret_cast<Mbarrier*>(stageTiles + stages * (stageBytes${isRows ? "" : " + tileN * 8"}));
+  Mbarrier *const full = stayFull + 1, *const empty = full + stages;
+  if (threadIdx.x == 0) {
+    mbarrierInit(stayFull, 1);
+    for (unsigned stage = 0; stage < stages; stage++) {
+      mbarrierInit(full + stage, ${isRows ? "1" : "33"});
+      mbarrierInit(empty + stage, consumers / 32);
+    }
+  }
+  fenceMbarrierInit();
+  __syncthreads();
+${declareWork(isRows)}
+  const int firstStay = tile * tileM;
+${
+  isRows
+    ? `  constexpr int firstVisit = 0;
+  const int endVisit = ${isCausal ? "firstStay + (int)tileM < columns ? firstStay + (int)tileM : columns" : "columns"};`
+    : `  const int firstVisit = ${isCausal ? "firstStay / (int)tileN * (int)tileN" : "0"}, endVisit = rows;`
+}
+
+  if (threadIdx.x >= consumers) {
+    setmaxnregDec<${producer}>();
+    if (threadIdx.x == consumers) {
+      const int queryMatrix = queryBatch == 0 ? 0 : batch, keyMatrix = keyBatch == 0 ? 0 : batch;
+      const int valueMatrix = valueBatch == 0 ? 0 : batch, outGradientMatrix = outGradientBatch == 0 ? 0 : batch;
+      mbarrierArriveExpectTx(stayFull, warpgroups * stayBytes);
+#pragma unroll 1
+      for (unsigned i = 0; i < warpgroups; i++) {
+        Stay1::load(stays + i * stayBytes, &${stay1}, head * ${stay1}Head, firstStay + 64 * i, ${stay1}Matrix, stayFull);
+        Stay2::load(stays + i * stayBytes + Stay1::bytes, &${stay2}, head * ${stay2}Head, firstStay + 64 * i, ${stay2}Matrix, stayFull);
+      }
+      Position at;
+#pragma unroll 1
+      for (int visit = firstVisit; visit < endVisit; visit += tileN) {
+        // A fresh mbarrier has completed the phase before its first.
+        mbarrierWait(empty + at.stage, at.parity ^ 1);
+        mbarrierArriveExpectTx(full + at.stage, stageBytes);
+        unsigned char* const stageTile = stageTiles + at.stage * stageBytes;
+        Visit1::load(stageTile, &${visit1}, head * ${visit1}Head, visit, ${visit1}Matrix, full + at.stage);
+        Visit2::load(stageTile + Visit1::bytes, &${visit2}, head * ${visit2}Head, visit, ${visit2}Matrix, full + at.stage);
+        at.advance();
+      }
+    }${isRows ? "" : loadFacts}
+  } else {
+    setmaxnregInc<${consumer}>();
+    const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
+    const int firstOfGroup = firstStay + 64 * (int)warpgroup;
+    [[maybe_unused]] const int stayed = firstOfGroup + (int)(threadIdx.x % 128 / 32 * 16 + group);
+    unsigned char* const myStays = stays + warpgroup * stayBytes;
+    const float scale2 = scale * 1.44269504f;
+    [[maybe_unused]] const float lowest = __uint_as_float(0xff800000u);
+    auto release = [&](unsigned stage) {
+      if (lane == 0) mbarrierArrive(empty + stage);
+    };
+    float scores[tileN / 2], gradients[tileN / 2], result1[width / 2];
+    unsigned packed[tileN / 16][4];
+#pragma unroll
+    for (unsigned i = 0; i < width / 2; i++) result1[i] = 0;
+${
+  isRows
+    ? rowFacts(widen ?? "")
+    : `    float result2[valueWidth / 2];
+    unsigned packedPowers[tileN / 16][4];
+#pragma unroll
+    for (unsigned i = 0; i < valueWidth / 2; i++) result2[i] = 0;`
+}
+    mbarrierWait(stayFull, 0);
+    Position at;
+    int visit = firstVisit;
+${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
+${!isRows && isCausal ? skipHidden : ""}
+#pragma unroll 1
+    for (; visit < ${isRows && isCausal ? "endVisit && visit <= firstOfGroup + 63" : "endVisit"}; visit += tileN) {
+      const unsigned char* const stageTile = stageTiles + at.stage * stageBytes;
+      mbarrierWait(full + at.stage, at.parity);
+      fenceAll(scores);
+      fenceAll(gradients);
+      wgmmaFence();
+      multiply<width, tileN>(scores, myStays, stageTile);
+      wgmmaCommit();
+      multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
+      wgmmaCommit();
+      wgmmaWait<1>();
+      fenceAll(scores);
+      fenceAll(result1);
+${isRows ? "" : "      fenceAll(result2);"}
+${tile.drains ? "" : "      if (lastStage < stages) release(lastStage);\n      lastStage = at.stage;"}
+${hideScores(isRows, isCausal)}
+${isRows ? "" : "      const float2* const tileFacts = facts + at.stage * tileN + member * 2;"}
+#pragma unroll
+      for (unsigned i = 0; i < tileN / 2; i++) {
+        scores[i] = ex2Approx(fmaf(scores[i], scale2, -${isRows ? "statistic[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].x"}));
+      }
+${issuesEarly ? "      pack<tileN>(packedPowers, scores);" : ""}
+      wgmmaWait<0>();
+      fenceAll(gradients);
+${issuesEarly ? multiplyPowers : ""}
+#pragma unroll
+      for (unsigned i = 0; i < tileN / 2; i++) {
+        gradients[i] = scores[i] * (gradients[i] - ${isRows ? "delta[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].y"});
+      }
+${isRows || issuesEarly ? "" : `      pack<tileN>(packedPowers, scores);\n${multiplyPowers}`}
+      pack<tileN>(packed, gradients);
+      wgmmaFence();
+      multiplyPacked<tileN, width>(result1, packed, stageTile);
+      wgmmaCommit();
+${tile.drains ? drain(isRows) : ""}
+      at.advance();
+    }
+    wgmmaWait<0>();
+    fenceAll(result1);
+${isRows ? "" : "    fenceAll(result2);"}
+${isRows && isCausal ? skipRest(tile.drains) : ""}
+    // All of the warpgroup's reads of the tiles that stay are complete.
+    namedBarrierSync(1 + warpgroup, 128);
+    if (firstOfGroup < ${stayCount}) {
+      const float factors1[2] = {scale, scale};
+${storeResult(isRows ? "queryGradient" : "keyGradient", "width", "result1", "factors1", "myStays", stayCount)}
+${
+  isRows
+    ? ""
+    : `      const float factors2[2] = {1, 1};
+${storeResult("valueGradient", "valueWidth", "result2", "factors2", "myStays + Stay1::bytes", stayCount)}`
+}
+    }
+  }`,
+  });
+}
+
+const drain = (isRows: boolean): string => `      wgmmaWait<0>();
+      fenceAll(result1);
+${isRows ? "" : "      fenceAll(result2);"}
+      release(at.stage);`;
+
+const multiplyPowers = `      wgmmaFence();
+      multiplyPacked<tileN, valueWidth>(result2, packedPowers, stageTile + Visit1::bytes);
+      wgmmaCommit();`;
+
+function storeResult(
+  name: string,
+  width: string,
+  acc: string,
+  factors: string,
+  staging: string,
+  count: string,
+): string {
+  return `${declarePairs("unsigned short", name)}
+      storeRows<${width}>(${acc}, ${factors}, ${staging}, ${name}Pair + (long long)firstOfGroup * ${name}Row, ${name}Row, ${count} - firstOfGroup);`;
+}
+
+/** A warp loads the statistics and deltas of visited queries; those of queries that don't exist make their probabilities 0. */
+const loadFacts = `
+    if (threadIdx.x >= consumers + 32 && threadIdx.x < consumers + 64) {
+      const float infinity = __uint_as_float(0x7f800000u);
+      Position at;
+#pragma unroll 1
+      for (int visit = firstVisit; visit < endVisit; visit += tileN) {
+        mbarrierWait(empty + at.stage, at.parity ^ 1);
+        for (unsigned i = threadIdx.x % 32; i < tileN; i += 32) {
+          const long long row = visit + (int)i;
+          facts[at.stage * tileN + i] =
+              row < rows ? make_float2(statistics[pair * rows + row], deltas[pair * rows + row]) : make_float2(infinity, 0);
+        }
+        mbarrierArrive(full + at.stage);
+        at.advance();
+      }
+    }`;
+
+/** The statistics and deltas of a lane's rows; four lanes share a row. The deltas are stored for side "columns". */
+const rowFacts = (widen: string): string => `
+    float statistic[2], delta[2];
+${declarePairs("unsigned short", "out")}
+    const unsigned short* const outGradientPair = outGradientRows + batch * outGradientBatch + head * outGradientHead;
+#pragma unroll
+    for (unsigned half = 0; half < 2; half++) {
+      const long long row = stayed + 8 * (int)half;
+      statistic[half] = __uint_as_float(0x7f800000u);
+      delta[half] = 0;
+      if (row < rows) {
+        statistic[half] = statistics[pair * rows + row];
+#pragma unroll
+        for (unsigned d = 8 * member; d < valueWidth; d += 32) {
+          const uint4 first = *reinterpret_cast<const uint4*>(outGradientPair + row * outGradientRow + d);
+          const uint4 second = *reinterpret_cast<const uint4*>(outPair + row * outRow + d);
+          const unsigned a[4] = {first.x, first.y, first.z, first.w}, b[4] = {second.x, second.y, second.z, second.w};
+#pragma unroll
+          for (unsigned i = 0; i < 8; i++) {
+            const unsigned shift = 16 * (i % 2);
+            const float product = ${widen}((unsigned short)(a[i / 2] >> shift)) * ${widen}((unsigned short)(b[i / 2] >> shift));
+            delta[half] += product;
+          }
+        }
+      }
+      delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 1);
+      delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 2);
+      if (row < rows && member == 0) deltas[pair * rows + row] = delta[half];
+    }`;
+
+/** Hides columns after a row's last visible one. Tiles without a hidden column need no test of their elements. */
+function hideScores(isRows: boolean, isCausal: boolean): string {
+  const hide = (count: string, isHidden: string): string => `
+#pragma unroll
+        for (unsigned half = 0; half < 2; half++) {
+          const int limit = ${count} - visit - 2 * (int)member;
+#pragma unroll
+          for (int i = 0; i < (int)tileN / 4; i++) {
+            float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+            score = i / 2 * 8 + i % 2 ${isHidden} limit ? lowest : score;
+          }
+        }
+      }`;
+  if (isRows) {
+    const visible = isCausal
+      ? "(stayed + 8 * (int)half + 1 < columns ? stayed + 8 * (int)half + 1 : columns)"
+      : "columns";
+    return `      if (${isCausal ? "visit + (int)tileN > firstOfGroup + 1 || " : ""}visit + (int)tileN > columns) {${hide(visible, ">=")}`;
+  }
+  // Rows after the last column are not stored.
+  return isCausal ? `      if (visit < firstOfGroup + 63) {${hide("stayed + 8 * (int)half", "<")}` : "";
+}
+
+/** Side "columns": tiles of queries that see none of the warpgroup's columns. */
+const skipHidden = `#pragma unroll 1
+    for (; visit < endVisit && visit + (int)tileN <= firstOfGroup; visit += tileN) {
+      mbarrierWait(full + at.stage, at.parity);
+      release(at.stage);
+      at.advance();
+    }`;
+
+/** Side "rows": tiles that no row of the warpgroup sees. */
+const skipRest = (drains: boolean): string => `${drains ? "" : "    if (lastStage < stages) release(lastStage);"}
+#pragma unroll 1
+    for (; visit < endVisit; visit += tileN) {
+      mbarrierWait(full + at.stage, at.parity);
+      release(at.stage);
+      at.advance();
+    }`;
