@@ -73,7 +73,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
       elements: "float",
       requiredCapability: "9.0",
       threads: threadsOf(tile),
-      blocksPerSm: 1,
+      blocksPerSm: tile.blocksPerSm,
       sharedBytes,
     },
     pointers: Object.fromEntries(

@@ -13,6 +13,7 @@ export interface Sm90FlashTile {
   /** Rows of a visited tile. */
   readonly tileN: number;
   readonly stages: number;
+  readonly blocksPerSm: number;
   /** True if the warpgroups issue their products one after the other, so that one multiplies while others compute powers. */
   readonly isOrdered: boolean;
   readonly drains: boolean;
@@ -48,11 +49,18 @@ export function threadsOf(tile: Sm90FlashTile): number {
   return consumersOf(tile) + warpgroupThreads;
 }
 
-/** Registers of a thread by role, as setmaxnreg counts them: multiples of 8. One block fills an SM. */
-export function registersOf({ warpgroups }: Sm90FlashTile): { consumer: number; producer: number } {
+/** setmaxnreg counts registers in this unit. */
+const registerUnit = 8;
+/** The largest number of registers that setmaxnreg can ask for in a multiple of its unit, with a margin for the ABI. */
+const maxRegisters = 240;
+
+/** Registers of a thread by role. Those that a block starts with are distributed anew. */
+export function registersOf(tile: Sm90FlashTile): { consumer: number; producer: number } {
+  const roundDown = (count: number): number => Math.floor(count / registerUnit) * registerUnit;
+  const { warpgroups, blocksPerSm } = tile;
+  const pool = roundDown(registersPerSm / blocksPerSm / threadsOf(tile)) * (warpgroups + 1);
   const producer = warpgroups > 2 ? 32 : 24;
-  const rest = registersPerSm / warpgroupThreads - producer;
-  return { producer, consumer: Math.min(240, Math.floor(rest / warpgroups / 8) * 8) };
+  return { producer, consumer: Math.min(maxRegisters, roundDown((pool - producer) / warpgroups)) };
 }
 
 /** Rows of a tile in shared memory are boxes of 128 bytes. */

@@ -49,7 +49,7 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   return cudaKernel({
     ...{ name: `attention.flash.sm90.${element}`, parameters: sm90ForwardParameters(config) },
     ...{ elements: "float", pointers: { out: "unsigned short" }, requiredCapability: "9.0" },
-    ...{ threads: threadsOf(tile), blocksPerSm: 1, sharedBytes },
+    ...{ threads: threadsOf(tile), blocksPerSm: tile.blocksPerSm, sharedBytes },
     maps: {
       query: inputMap("query", element, "rows", warpgroupRows),
       key: inputMap("key", element, "columns", tile.tileN),

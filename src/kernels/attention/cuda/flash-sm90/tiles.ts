@@ -12,9 +12,9 @@ const maxSharedBytes = maxSharedBytesPerBlock({ computeCapability: "9.0" });
 
 /** In the order of preference. */
 const forwardTiles: readonly Sm90FlashTile[] = [
-  { warpgroups: 3, tileN: 128, stages: 2, isOrdered: true, drains: false },
-  { warpgroups: 2, tileN: 128, stages: 2, isOrdered: true, drains: false },
-  { warpgroups: 2, tileN: 64, stages: 2, isOrdered: true, drains: false },
+  { warpgroups: 3, tileN: 128, stages: 2, blocksPerSm: 1, isOrdered: true, drains: false },
+  { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1, isOrdered: true, drains: false },
+  { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, isOrdered: true, drains: false },
 ];
 
 export function chooseForwardTile(config: Omit<Sm90FlashConfig, "tile">): Sm90FlashTile | undefined {
@@ -28,13 +28,13 @@ export function chooseForwardTile(config: Omit<Sm90FlashConfig, "tile">): Sm90Fl
 /** In the order of preference. */
 const backwardTiles: Readonly<Record<Sm90BackwardConfig["side"], readonly Sm90FlashTile[]>> = {
   rows: [
-    { warpgroups: 3, tileN: 64, stages: 3, isOrdered: false, drains: false },
-    { warpgroups: 2, tileN: 64, stages: 3, isOrdered: false, drains: false },
-    { warpgroups: 2, tileN: 64, stages: 2, isOrdered: false, drains: false },
+    { warpgroups: 3, tileN: 64, stages: 3, blocksPerSm: 1, isOrdered: false, drains: false },
+    { warpgroups: 2, tileN: 64, stages: 3, blocksPerSm: 1, isOrdered: false, drains: false },
+    { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, isOrdered: false, drains: false },
   ],
   columns: [
-    { warpgroups: 2, tileN: 64, stages: 3, isOrdered: true, drains: false },
-    { warpgroups: 2, tileN: 64, stages: 2, isOrdered: false, drains: true },
+    { warpgroups: 2, tileN: 64, stages: 3, blocksPerSm: 1, isOrdered: true, drains: false },
+    { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, isOrdered: false, drains: true },
   ],
 };
 
