@@ -329,7 +329,9 @@ const skipHidden = `#pragma unroll 1
     }`;
 
 /** Side "rows": tiles that no row of the warpgroup sees. */
-const skipRest = (drains: boolean): string => `${drains ? "" : "    if (lastStage < stages) release(lastStage);"}
+const skipRest = (
+  drains: boolean,
+): string => `${drains ? "" : "    if (lastStage < stages) release(lastStage);"}
 #pragma unroll 1
     for (; visit < endVisit; visit += tileN) {
       mbarrierWait(full + at.stage, at.parity);

@@ -42,7 +42,8 @@ export function chooseBackwardTile(config: Omit<Sm90BackwardConfig, "tile">): Sm
   const { side, width, valueWidth } = config;
   return backwardTiles[side].find((tile) => {
     // Scores, their gradients and a packed operand; the results.
-    const accumulators = tile.tileN + (tile.drains ? 0 : tile.tileN / 4) + width / 2 + (side === "columns" ? valueWidth / 2 : 0);
+    const accumulators =
+      tile.tileN + (tile.drains ? 0 : tile.tileN / 4) + width / 2 + (side === "columns" ? valueWidth / 2 : 0);
     const isInRegisters = accumulators + otherRegisters <= registersOf(tile).consumer;
     return isInRegisters && sm90BackwardBytes({ ...config, tile }) <= maxSharedBytes;
   });
