@@ -14,13 +14,29 @@ import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
 import { declarePairs, strideParameters } from "../parameters.js";
-import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
+import {
+  registersOf,
+  type Sm90FlashConfig,
+  type Sm90FlashTile,
+  threadsOf,
+  tileBytes,
+  tileM,
+  warpgroupRows,
+} from "./config.js";
 import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
 import { inputMap, inputParameters } from "./operands.js";
 
 export type Side = "rows" | "columns";
 
+export interface Sm90BackwardTile extends Sm90FlashTile {
+  /** Side "columns": dV is multiplied while the gradients of the scores are computed, which needs more registers. */
+  readonly issuesEarly: boolean;
+  /** True if a tile's products are complete before those of the next begin, which needs fewer registers. */
+  readonly drains: boolean;
+}
+
 export interface Sm90BackwardConfig extends Sm90FlashConfig {
+  readonly tile: Sm90BackwardTile;
   readonly side: Side;
 }
 
@@ -64,7 +80,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const sharedBytes = sm90BackwardBytes(config);
   const { consumer, producer } = registersOf(tile);
   const { widen } = elementTypes[element];
-  const issuesEarly = !isRows && tile.isOrdered;
+  const issuesEarly = !isRows && tile.issuesEarly;
   const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
   return cudaKernel({
     name: `attention.flash.sm90.backward.${side}.${element}`,

@@ -14,9 +14,6 @@ export interface Sm90FlashTile {
   readonly tileN: number;
   readonly stages: number;
   readonly blocksPerSm: number;
-  /** True if the warpgroups issue their products one after the other, so that one multiplies while others compute powers. */
-  readonly isOrdered: boolean;
-  readonly drains: boolean;
 }
 
 /** Constants of a generated kernel. */

@@ -35,17 +35,16 @@ export function sm90ForwardParameters({
 
 /** Queries, which become the staging of the result, the stages of keys and values, and mbarriers. */
 export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): number {
-  const { stages, tileN, warpgroups } = tile;
+  const { stages, tileN } = tile;
   const queryBytes = tileBytes(tileM(tile), Math.max(width, valueWidth));
   const stageBytes = tileBytes(tileN, width) + tileBytes(tileN, valueWidth);
-  return smemAlignment + queryBytes + stages * stageBytes + 8 * (1 + 4 * stages + warpgroups);
+  return smemAlignment + queryBytes + stages * stageBytes + 8 * (1 + 4 * stages);
 }
 
 export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   const { element, tile, isCausal, width, valueWidth } = config;
   const sharedBytes = sm90ForwardBytes(config);
   const { consumer, producer } = registersOf(tile);
-  const ordered = (code: string): string => (tile.isOrdered ? code : "");
   return cudaKernel({
     ...{ name: `attention.flash.sm90.${element}`, parameters: sm90ForwardParameters(config) },
     ...{ elements: "float", pointers: { out: "unsigned short" }, requiredCapability: "9.0" },
@@ -67,7 +66,6 @@ ${declareSmem("queries", sharedBytes)}
   Mbarrier* const queryFull = reinterpret_cast<Mbarrier*>(values + stages * ValueTile::bytes);
   Mbarrier *const keyFull = queryFull + 1, *const keyEmpty = keyFull + stages, *const valueFull = keyEmpty + stages;
   Mbarrier* const valueEmpty = valueFull + stages;
-  ${ordered("Mbarrier* const order = valueEmpty + stages;")}
   if (threadIdx.x == 0) {
     mbarrierInit(queryFull, 1);
     for (unsigned stage = 0; stage < stages; stage++) {
@@ -76,7 +74,6 @@ ${declareSmem("queries", sharedBytes)}
       mbarrierInit(keyEmpty + stage, consumers / 32);
       mbarrierInit(valueEmpty + stage, consumers / 32);
     }
-    ${ordered("for (unsigned i = 0; i < warpgroups; i++) mbarrierInit(order + i, 4);")}
   }
   fenceMbarrierInit();
   __syncthreads();
@@ -116,13 +113,6 @@ ${declareWork(true)}
     auto release = [&](Mbarrier* empty) {
       if (lane == 0) mbarrierArrive(empty);
     };
-${ordered(`    unsigned turnParity = warpgroup == 0 ? 1 : 0;
-    auto awaitTurn = [&]() {
-      mbarrierWait(order + warpgroup, turnParity);
-      turnParity ^= 1;
-    };
-    auto passTurn = [&]() { release(order + (warpgroup + 1 == warpgroups ? 0 : warpgroup + 1)); };
-`)}
     float result[valueWidth / 2], scores[tileN / 2], rowMax[2] = {lowest, lowest}, rowTotal[2] = {0, 0}, rescale[2];
     unsigned powers[tileN / 16][4];
 #pragma unroll
@@ -178,19 +168,16 @@ ${
       mbarrierWait(valueFull + keyAt.stage, keyAt.parity);
       release(valueEmpty + keyAt.stage);
       keyAt.advance();
-      ${ordered("awaitTurn();\n      passTurn();")}
     }
     valueAt = keyAt;
 `
     : ""
 }
     mbarrierWait(keyFull + keyAt.stage, keyAt.parity);
-    ${ordered("awaitTurn();")}
     fenceAll(scores);
     wgmmaFence();
     multiply<width, tileN>(scores, myQueries, keys + keyAt.stage * KeyTile::bytes);
     wgmmaCommit();
-    ${ordered("passTurn();")}
     wgmmaWait<0>();
     fenceAll(scores);
     release(keyEmpty + keyAt.stage);
@@ -201,7 +188,6 @@ ${
 #pragma unroll 1
     for (; visit-- > 0;) {
       mbarrierWait(keyFull + keyAt.stage, keyAt.parity);
-      ${ordered("awaitTurn();")}
       fenceAll(scores);
       fenceAll(result);
       wgmmaFence();
@@ -211,7 +197,6 @@ ${
       wgmmaFence();
       multiplyPacked<tileN, valueWidth>(result, powers, values + valueAt.stage * ValueTile::bytes);
       wgmmaCommit();
-      ${ordered("passTurn();")}
       wgmmaWait<1>();
       fenceAll(scores);
       release(keyEmpty + keyAt.stage);

@@ -84,11 +84,11 @@ export function lowerSm90Forward(
   const element = elementOf(target, problem, [query, key, value], [out]);
   if (!element || !hasRows(query, rows) || !hasRows(key, columns) || !hasRows(value, columns))
     return undefined;
+  const pairs = batch * heads;
   const partial = { element, width, valueWidth, isCausal, access };
-  const tile = chooseForwardTile(partial);
+  const tile = chooseForwardTile(partial, { pairs, rows, sms: target.device.parallelism });
   if (!tile) return undefined;
   const config: Sm90FlashConfig = { ...partial, tile };
-  const pairs = batch * heads;
   const tiles = Math.ceil(rows / tileM(tile));
   return [
     {
@@ -142,10 +142,10 @@ export function lowerSm90Backward(
   };
   const launchOf = (side: Side): LaunchCommand | undefined => {
     const partial = { element, width, valueWidth, isCausal, access, side };
-    const tile = chooseBackwardTile(partial);
+    const [stayCount, visitCount] = side === "rows" ? [rows, columns] : [columns, rows];
+    const tile = chooseBackwardTile(partial, { pairs, rows: stayCount, sms: target.device.parallelism });
     if (!tile) return undefined;
     const config: Sm90BackwardConfig = { ...partial, tile };
-    const [stayCount, visitCount] = side === "rows" ? [rows, columns] : [columns, rows];
     const tiles = Math.ceil(stayCount / tileM(tile));
     const sectionPairs = sectionPairsOf(visitCount * (width + valueWidth), element);
     return {
