@@ -90,6 +90,6 @@ function costOf(entry: string, report: string): KernelCost {
     stackBytes: figure(/(\d+) bytes stack frame/),
     spillBytes: figure(/(\d+) bytes spill stores/) + figure(/(\d+) bytes spill loads/),
     sharedBytes: figure(/(\d+) bytes smem/),
-    isSerialized: new RegExp(`serialized due to .* in the function '${entry}'`).test(report),
+    isSerialized: new RegExp(`serialized due to .* (?:in|for) the function '${entry}'`).test(report),
   };
 }

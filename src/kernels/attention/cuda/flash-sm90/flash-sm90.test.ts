@@ -8,11 +8,15 @@ import { type Case, plainCase, prepare } from "../../../../../test/support/atten
 import { referenceAttention, referenceGradients } from "../../../../../test/support/attention-reference.js";
 import { effort } from "../../../../../test/support/effort.js";
 import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
 import { openTestGpu } from "../../../../../test/support/test-device.js";
-import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
+import { type DeviceInfo, interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
+import { sm90BackwardKernel } from "./backward.js";
+import { sm90ForwardKernel } from "./forward.js";
+import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
 
 type Element = "bf16" | "f16";
 
@@ -27,11 +31,13 @@ const tolerances: Readonly<Record<Element, number>> = { bf16: 2e-2, f16: 3e-3 };
 interface Run {
   /** Changes the code of kernels. */
   readonly alter?: (code: string) => string;
+  /** The multiprocessors of the device; default: 1, so that small problems have the tiles of large ones. */
+  readonly sms?: number;
   /** Names of the loaded kernels are added here. */
   readonly loaded?: string[];
 }
 
-function onGpu({ alter = (code) => code, loaded = [] }: Run, run: (runtime: Runtime) => void): void {
+function onGpu({ alter = (code) => code, sms = 1, loaded = [] }: Run, run: (runtime: Runtime) => void): void {
   const gpu = openTestGpu();
   const driver = interceptCalls(strict(gpu), (call, args, proceed) => {
     const source = call === "loadKernel" ? (args[0] as KernelSource) : undefined;
@@ -39,7 +45,8 @@ function onGpu({ alter = (code) => code, loaded = [] }: Run, run: (runtime: Runt
       loaded.push(source.name);
       Object.assign(args, [{ ...source, cuda: { ...source.cuda, code: alter(source.cuda.code) } }]);
     }
-    return proceed();
+    const result = proceed();
+    return call === "describe" ? { ...(result as DeviceInfo), parallelism: sms } : result;
   });
   const runtime = openRuntime({
     ...{ driver, memory: "256MiB", poison: true, stallAfter: "off", environment: {}, print: () => {} },
@@ -159,29 +166,47 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     });
   }
 
-  test("is right for other lengths and widths, causal or not", () => {
-    onGpu({}, (runtime) => {
-      const cases: readonly Partial<Case>[] = [
-        { rows: 1, columns: 1, isCausal: false },
-        { rows: 66, columns: 10, batch: 2, order: "heads first" },
-        { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
-        { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
-        { rows: 300, columns: 300, width: 128, valueWidth: 128, scale: 0.1 },
-        { rows: 400, columns: 400, width: 64, valueWidth: 64, scale: 0.125 },
-      ];
-      for (const one of effort({ quick: cases.slice(0, 2), thorough: cases }))
-        check(runtime, { ...packed, ...one });
-      const numRuns = effort({ quick: 0, thorough: 25 });
-      if (numRuns === 0) return;
-      const size = fc.constantFrom(1, 15, 63, 64, 65, 127, 129, 193, 260);
-      const wide = fc.constantFrom(16, 32, 64, 80, 96, 128);
-      const sizes = { rows: size, columns: size, width: wide, valueWidth: wide, isCausal: fc.boolean() };
-      fc.assert(
-        fc.property(fc.record(sizes), (one) => check(runtime, { ...packed, heads: 1, ...one })),
-        { numRuns, seed: 5 },
+  for (const sms of [1, 100])
+    test(`is right for other lengths and widths with tiles for ${sms} multiprocessors`, () => {
+      onGpu({ sms }, (runtime) => {
+        const cases: readonly Partial<Case>[] = [
+          { rows: 1, columns: 1, isCausal: false },
+          { rows: 66, columns: 10, batch: 2, order: "heads first" },
+          { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
+          { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
+          { rows: 300, columns: 300, width: 128, valueWidth: 128, scale: 0.1 },
+          { rows: 400, columns: 400, width: 64, valueWidth: 64, scale: 0.125 },
+        ];
+        for (const one of effort({ quick: cases.slice(0, 2), thorough: cases }))
+          check(runtime, { ...packed, ...one });
+        const numRuns = effort({ quick: 0, thorough: 25 });
+        if (numRuns === 0) return;
+        const size = fc.constantFrom(1, 15, 63, 64, 65, 127, 129, 193, 260);
+        const wide = fc.constantFrom(16, 32, 64, 80, 96, 128);
+        const sizes = { rows: size, columns: size, width: wide, valueWidth: wide, isCausal: fc.boolean() };
+        fc.assert(
+          fc.property(fc.record(sizes), (one) => check(runtime, { ...packed, heads: 1, ...one })),
+          { numRuns, seed: 5 },
+        );
+      });
+    });
+
+  for (const [what, other] of [
+    ["a negative scale", { scale: -0.2 }],
+    ["a width that is no multiple of 16", { width: 24 }],
+    ["rows that are not aligned", { padding: 4 }],
+    ["keys that all rows share", { shared: ["row"] }],
+  ] as const satisfies readonly (readonly [string, Partial<Case>])[]) {
+    test(`${what}: other kernels compute it`, () => {
+      const loaded: string[] = [];
+      const testCase = { ...packed, heads: 2, rows: 9, columns: 9, ...other };
+      onGpu({ loaded }, (runtime) => check(runtime, testCase));
+      assert.deepEqual(
+        loaded.filter((name) => name.includes("sm90")),
+        [],
       );
     });
-  });
+  }
 
   for (const [what, from, to, of = {}] of [
     [
@@ -226,4 +251,46 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       assert.ok(isAltered, "the code has the line");
     });
   }
+});
+
+describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
+  const sizes = effort({ quick: [64], thorough: [16, 64, 80, 96, 128] });
+  const work = { pairs: 96, rows: 1024, sms: 132 };
+  const kernels = sizes.flatMap((width) => {
+    const config = { element: "bf16", width, valueWidth: width, isCausal: true, access: "out" } as const;
+    const sides = (["rows", "columns"] as const).map((side) => {
+      const tile = chooseBackwardTile({ ...config, side }, work);
+      assert.ok(tile, `a tile of ${width} for ${side}`);
+      return sm90BackwardKernel({ ...config, side, tile });
+    });
+    const tile = chooseForwardTile(config, work);
+    assert.ok(tile, `a tile of ${width}`);
+    return [sm90ForwardKernel({ ...config, tile }), ...sides];
+  });
+
+  test("needs no local memory, and does not serialise wgmma", () => {
+    for (const [index, cost] of compileWithNvcc(kernels, "sm_90a").entries()) {
+      const { stackBytes, spillBytes, isSerialized } = cost;
+      const name = `${kernels[index]?.name} of ${sizes[Math.floor(index / 3)]}`;
+      assert.deepEqual(
+        { stackBytes, spillBytes, isSerialized },
+        { stackBytes: 0, spillBytes: 0, isSerialized: false },
+        name,
+      );
+    }
+  });
+
+  test("red proof: accumulators that do not fit in the registers are found", () => {
+    const tile = { warpgroups: 3, tileN: 128, stages: 2, blocksPerSm: 1 };
+    const config = {
+      element: "bf16",
+      width: 128,
+      valueWidth: 128,
+      isCausal: true,
+      access: "out",
+      tile,
+    } as const;
+    const [cost] = compileWithNvcc([sm90ForwardKernel(config)], "sm_90a");
+    assert.equal(cost?.isSerialized, true);
+  });
 });

@@ -271,7 +271,8 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
   for (const element of ["bf16", "f16"] as const) {
     test(`of ${element} in memory copies aligned rows as they are, and rounds its results`, () => {
       onGpu(element, (runtime) => {
-        const aligned = { ...plain, width: 32, valueWidth: 16, isCausal: true, order: "rows first" as const };
+        // A width that is no multiple of 16: Hopper's kernels do not take it.
+        const aligned = { ...plain, width: 24, valueWidth: 16, isCausal: true, order: "rows first" as const };
         checkFlash(runtime, aligned, element, { areHalves: true });
         checkFlash(runtime, { ...aligned, offset: 1, isCausal: false }, element, { areHalves: true });
       });
