@@ -10,12 +10,13 @@ import { effort } from "../../../../../test/support/effort.js";
 import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
 import { openTestGpu } from "../../../../../test/support/test-device.js";
-import { type DeviceInfo, interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
+import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
 import { sm90BackwardKernel } from "./backward.js";
 import { sm90ForwardKernel } from "./forward.js";
+import { lowerSm90Backward, lowerSm90Forward } from "./launch.js";
 import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
 
 type Element = "bf16" | "f16";
@@ -31,13 +32,11 @@ const tolerances: Readonly<Record<Element, number>> = { bf16: 2e-2, f16: 3e-3 };
 interface Run {
   /** Changes the code of kernels. */
   readonly alter?: (code: string) => string;
-  /** The multiprocessors of the device; default: 1, so that small problems have the tiles of large ones. */
-  readonly sms?: number;
   /** Names of the loaded kernels are added here. */
   readonly loaded?: string[];
 }
 
-function onGpu({ alter = (code) => code, sms = 1, loaded = [] }: Run, run: (runtime: Runtime) => void): void {
+function onGpu({ alter = (code) => code, loaded = [] }: Run, run: (runtime: Runtime) => void): void {
   const gpu = openTestGpu();
   const driver = interceptCalls(strict(gpu), (call, args, proceed) => {
     const source = call === "loadKernel" ? (args[0] as KernelSource) : undefined;
@@ -45,8 +44,7 @@ function onGpu({ alter = (code) => code, sms = 1, loaded = [] }: Run, run: (runt
       loaded.push(source.name);
       Object.assign(args, [{ ...source, cuda: { ...source.cuda, code: alter(source.cuda.code) } }]);
     }
-    const result = proceed();
-    return call === "describe" ? { ...(result as DeviceInfo), parallelism: sms } : result;
+    return proceed();
   });
   const runtime = openRuntime({
     ...{ driver, memory: "256MiB", poison: true, stallAfter: "off", environment: {}, print: () => {} },
@@ -63,8 +61,19 @@ function onGpu({ alter = (code) => code, sms = 1, loaded = [] }: Run, run: (runt
 const resultNames = ["out", "queryGradient", "keyGradient", "valueGradient"] as const;
 type ResultName = (typeof resultNames)[number];
 
+interface Options {
+  readonly element?: Element;
+  /** The tiles for long or short visits; default: long. Or the problem's own, as the backend lowers it. */
+  readonly tiles?: "long" | "short" | "own";
+}
+
 /** Runs a case in both directions, and returns each result's buffer, whole. */
-function runCase(on: Runtime, testCase: Case, element: Element, operands: ReturnType<typeof prepare>) {
+function runCase(
+  on: Runtime,
+  testCase: Case,
+  operands: ReturnType<typeof prepare>,
+  { element = "bf16", tiles = "long" }: Options,
+) {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
   const { narrow, widen } = codecs[element];
   return on.step(() => {
@@ -84,16 +93,29 @@ function runCase(on: Runtime, testCase: Case, element: Element, operands: Return
       ...{ query: operand("query"), key: operand("key"), value: operand("value"), out: operand("out") },
       statistics: numbers("statistics"),
     };
-    submit(on, attentionCalls(inputs));
-    submit(
-      on,
-      attentionBackwardCalls({
-        ...{ ...inputs, deltas: numbers("deltas"), outGradient: operand("outGradient") },
-        queryGradient: operand("queryGradient"),
-        keyGradient: operand("keyGradient"),
-        valueGradient: operand("valueGradient"),
-      }),
-    );
+    const backward = {
+      ...{ ...inputs, deltas: numbers("deltas"), outGradient: operand("outGradient") },
+      queryGradient: operand("queryGradient"),
+      keyGradient: operand("keyGradient"),
+      valueGradient: operand("valueGradient"),
+    };
+    if (tiles === "own") {
+      submit(on, attentionCalls(inputs));
+      submit(on, attentionBackwardCalls(backward));
+    } else {
+      const visited = tiles === "short" ? 1 : 1e6;
+      const forwardTile: typeof chooseForwardTile = (config, work) =>
+        chooseForwardTile(config, { ...work, sms: 1, visited });
+      const backwardTile: typeof chooseBackwardTile = (config, work) =>
+        chooseBackwardTile(config, { ...work, sms: 1, visited });
+      for (const commands of [
+        lowerSm90Forward(on, inputs, "partial-out", "forward", forwardTile),
+        lowerSm90Backward(on, backward, "partial-out", "backward", backwardTile),
+      ]) {
+        assert.ok(commands, "wgmma computes it");
+        on.submit(on.load(commands));
+      }
+    }
     const read = (name: ResultName): Float32Array =>
       widen(new Uint16Array(on.read(buffers.get(name) as Storage).buffer));
     return {
@@ -122,12 +144,13 @@ function refer(testCase: Case) {
 const references = new Map<string, ReturnType<typeof refer>>();
 
 /** Fails unless the results of a case are right, and the memory around them is unchanged. */
-function check(on: Runtime, testCase: Case, element: Element = "bf16"): void {
+function check(on: Runtime, testCase: Case, options: Options = {}): void {
+  const { element = "bf16" } = options;
   const { batch, heads, rows, columns, width, valueWidth } = testCase;
   const key = JSON.stringify(testCase);
   const { operands, expected } = references.get(key) ?? refer(testCase);
   references.set(key, { operands, expected });
-  const written = runCase(on, testCase, element, operands);
+  const written = runCase(on, testCase, operands, options);
   for (const name of resultNames) {
     const { layout, values } = operands[name];
     const around = new Set(values.keys());
@@ -161,52 +184,57 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
   for (const element of ["bf16", "f16"] as const) {
     test(`in ${element} is right for strided operands, and writes nothing else`, () => {
       const loaded: string[] = [];
-      onGpu({ loaded }, (runtime) => check(runtime, packed, element));
+      onGpu({ loaded }, (runtime) => check(runtime, packed, { element, tiles: "own" }));
       assert.ok(loaded.includes(`attention.flash.sm90.${element}`), loaded.join(", "));
     });
   }
 
-  for (const sms of [1, 100])
-    test(`is right for other lengths and widths with tiles for ${sms} multiprocessors`, () => {
-      onGpu({ sms }, (runtime) => {
+  for (const tiles of ["long", "short"] as const) {
+    test(`with the tiles for ${tiles} visits is right for all lengths and widths, causal or not`, () => {
+      onGpu({}, (runtime) => {
         const cases: readonly Partial<Case>[] = [
           { rows: 1, columns: 1, isCausal: false },
           { rows: 66, columns: 10, batch: 2, order: "heads first" },
+          { heads: 1 },
           { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
           { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 300, columns: 300, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 400, columns: 400, width: 64, valueWidth: 64, scale: 0.125 },
         ];
-        for (const one of effort({ quick: cases.slice(0, 2), thorough: cases }))
-          check(runtime, { ...packed, ...one });
+        for (const one of effort({ quick: cases.slice(0, 3), thorough: cases }))
+          check(runtime, { ...packed, ...one }, { tiles });
         const numRuns = effort({ quick: 0, thorough: 25 });
         if (numRuns === 0) return;
         const size = fc.constantFrom(1, 15, 63, 64, 65, 127, 129, 193, 260);
         const wide = fc.constantFrom(16, 32, 64, 80, 96, 128);
         const sizes = { rows: size, columns: size, width: wide, valueWidth: wide, isCausal: fc.boolean() };
         fc.assert(
-          fc.property(fc.record(sizes), (one) => check(runtime, { ...packed, heads: 1, ...one })),
+          fc.property(fc.record(sizes), (one) => check(runtime, { ...packed, heads: 1, ...one }, { tiles })),
           { numRuns, seed: 5 },
         );
       });
     });
-
-  for (const [what, other] of [
-    ["a negative scale", { scale: -0.2 }],
-    ["a width that is no multiple of 16", { width: 24 }],
-    ["rows that are not aligned", { padding: 4 }],
-    ["keys that all rows share", { shared: ["row"] }],
-  ] as const satisfies readonly (readonly [string, Partial<Case>])[]) {
-    test(`${what}: other kernels compute it`, () => {
-      const loaded: string[] = [];
-      const testCase = { ...packed, heads: 2, rows: 9, columns: 9, ...other };
-      onGpu({ loaded }, (runtime) => check(runtime, testCase));
-      assert.deepEqual(
-        loaded.filter((name) => name.includes("sm90")),
-        [],
-      );
-    });
   }
+
+  test("leaves what it can't compute to other kernels", () => {
+    const loaded: string[] = [];
+    onGpu({ loaded }, (runtime) => {
+      const others = [
+        { scale: -0.2 },
+        { width: 24 },
+        // Rows that are not aligned, and keys that all rows share.
+        { padding: 4 },
+        { shared: ["row"] },
+      ] as const satisfies readonly Partial<Case>[];
+      for (const other of others)
+        check(runtime, { ...packed, heads: 2, rows: 9, columns: 9, ...other }, { tiles: "own" });
+    });
+    assert.ok(loaded.length > 0);
+    assert.deepEqual(
+      loaded.filter((name) => name.includes("sm90")),
+      [],
+    );
+  });
 
   for (const [what, from, to, of = {}] of [
     [
@@ -255,23 +283,25 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
 
 describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
   const sizes = effort({ quick: [64], thorough: [16, 64, 80, 96, 128] });
-  const work = { pairs: 96, rows: 1024, sms: 132 };
-  const kernels = sizes.flatMap((width) => {
-    const config = { element: "bf16", width, valueWidth: width, isCausal: true, access: "out" } as const;
-    const sides = (["rows", "columns"] as const).map((side) => {
-      const tile = chooseBackwardTile({ ...config, side }, work);
-      assert.ok(tile, `a tile of ${width} for ${side}`);
-      return sm90BackwardKernel({ ...config, side, tile });
-    });
-    const tile = chooseForwardTile(config, work);
-    assert.ok(tile, `a tile of ${width}`);
-    return [sm90ForwardKernel({ ...config, tile }), ...sides];
-  });
+  const works = [1024, 4096].map((rows) => ({ pairs: 96, rows, visited: rows / 2, sms: 132 }));
+  const kernels = sizes.flatMap((width) =>
+    works.flatMap((work) => {
+      const config = { element: "bf16", width, valueWidth: width, isCausal: true, access: "out" } as const;
+      const sides = (["rows", "columns"] as const).map((side) => {
+        const tile = chooseBackwardTile({ ...config, side }, work);
+        assert.ok(tile, `a tile of ${width} for ${side}`);
+        return sm90BackwardKernel({ ...config, side, tile });
+      });
+      const tile = chooseForwardTile(config, work);
+      assert.ok(tile, `a tile of ${width}`);
+      return [sm90ForwardKernel({ ...config, tile }), ...sides];
+    }),
+  );
 
   test("needs no local memory, and does not serialise wgmma", () => {
     for (const [index, cost] of compileWithNvcc(kernels, "sm_90a").entries()) {
       const { stackBytes, spillBytes, isSerialized } = cost;
-      const name = `${kernels[index]?.name} of ${sizes[Math.floor(index / 3)]}`;
+      const name = `${kernels[index]?.name} of ${sizes[Math.floor(index / 6)]}`;
       assert.deepEqual(
         { stackBytes, spillBytes, isSerialized },
         { stackBytes: 0, spillBytes: 0, isSerialized: false },

@@ -16,7 +16,7 @@ import {
 } from "./backward.js";
 import { type HalfElement, type Sm90FlashConfig, tileM, widthUnit } from "./config.js";
 import { sm90ForwardKernel, sm90ForwardParameters } from "./forward.js";
-import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
+import { chooseBackwardTile, chooseForwardTile, type Work } from "./tiles.js";
 
 type Access = "out" | "partial-out";
 
@@ -26,6 +26,24 @@ const capability = "9.0";
 /** Visited operands of this size stay in the L2 cache, which has 50 MB. */
 const sectionBytes = 16 * 2 ** 20;
 
+/** All that these kernels know about a problem: one with anything else, such as a mask, is for other kernels. */
+const known = new Set([
+  ...[
+    "dtype",
+    "batch",
+    "heads",
+    "rows",
+    "columns",
+    "width",
+    "valueWidth",
+    "resultDtype",
+    "scale",
+    "isCausal",
+  ],
+  ...["query", "key", "value", "out", "statistics", "deltas"],
+  ...["outGradient", "queryGradient", "keyGradient", "valueGradient"],
+]);
+
 /** The element type of a problem that has one in all of its memory; undefined if wgmma can't multiply it as it is. */
 function elementOf(
   { device }: Target,
@@ -33,10 +51,12 @@ function elementOf(
   inputs: readonly OperandLayout[],
   results: readonly OperandLayout[],
 ): HalfElement | undefined {
-  const { width, valueWidth, scale, mask } = problem;
+  const { width, valueWidth, scale } = problem;
+  if (Object.entries(problem).some(([name, value]) => value !== undefined && !known.has(name)))
+    return undefined;
   const element = resultDtypeOf(problem);
   if (device.computeCapability !== capability || (element !== "bf16" && element !== "f16")) return undefined;
-  if (mask || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
+  if (!(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
   const operands = [...inputs, ...results];
   return operands.every((operand) => operand.dtype === element && isAligned(operand)) ? element : undefined;
 }
@@ -75,6 +95,7 @@ export function lowerSm90Forward(
   problem: FlashProblem,
   access: Access,
   op: string,
+  chooseTile = chooseForwardTile,
 ): readonly LaunchCommand[] | undefined {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const query = layOut(problem, problem.query, rows, width);
@@ -86,7 +107,7 @@ export function lowerSm90Forward(
     return undefined;
   const pairs = batch * heads;
   const partial = { element, width, valueWidth, isCausal, access };
-  const tile = chooseForwardTile(partial, { pairs, rows, sms: target.device.parallelism });
+  const tile = chooseTile(partial, workOf(target, problem, rows, columns));
   if (!tile) return undefined;
   const config: Sm90FlashConfig = { ...partial, tile };
   const tiles = Math.ceil(rows / tileM(tile));
@@ -112,6 +133,7 @@ export function lowerSm90Backward(
   problem: FlashBackwardProblem,
   access: Access,
   op: string,
+  chooseTile = chooseBackwardTile,
 ): readonly LaunchCommand[] | undefined {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const inputs = {
@@ -143,7 +165,7 @@ export function lowerSm90Backward(
   const launchOf = (side: Side): LaunchCommand | undefined => {
     const partial = { element, width, valueWidth, isCausal, access, side };
     const [stayCount, visitCount] = side === "rows" ? [rows, columns] : [columns, rows];
-    const tile = chooseBackwardTile(partial, { pairs, rows: stayCount, sms: target.device.parallelism });
+    const tile = chooseTile(partial, workOf(target, problem, stayCount, visitCount));
     if (!tile) return undefined;
     const config: Sm90BackwardConfig = { ...partial, tile };
     const tiles = Math.ceil(stayCount / tileM(tile));
@@ -157,6 +179,16 @@ export function lowerSm90Backward(
   // Side "rows" stores the deltas that side "columns" reads.
   const [ofRows, ofColumns] = [launchOf("rows"), launchOf("columns")];
   return ofRows && ofColumns && [ofRows, ofColumns];
+}
+
+function workOf(
+  { device }: Target,
+  { batch, heads, isCausal = false }: FlashProblem | FlashBackwardProblem,
+  rows: number,
+  visitCount: number,
+): Work {
+  const visited = isCausal ? visitCount / 2 : visitCount;
+  return { pairs: batch * heads, rows, visited, sms: device.parallelism };
 }
 
 /** How many (batch, head) pairs with so many visited elements form a section. */
