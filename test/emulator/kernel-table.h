@@ -51,7 +51,7 @@ struct EmulatorHooks {
                         float* acc, const unsigned char* left, const unsigned char* right);
   void (*wgmmaRs)(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right);
   /** The same with 16-bit elements, two in a register, and an MN-major B whose blocks of 64 columns are so far apart. */
-  void (*wgmmaRsHalves)(int element, unsigned columns, unsigned lane, float* acc, const unsigned (*left)[6],
+  void (*wgmmaRsHalves)(int element, unsigned columns, unsigned lane, float* acc, const unsigned (*left)[4],
                         const unsigned char* right, unsigned leadingBytes);
 };
 

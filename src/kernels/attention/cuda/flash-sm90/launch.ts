@@ -26,24 +26,6 @@ const capability = "9.0";
 /** Visited operands of this size stay in the L2 cache, which has 50 MB. */
 const sectionBytes = 16 * 2 ** 20;
 
-/** All that these kernels know about a problem: one with anything else, such as a mask, is for other kernels. */
-const known = new Set([
-  ...[
-    "dtype",
-    "batch",
-    "heads",
-    "rows",
-    "columns",
-    "width",
-    "valueWidth",
-    "resultDtype",
-    "scale",
-    "isCausal",
-  ],
-  ...["query", "key", "value", "out", "statistics", "deltas"],
-  ...["outGradient", "queryGradient", "keyGradient", "valueGradient"],
-]);
-
 /** The element type of a problem that has one in all of its memory; undefined if wgmma can't multiply it as it is. */
 function elementOf(
   { device }: Target,
@@ -51,12 +33,11 @@ function elementOf(
   inputs: readonly OperandLayout[],
   results: readonly OperandLayout[],
 ): HalfElement | undefined {
-  const { width, valueWidth, scale } = problem;
-  if (Object.entries(problem).some(([name, value]) => value !== undefined && !known.has(name)))
-    return undefined;
+  const { width, valueWidth, scale, heads, keyHeads = heads, mask, dropoutP } = problem;
+  const isPlain = mask === undefined && dropoutP === undefined && keyHeads === heads;
   const element = resultDtypeOf(problem);
   if (device.computeCapability !== capability || (element !== "bf16" && element !== "f16")) return undefined;
-  if (!(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
+  if (!isPlain || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
   const operands = [...inputs, ...results];
   return operands.every((operand) => operand.dtype === element && isAligned(operand)) ? element : undefined;
 }
