@@ -8,8 +8,7 @@ import { blasNoTranspose, blasRowMajor, openBlas } from "../../src/driver/index.
 import { report } from "./report.js";
 import { gemmSize, threads, values } from "./workload.js";
 
-const blas = openBlas(process.argv[2] ?? "libopenblas.so.0");
-blas.useThreads(threads);
+const blas = openBlas(process.argv[2] ?? "libopenblas.so.0", threads);
 const koffi = loadKoffi();
 const core = koffi.load(blas.library).func("const char *openblas_get_corename()")() as string;
 

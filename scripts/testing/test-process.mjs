@@ -69,6 +69,8 @@ export function runTestProcess(args, { root, isLong, timeoutMs, onOutput }) {
       env: {
         ...process.env,
         HOLDFAST_ON_REJECTED_PLAN: "error",
+        // The commands look for a BLAS, which this machine may have.
+        HOLDFAST_BLAS: "off",
         // Tests use internal modules next to the public API; programs that they start may do so too.
         NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ""} --conditions=holdfast-source`,
         TEST_HOLDFAST_SIZES: isLong ? undefined : "8",

@@ -4,7 +4,7 @@ import { type Command, Option } from "commander";
 import { classNames, openTrainedModel, type Prediction, readBars } from "../crossasset/index.js";
 import { device as openDevice } from "../tensor/index.js";
 import { requireRun } from "../train/index.js";
-import { endOnStall } from "./end-on-stall.js";
+import { commandDefaults } from "./command-defaults.js";
 import { wholeNumber } from "./options.js";
 import { evaluationText } from "./train/summary.js";
 
@@ -71,7 +71,7 @@ async function withTrainedModel(
 ): Promise<void> {
   requireRun(run);
   const loadedBars = await readBars(bars);
-  const device = await openDevice(name, endOnStall());
+  const device = await openDevice(name, commandDefaults());
   try {
     use(openTrainedModel(device, run), loadedBars);
   } finally {

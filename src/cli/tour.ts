@@ -7,14 +7,14 @@ import { basicKernels, blockCount } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { openRuntime, type Runtime, type Storage } from "../runtime/index.js";
 import { formatBytes, formatDuration, MiB } from "../units/index.js";
-import { endOnStall } from "./end-on-stall.js";
+import { commandDefaults } from "./command-defaults.js";
 
 const rows = 20_000;
 const features = 193;
 
 export function tour(): void {
   heading("1. Open the device. Its memory, and the default budget:");
-  const runtime = openRuntime({ memory: "512MiB", capture: "on", ...endOnStall() });
+  const runtime = openRuntime({ memory: "512MiB", capture: "on", ...commandDefaults() });
   try {
     process.stdout.write(runtime.diagnosticsText());
     const weights = uploadTensors(runtime);

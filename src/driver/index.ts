@@ -6,6 +6,7 @@ export { basicKernels } from "./basic-kernels.js";
 export {
   type Blas,
   type BlasGemm,
+  type BlasSearch,
   blasNoTranspose,
   blasRowMajor,
   blasTransposed,
@@ -16,6 +17,7 @@ export {
   elementsPerBlock,
   encodeKernel,
   encodeModule,
+  findBlas,
   hasRelaxedSimd,
   type KernelModule,
   type Label,
@@ -26,6 +28,7 @@ export {
   mathFunctions,
   openBlas,
   openCpuDriver,
+  type RejectedBlas,
   type StackOpcode,
   type ValueType,
   type WasmFunction,

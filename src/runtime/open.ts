@@ -2,11 +2,14 @@
 
 import {
   type Blas,
+  type BlasSearch,
   type DeviceInfo,
   type Driver,
+  findBlas,
   openBlas,
   openCpuDriver,
   openCudaDriver,
+  type RejectedBlas,
   readHostMemory,
   type Stream,
 } from "../driver/index.js";
@@ -54,6 +57,8 @@ export interface Components {
   readonly driver: Driver;
   readonly device: DeviceInfo;
   readonly blas: Blas | undefined;
+  /** Libraries that a search for a BLAS did not take. */
+  readonly rejectedBlas: readonly RejectedBlas[];
   readonly stream: Stream;
   readonly budget: Budget;
   readonly persistent: PersistentMemory;
@@ -107,8 +112,9 @@ export function openComponents(
     const opened = suppliedDriver ?? open();
     if (!suppliedDriver) closing.push(() => opened.close());
     const driver = watched(opened, sharedStatus, clock);
-    const device = driver.describe();
-    const blas = device.memory === "host" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
+    const described = driver.describe();
+    const { blas, rejected: rejectedBlas } = openBlasFor(described, settings);
+    const device = blas ? { ...described, name: `${described.name} with ${blas.name}` } : described;
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
     const available = () => free().available;
@@ -158,6 +164,7 @@ export function openComponents(
       driver,
       device,
       blas,
+      rejectedBlas,
       stream,
       budget,
       persistent,
@@ -203,6 +210,11 @@ function openCpu({ threads }: Settings, hostRoot: string | undefined): Driver {
     ...(threads !== "auto" && { threads }),
     ...(hostRoot !== undefined && { hostRoot }),
   });
+}
+
+function openBlasFor({ memory, parallelism }: DeviceInfo, { blas }: Settings): BlasSearch {
+  if (memory !== "host" || blas === "off") return { blas: undefined, rejected: [] };
+  return blas === "auto" ? findBlas(parallelism) : { blas: openBlas(blas, parallelism), rejected: [] };
 }
 
 function openGpu(

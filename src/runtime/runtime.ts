@@ -1,6 +1,14 @@
 /** The runtime: one open device, with steps, memory, uploads, work, captures and diagnostics. */
 
-import type { Blas, DeviceInfo, Kernel, KernelSource, Stream, StreamOptions } from "../driver/index.js";
+import type {
+  Blas,
+  DeviceInfo,
+  Kernel,
+  KernelSource,
+  RejectedBlas,
+  Stream,
+  StreamOptions,
+} from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { beat, runAll } from "../units/index.js";
 import { Captures, type Replayable } from "./capture/captures.js";
@@ -70,8 +78,10 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
 export class Runtime {
   readonly settings: Settings;
   readonly device: DeviceInfo;
-  /** The CPU's library for large GEMMs. Undefined if HOLDFAST_BLAS is off, or on a GPU. */
+  /** The CPU's library for large GEMMs. Undefined if HOLDFAST_BLAS is off or its search found none, and on a GPU. */
   readonly blas: Blas | undefined;
+  /** Installed libraries that the search of HOLDFAST_BLAS=auto did not take. */
+  readonly rejectedBlas: readonly RejectedBlas[];
   readonly stream: Stream;
   readonly recorder: Recorder;
   readonly phases: Phases;
@@ -105,10 +115,12 @@ export class Runtime {
       issue: (commands) => this.submit(this.load(commands)),
       lowerDigests: () => this.#lowerDigests,
     });
-    const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = components;
+    const { settings, device, blas, rejectedBlas, stream, recorder, phases, budget, arena, persistent } =
+      components;
     this.settings = settings;
     this.device = device;
     this.blas = blas;
+    this.rejectedBlas = rejectedBlas;
     this.stream = stream;
     this.recorder = recorder;
     this.phases = phases;
@@ -116,6 +128,9 @@ export class Runtime {
     this.arena = arena;
     this.persistent = persistent;
     this.#isOpen = true;
+    for (const { library, why, isWrong } of rejectedBlas)
+      if (isWrong)
+        this.warn(`Holdfast does not use the BLAS library ${library}, because it ${why}. Reinstall it.`);
     if (settings.log === "phases") print(diagnosticsText(this.diagnostics(), "at the start"));
   }
 

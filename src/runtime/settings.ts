@@ -208,12 +208,14 @@ export const settingsTable = {
   },
   blas: {
     variable: "HOLDFAST_BLAS",
-    kind: "library | off",
+    kind: "library | auto | off",
     parse: nonEmpty,
     meaning:
-      "The path or soname of a BLAS library. The CPU driver uses it for large matrix products instead of its WebAssembly kernels, " +
-      "with the same number of threads. It then depends on the library whether the same seed gives the same bits.",
-    defaultText: "off",
+      "The BLAS library that the CPU driver uses for large matrix products instead of its WebAssembly kernels, with the same number of " +
+      "threads: a path or a soname. auto takes the first installed one of OpenBLAS, NVPL, MKL, BLIS and Accelerate that multiplies " +
+      "small matrices correctly; without one, it is off. With off, the same seed gives the same bits on every machine with the same " +
+      "Node. With a library, the bits depend on its version, the processor and the number of threads.",
+    defaultText: "off; auto in the holdfast command",
     example: "libopenblas.so.0",
     fallback: () => "off",
   },

@@ -67,4 +67,9 @@ test("other settings are rejected with their old and new values", () => {
     /made with other settings: lr was 0\.001 and is now 0\.01\. /,
   );
   rejects("BAD_SETTING", fit({ precision: "tf32" }), /precision was not set and is now "tf32"/);
+  rejects(
+    "BAD_SETTING",
+    fit({ blas: "BLIS" }),
+    /blas was not set and is now "BLIS"\. .*HOLDFAST_BLAS names the/,
+  );
 });

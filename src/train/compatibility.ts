@@ -49,9 +49,10 @@ export function requireSameSettings(
     return a === b ? [] : [`${name} was ${a} and is now ${b}`];
   });
   if (changes.length === 0) return;
+  const advice = changes.some((change) => change.startsWith("blas ")) ? `${blasAdvice} ` : "";
   throw new HoldfastError(
     "BAD_SETTING",
-    `${subject} was made with other settings: ${listOf(changes)}. Resume with the same settings, or start a new run in another folder.`,
+    `${subject} was made with other settings: ${listOf(changes)}. ${advice}Resume with the same settings, or start a new run in another folder.`,
     { numbers: { changes: changes.length } },
   );
 }
@@ -74,6 +75,10 @@ export function requireSameTensors(checkpoint: Checkpoint, model: string, expect
     { numbers: { misfits: all.length } },
   );
 }
+
+/** The library is no option of the command, and another one is a change that nobody asked for. */
+const blasAdvice =
+  "Another BLAS library, or another number of threads, changes the last bits of the result. HOLDFAST_BLAS names the library, or is off; HOLDFAST_THREADS is the number of threads.";
 
 /** A setting as JSON text. Settings with equal text are equal. */
 function settingText(value: unknown): string {

@@ -4,7 +4,6 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after } from "node:test";
 import koffi from "koffi";
 import { repositoryRoot } from "./repository.js";
 
@@ -16,10 +15,18 @@ export interface BlasLibrary {
   readonly threads: () => number;
 }
 
-/** Compiles test/fixtures/blas.c, with macros defined; undefined if the machine has no C compiler. */
+const compiled = new Map<string, BlasLibrary | undefined>();
+
+/** Compiles test/fixtures/blas.c once, with macros defined; undefined if the machine has no C compiler. */
 export function compileBlas(...macros: string[]): BlasLibrary | undefined {
+  const key = macros.join();
+  if (!compiled.has(key)) compiled.set(key, compile(macros));
+  return compiled.get(key);
+}
+
+function compile(macros: readonly string[]): BlasLibrary | undefined {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-blas-"));
-  after(() => rmSync(folder, { recursive: true }));
+  process.once("exit", () => rmSync(folder, { recursive: true }));
   const path = join(folder, "libtestblas.so");
   const source = join(repositoryRoot, "test/fixtures/blas.c");
   const flags = ["-std=c99", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"];

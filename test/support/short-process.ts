@@ -9,4 +9,8 @@ export const lateOptimization: readonly string[] = process.execArgv.filter((flag
 );
 
 /** Variables for programs of which neither the watchdog nor the threads are tested: both take time to start. */
-export const plainDevice = { HOLDFAST_STALL_AFTER: "off", HOLDFAST_THREADS: "1" } as const;
+export const plainDevice = {
+  HOLDFAST_STALL_AFTER: "off",
+  HOLDFAST_THREADS: "1",
+  HOLDFAST_BLAS: "off",
+} as const;

@@ -3,6 +3,7 @@
 import { type Command, Option } from "commander";
 import { exitCodes } from "../../errors/index.js";
 import { settingsTable } from "../../runtime/index.js";
+import { commandDefaults } from "../command-defaults.js";
 import { size, wholeNumber } from "../options.js";
 import { type DoctorListener, type DoctorOptions, examine } from "./doctor.js";
 import { TextReport, type TextReportOptions } from "./report-text.js";
@@ -35,9 +36,11 @@ export function addDoctor(program: Command, version: string, end: (code: number)
       ),
     )
     .addOption(new Option("--json", "print one JSON object and nothing else"))
-    .action(({ json = false, ...options }: CommandOptions) =>
-      end(runDoctor(options, { version, json, columns: terminalColumns(), write: writeOut })),
-    );
+    .action(({ json = false, ...options }: CommandOptions) => {
+      const { blas } = commandDefaults();
+      const output = { version, json, columns: terminalColumns(), write: writeOut };
+      end(runDoctor({ ...options, ...(blas !== undefined && { blas }) }, output));
+    });
 }
 
 function writeOut(text: string): void {

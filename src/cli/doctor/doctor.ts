@@ -24,6 +24,8 @@ export interface DoctorOptions {
   readonly index?: number;
   readonly memory?: Bytes;
   readonly precision?: Settings["precision"];
+  /** Default: as the environment says. */
+  readonly blas?: Settings["blas"];
   /** Default: by device. */
   readonly batch?: number;
   readonly environment?: Environment;
@@ -46,6 +48,10 @@ export interface DeviceFacts {
   readonly memory: "discrete" | "unified" | "host";
   readonly precision: Settings["precision"];
   readonly batch: number;
+  /** The library for matrix products on the CPU. Null: Holdfast's kernels. */
+  readonly blas: { readonly name: string; readonly library: string } | null;
+  /** Installed BLAS libraries that are not used, each with the reason. */
+  readonly rejectedBlas: readonly string[];
   readonly budgetBytes: number;
   /** The origin of the budget, as text. */
   readonly budgetReason: string;
@@ -157,7 +163,7 @@ function open(options: DoctorOptions, settings: Settings): PhaseOutput<Opened> {
   }
 
   function openAs(name: "auto" | "cpu" | "cuda"): Device {
-    const { index, memory, precision, environment, hostRoot } = options;
+    const { index, memory, precision, blas, environment, hostRoot } = options;
     const { stallAfter, onStall } = settings;
     let isOpen = false;
     const deviceOptions: DeviceOptions = {
@@ -170,6 +176,7 @@ function open(options: DoctorOptions, settings: Settings): PhaseOutput<Opened> {
       ...(index !== undefined && { index }),
       ...(memory !== undefined && { memory }),
       ...(precision !== undefined && { precision }),
+      ...(blas !== undefined && { blas }),
       ...(environment !== undefined && { environment }),
       ...(hostRoot !== undefined && { hostRoot }),
       ...(driver !== undefined && { driver }),
@@ -194,6 +201,8 @@ function describeDevice(
     memory,
     precision: capabilitiesOf(runtime).multipliesHalfFloats ? runtime.settings.precision : "f32",
     batch,
+    blas: runtime.blas ? { name: runtime.blas.name, library: runtime.blas.library } : null,
+    rejectedBlas: runtime.rejectedBlas.map(({ library, why }) => `${library} ${why}`),
     budgetBytes: runtime.budget.limit,
     budgetReason: budgetReason(device, options),
     insteadOfGpu,

@@ -43,8 +43,14 @@ export class TextReport implements DoctorListener {
     this.#heading("test");
   }
 
-  opened({ insteadOfGpu }: DeviceFacts): void {
+  opened({ kind, insteadOfGpu, blas, rejectedBlas }: DeviceFacts): void {
     if (insteadOfGpu !== null) this.#row("", "No GPU is usable (see above), so the test runs on the CPU.");
+    if (kind !== "cpu") return;
+    this.#row(
+      "BLAS",
+      blas ? `${blas.name}, ${blas.library}` : "none: Holdfast's kernels compute all products",
+    );
+    for (const rejected of rejectedBlas) this.#row("", `not used: ${rejected}`);
   }
 
   entered(name: DoctorPhase): void {

@@ -20,10 +20,11 @@ import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
 import { RunServer, runFiles, stopOnSignals } from "../../train/index.js";
 import { type Bytes, systemClock } from "../../units/index.js";
+import { commandDefaults } from "../command-defaults.js";
 import { hasDesktop, openBrowser } from "../desktop.js";
-import { endOnStall } from "../end-on-stall.js";
 import { continueWithoutOutput, print } from "../output.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
+import { blasForRun, blasSetting } from "./run-blas.js";
 import { summaryText } from "./summary.js";
 import { type TensorBoardCurves, writeCurves } from "./tensorboard.js";
 
@@ -114,7 +115,11 @@ export async function trainCrossAsset(options: TrainOptions): Promise<number> {
     const checksum = file === undefined ? undefined : checksumOfBars(bars).slice(0, 16);
     run = openJobRun({
       path: out,
-      settings: { ...requested, ...(checksum !== undefined && { checksum }) },
+      settings: {
+        ...requested,
+        ...(checksum !== undefined && { checksum }),
+        ...blasSetting(device.runtime),
+      },
       device: device.runtime.device.name,
       ...{ allowOlder: options.olderCheckpoint === true, recordedDevice: device },
     });
@@ -213,7 +218,8 @@ function deviceOptions(
     ...(capture && { capture }),
     ...(memory !== undefined && { memory }),
     ...(stallAfter !== undefined && { stallAfter }),
-    ...endOnStall(),
+    ...commandDefaults(),
+    ...blasForRun(out),
     ...(quiet && { print: () => undefined }),
   };
 }

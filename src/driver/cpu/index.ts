@@ -3,14 +3,8 @@
  */
 
 export { basicKernels, blockCount, elementsPerBlock } from "./basic-kernels.js";
-export {
-  type Blas,
-  type BlasGemm,
-  blasNoTranspose,
-  blasRowMajor,
-  blasTransposed,
-  openBlas,
-} from "./blas.js";
+export { type Blas, type BlasSearch, findBlas, openBlas, type RejectedBlas } from "./blas.js";
+export { type BlasGemm, blasNoTranspose, blasRowMajor, blasTransposed } from "./blas-gemm.js";
 export { type CpuDriver, type CpuDriverOptions, openCpuDriver } from "./driver.js";
 export { encodeKernel, type KernelModule } from "./kernel-module.js";
 export { type MathFunction, mathFunctions } from "./math-functions.js";
