@@ -126,8 +126,14 @@ export function layOutAll({
   };
 }
 
+function submitGemm(runtime: Runtime, problem: GemmProblem): void {
+  const scratchBytes = gemmScratchBytes(runtime, problem);
+  const scratch = scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") };
+  submit(runtime, gemmCalls({ ...problem, ...scratch }));
+}
+
 /** Runs a GEMM on the runtime and returns the whole buffer of C, before and after. */
-export function runGemm(runtime: Runtime, gemmCase: GemmCase) {
+export function runGemm(runtime: Runtime, gemmCase: GemmCase, multiply = submitGemm) {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed, alpha, beta } = gemmCase;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
   const layouts = layOutAll(gemmCase);
@@ -159,14 +165,7 @@ export function runGemm(runtime: Runtime, gemmCase: GemmCase) {
       alpha,
       beta,
     };
-    const scratchBytes = gemmScratchBytes(runtime, problem);
-    submit(
-      runtime,
-      gemmCalls({
-        ...problem,
-        ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
-      }),
-    );
+    multiply(runtime, problem);
     const after = new arrayOf[dtype](runtime.read(c.buffer).buffer);
     return { values, layouts, after };
   });

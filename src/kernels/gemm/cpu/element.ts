@@ -1,4 +1,4 @@
-/** The element types of CPU GEMMs, each with its scalar and vector instructions. */
+/** The element types of CPU GEMMs, each with its scalar and vector instructions and its tile. */
 
 import {
   type Code,
@@ -8,6 +8,7 @@ import {
   type MemoryOpcode,
   type StackOpcode,
 } from "../../../driver/index.js";
+import { type TileShape, tileShape } from "./tile-shape.js";
 
 export type GemmDtype = "f32" | "f64";
 
@@ -27,6 +28,7 @@ export interface Element {
   readonly multiplyVectors: StackOpcode;
   /** Undefined if the engine has none: then the product is rounded before the addition. */
   readonly fusedMultiplyAdd: StackOpcode | undefined;
+  readonly tile: TileShape;
 }
 
 /** Instructions that every engine has. */
@@ -45,6 +47,7 @@ export const plainElements: Readonly<Record<GemmDtype, Element>> = {
     addVectors: "f32x4.add",
     multiplyVectors: "f32x4.mul",
     fusedMultiplyAdd: undefined,
+    tile: tileShape,
   },
   f64: {
     dtype: "f64",
@@ -60,6 +63,7 @@ export const plainElements: Readonly<Record<GemmDtype, Element>> = {
     addVectors: "f64x2.add",
     multiplyVectors: "f64x2.mul",
     fusedMultiplyAdd: undefined,
+    tile: tileShape,
   },
 };
 

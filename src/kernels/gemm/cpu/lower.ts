@@ -21,12 +21,12 @@ import {
 } from "../desc.js";
 import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
 import { type DirectConfig, directParameters, directStripRows } from "./direct.js";
-import { elementOf, type GemmDtype } from "./element.js";
+import { type Element, elementOf, type GemmDtype } from "./element.js";
 import { epilogueLaunch } from "./epilogue.js";
 import { gemmKernel } from "./kernels.js";
 import { multiplyParameters } from "./multiply.js";
 import { packParameters } from "./pack.js";
-import { type PackedPlan, planGemm } from "./plan.js";
+import { planGemm, planPacked } from "./plan.js";
 
 export function lowerGemmOnCpu(
   { blas, device }: Pick<Target, "blas" | "device">,
@@ -41,7 +41,7 @@ export function lowerGemmOnCpu(
       ? [lowerDirect(problem, plan.algorithm, op)]
       : blas
         ? [lowerBlas(blas, problem, device.parallelism, op)]
-        : lowerPacked(problem, plan, op);
+        : lowerPacked(problem, elementOf(problem.dtype), op);
   const epilogue = epilogueLaunch(problem, op);
   return epilogue ? [...launches, lowerRowOnWasm(epilogue)] : launches;
 }
@@ -61,9 +61,10 @@ export function requireFloat<P extends Pick<GemmDesc, "dtype" | "resultDtype">>(
   throw rejected(`the CPU multiplies f32 and f64, not ${problem.dtype}. Widen the operands first.`);
 }
 
-function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readonly LaunchCommand[] {
+/** Packing and multiplication. Every tile of the element gives the same bits. */
+export function lowerPacked(problem: GemmProblem, element: Element, op: string): readonly LaunchCommand[] {
   const { dtype, m, n, k, a, b, scratch } = problem;
-  const element = elementOf(dtype);
+  const plan = planPacked(problem, element);
   if (!scratch || scratch.span.size < plan.scratchBytes) {
     const available = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was passed";
     throw rejected(
@@ -76,7 +77,7 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
   const stridesB = stridesOf(problem, { ...b, isTransposed: !b.isTransposed });
   const pack: LaunchCommand = {
     ...{ kind: "launch", op },
-    source: gemmKernel("pack", dtype, "out"),
+    source: gemmKernel("pack", element, "out"),
     blocks: plan.aBlocks + plan.bBlocks,
     arguments: argumentsInOrder(packParameters, {
       a: a.storage,
@@ -101,12 +102,16 @@ function lowerPacked(problem: GemmProblem, plan: PackedPlan, op: string): readon
   };
   const multiply: LaunchCommand = {
     ...{ kind: "launch", op },
-    source: gemmKernel("multiply", dtype, access),
+    source: gemmKernel("multiply", element, access),
     blocks: plan.blocks,
     arguments: argumentsInOrder(multiplyParameters(element, access), {
       ...plan,
       ...resultOf(problem),
       scratch,
+      a: plan.isAPacked ? scratch : a.storage,
+      aMnBytes: stridesA.mn,
+      aKBytes: stridesA.k,
+      aBatchBytes: plan.isAPacked ? plan.aBatchBytes : stridesA.batch,
       m,
       n,
       k,
@@ -124,7 +129,7 @@ function lowerDirect(problem: GemmProblem, config: DirectConfig, op: string): La
   const rowStrips = Math.ceil(m / directStripRows);
   return {
     ...{ kind: "launch", op },
-    source: gemmKernel(config, dtype, access),
+    source: gemmKernel(config, element, access),
     blocks: rowStrips * batch,
     arguments: argumentsInOrder(directParameters(element, access), {
       ...resultOf(problem),

@@ -8,7 +8,7 @@ import { advance, call, forRange, limitTo, setToElement } from "../../codegen/wa
 import { localsOf, wasmKernel } from "../../codegen/wasm/wasm-function.js";
 import type { Element } from "./element.js";
 import { packFunction } from "./pack-panel.js";
-import { tileColumns, tileShape } from "./tile.js";
+import { tileColumns } from "./tile.js";
 
 /** Neighbouring panels share cache lines of the matrix: panels per block, and k per slice. */
 export const panelsPerBlock = 4;
@@ -51,7 +51,7 @@ interface PackedOperand {
 }
 
 export function packKernel(element: Element): KernelSource {
-  const widths = { a: tileShape.rows, b: tileColumns(element) };
+  const widths = { a: element.tile.rows, b: tileColumns(element) };
   const functions = [packFunction("packA", element, widths.a), packFunction("packB", element, widths.b)];
   const name = `gemm_pack_${element.dtype}`;
   return wasmKernel(name, packParameters, functions, (code, args) => {

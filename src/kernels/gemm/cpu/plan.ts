@@ -3,14 +3,15 @@
 import { alignUp, type Bytes } from "../../../units/index.js";
 import type { GemmShape } from "../desc.js";
 import type { DirectConfig } from "./direct.js";
-import { elementOf } from "./element.js";
-import { blocking } from "./multiply.js";
+import { type Element, elementOf } from "./element.js";
+import { blocking, spareBytes } from "./multiply.js";
 import { panelsPerBlock } from "./pack.js";
-import { tileBytes, tileColumns, tileShape } from "./tile.js";
+import { tileColumns } from "./tile.js";
 
 /** Offsets and strides in bytes. */
 export interface PackedPlan {
   readonly algorithm: "packed";
+  readonly isAPacked: boolean;
   /** Groups of panels in one matrix of the batch, and in all packed matrices. */
   readonly aGroups: number;
   readonly aBlocks: number;
@@ -19,8 +20,9 @@ export interface PackedPlan {
   readonly bBlocks: number;
   readonly bBatchBytes: number;
   readonly bOffset: number;
-  /** A temporary tile for every block, for tiles that cross C's edge. */
+  /** Temporary memory for every block. */
   readonly spareOffset: number;
+  readonly spareBytes: number;
   readonly rowStrips: number;
   readonly columnStrips: number;
   readonly blocks: number;
@@ -37,12 +39,13 @@ const minPackedSide = 24;
 
 export function planGemm(shape: GemmShape): GemmPlan {
   const direct = directConfig(shape);
-  if (!direct) return planPacked(shape);
+  const element = elementOf(shape.dtype);
+  if (!direct) return planPacked(shape, element);
   const { m, n, k } = shape;
   // The columns kernel needs a vector of columns; with fewer, the padding of a packed tile wastes less.
-  const hasVectors = direct === "dots" || n >= elementOf(shape.dtype).lanes;
+  const hasVectors = direct === "dots" || n >= element.lanes;
   const isThin = hasVectors && Math.min(m, n, k) < minPackedSide;
-  return isThin || m * n * k < minPackedWork[direct] ? { algorithm: direct } : planPacked(shape);
+  return isThin || m * n * k < minPackedWork[direct] ? { algorithm: direct } : planPacked(shape, element);
 }
 
 /** Two transposed operands have no direct kernel: they are always packed. */
@@ -51,19 +54,21 @@ function directConfig({ a, b, k }: GemmShape): DirectConfig | undefined {
   return a.isTransposed ? undefined : "dots";
 }
 
-function planPacked({ dtype, m, n, k, batch = 1, a, b }: GemmShape): PackedPlan {
-  const element = elementOf(dtype);
+export function planPacked({ m, n, k, batch = 1, a, b }: GemmShape, element: Element): PackedPlan {
+  const { tile } = element;
   const strip = blocking(element);
-  const aPanels = Math.ceil(m / tileShape.rows);
+  const aPanels = Math.ceil(m / tile.rows);
   const bPanels = Math.ceil(n / tileColumns(element));
   const aGroups = Math.ceil(aPanels / panelsPerBlock);
   const bGroups = Math.ceil(bPanels / panelsPerBlock);
   // A matrix that the whole batch shares is packed once.
   const aMatrices = a.batchStride ? batch : 1;
   const bMatrices = b.batchStride ? batch : 1;
-  const aPanelBytes = tileShape.rows * k * element.bytes;
+  const aPanelBytes = tile.rows * k * element.bytes;
   const bPanelBytes = tileColumns(element) * k * element.bytes;
-  const bOffset = alignUp(aMatrices * aPanels * aPanelBytes, 64);
+  // An expanded panel is read from the matrix.
+  const isAPacked = tile.broadcast !== "expanded";
+  const bOffset = isAPacked ? alignUp(aMatrices * aPanels * aPanelBytes, 64) : 0;
   const spareOffset = alignUp(bOffset + bMatrices * bPanels * bPanelBytes, 64);
   const rowStrips = Math.ceil(m / strip.rows);
   const columnStrips = Math.ceil(n / strip.columns);
@@ -71,16 +76,18 @@ function planPacked({ dtype, m, n, k, batch = 1, a, b }: GemmShape): PackedPlan 
   return {
     algorithm: "packed",
     aGroups,
-    aBlocks: aGroups * aMatrices,
+    isAPacked,
+    aBlocks: isAPacked ? aGroups * aMatrices : 0,
     aBatchBytes: a.batchStride ? aPanels * aPanelBytes : 0,
     bGroups,
     bBlocks: bGroups * bMatrices,
     bBatchBytes: b.batchStride ? bPanels * bPanelBytes : 0,
     bOffset,
     spareOffset,
+    spareBytes: spareBytes(element, k),
     rowStrips,
     columnStrips,
     blocks,
-    scratchBytes: alignUp(spareOffset + blocks * tileBytes, 64),
+    scratchBytes: alignUp(spareOffset + blocks * spareBytes(element, k), 64),
   };
 }
