@@ -9,9 +9,17 @@ declare namespace WebAssembly {
     readonly exports: Record<string, unknown>;
   }
   class Memory {
-    constructor(descriptor: { initial: number; maximum: number; shared: true });
+    constructor(descriptor: {
+      initial: number | bigint;
+      maximum: number | bigint;
+      shared: true;
+      /** The size of addresses: "i64" for a 64-bit memory. */
+      address?: "i64";
+      /** The same in Node 22. */
+      index?: "i64";
+    });
     readonly buffer: SharedArrayBuffer;
-    grow(pages: number): number;
+    grow(pages: number | bigint): number | bigint;
   }
   class RuntimeError extends Error {}
   class CompileError extends Error {}

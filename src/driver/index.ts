@@ -18,6 +18,7 @@ export {
   encodeKernel,
   encodeModule,
   findBlas,
+  hasMemory64,
   hasRelaxedSimd,
   type KernelModule,
   type Label,

@@ -6,6 +6,7 @@ import {
   type DeviceInfo,
   type Driver,
   findBlas,
+  hasMemory64,
   openBlas,
   openCpuDriver,
   openCudaDriver,
@@ -14,7 +15,18 @@ import {
   type Stream,
 } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Bytes, bytes, type Clock, formatBytes, MiB, runAll, systemClock } from "../units/index.js";
+import {
+  alignUp,
+  type Bytes,
+  bytes,
+  type Clock,
+  formatBytes,
+  GiB,
+  KiB,
+  MiB,
+  runAll,
+  systemClock,
+} from "../units/index.js";
 import { CaptureStateMachine } from "./capture/capture-state.js";
 import { Work } from "./capture/work.js";
 import { Arena } from "./memory/arena.js";
@@ -205,11 +217,21 @@ export function openWatchdog(
   closing.push(() => watchdog.close());
 }
 
-function openCpu({ threads }: Settings, hostRoot: string | undefined): Driver {
+function openCpu({ threads, memory }: Settings, hostRoot: string | undefined): Driver {
+  const isLarge = memory !== "auto" && memory > 4 * GiB;
+  if (isLarge && !hasMemory64()) throw noMemory64(memory);
   return openCpuDriver({
     ...(threads !== "auto" && { threads }),
+    ...(isLarge && { maximumBytes: alignUp(memory, 64 * KiB) }),
     ...(hostRoot !== undefined && { hostRoot }),
   });
+}
+
+function noMemory64(memory: Bytes): HoldfastError {
+  const message =
+    `HOLDFAST_MEMORY asks for ${formatBytes(memory)}, but the CPU has at most 4 GiB in Node.js ${process.versions.node}, which has no 64-bit ` +
+    "WebAssembly memory. Use Node.js 24 or later, or Node.js 22 with --experimental-wasm-memory64, or set HOLDFAST_MEMORY to 4GiB or less.";
+  return new HoldfastError("OUT_OF_BUDGET", message, { numbers: { asked: memory, available: 4 * GiB } });
 }
 
 function openBlasFor({ memory, parallelism }: DeviceInfo, { blas }: Settings): BlasSearch {

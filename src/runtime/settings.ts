@@ -55,7 +55,8 @@ export const settingsTable = {
       "max(512 MiB, 2 %) on a discrete card, max(8 GiB, 10 %) on a unified-memory machine, and max(512 MiB, 10 %) on a CPU. In a " +
       "container it is max(512 MiB, 10 %) of the container's limit. The 512 MiB count as at most a quarter of the memory. A size " +
       "that you set has no margin, but that much memory must be free. On a unified-memory machine without a container limit, the " +
-      "margin must be free too.",
+      "margin must be free too. On a CPU auto takes at most 4 GiB. A larger size, up to 16 GiB, needs 64-bit WebAssembly memory: Node.js 24 or later. " +
+      "Kernels then check addresses and are slower, matrix products by a third; a BLAS library (HOLDFAST_BLAS) is as fast as before.",
     defaultText: "auto",
     example: "64GiB",
     fallback: () => "auto",

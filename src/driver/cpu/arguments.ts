@@ -1,11 +1,12 @@
 /** Validates the arguments of a launch or a copy and copies them into a command. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { formatSpan, type Span } from "../../units/index.js";
+import { formatBytes, formatSpan, type Span } from "../../units/index.js";
 import { requireLaunch, requireScalar, requireSpan } from "../checks.js";
 import { type Argument, isMemory, type Launch, type Parameter } from "../driver.js";
 import type { Command, KernelState } from "./commands.js";
 import type { DeviceMemory } from "./memory.js";
+import { maxWideSpan } from "./widen-addresses.js";
 
 export function createLaunch(
   kernel: KernelState,
@@ -21,6 +22,7 @@ export function createLaunch(
     const what = () => `Argument ${index} of kernel "${kernel.name}" (${parameter})`;
     if (isMemory(parameter)) {
       const span = liveSpan(memory, requireSpan(argument, what), what);
+      if (memory.isWide && span.size > maxWideSpan) throw tooLong(span.size, what);
       spans.push(span);
       call.push(kernel.addressBase + span.address);
     } else {
@@ -28,6 +30,11 @@ export function createLaunch(
     }
   }
   return { kind: "launch", kernel, blocks, call, spans };
+}
+
+function tooLong(size: number, what: () => string): HoldfastError {
+  const message = `${what()} has ${formatBytes(size)}. With more than 4 GiB of device memory, a kernel of the CPU reaches ${formatBytes(maxWideSpan)} of one tensor. Split the tensor, or set HOLDFAST_MEMORY to 4GiB or less.`;
+  return new HoldfastError("UNSUPPORTED", message, { numbers: { size, limit: maxWideSpan } });
 }
 
 /** Returns a copy of the span, after checking that all of it is committed. */

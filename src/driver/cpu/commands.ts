@@ -7,6 +7,7 @@ import { beat, type Span } from "../../units/index.js";
 import type { NodeCount } from "../driver.js";
 import type { DeviceMemory } from "./memory.js";
 import { encodeModule } from "./wasm.js";
+import { maxWideSpan, widenAddresses } from "./widen-addresses.js";
 import type { LoadedKernel, WorkerPool } from "./worker-pool.js";
 
 /** Pinned host memory. `isFree` is set when its owner frees it. */
@@ -59,7 +60,8 @@ export class Executor {
   constructor(memory: DeviceMemory, pool: WorkerPool) {
     this.#memory = memory;
     this.#pool = pool;
-    const instance = new WebAssembly.Instance(new WebAssembly.Module(fillModule), {
+    const code = memory.isWide ? widenAddresses(fillModule, { name: "fill", addresses: [0] }) : fillModule;
+    const instance = new WebAssembly.Instance(new WebAssembly.Module(code), {
       env: { memory: memory.wasm },
     });
     const { fill } = instance.exports;
@@ -88,9 +90,15 @@ export class Executor {
         break;
       }
       case "fill":
-        this.#fill(command.target.address, command.byte, command.target.size);
+        this.#runFill(command.target, command.byte);
         break;
     }
+  }
+
+  #runFill({ address, size }: Span, byte: number): void {
+    const step = maxWideSpan / 2;
+    for (let done = 0; done < size; done += step)
+      this.#fill(address + done, byte, Math.min(step, size - done));
   }
 }
 

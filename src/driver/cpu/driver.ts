@@ -30,8 +30,9 @@ import { Capture, type CapturedPosition } from "./capture.js";
 import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
 import { RecordedGraph } from "./graph.js";
 import { compileKernel } from "./kernel.js";
-import { DeviceMemory, pageBytes } from "./memory.js";
+import { DeviceMemory } from "./memory.js";
 import { CommandQueue, type StreamPosition } from "./stream.js";
+import { pageBytes } from "./wasm.js";
 import { WorkerPool } from "./worker-pool.js";
 
 /** Options of `openCpuDriver`. */
@@ -41,8 +42,13 @@ export interface CpuDriverOptions {
    * allow.
    */
   readonly threads?: number;
-  /** Maximum device memory: a multiple of 64 KiB. Default: 4 GiB − 64 KiB. */
+  /**
+   * Maximum device memory: a multiple of 64 KiB, up to 16 GiB. Default: 4 GiB − 64 KiB, which is also the limit of an engine without
+   * 64-bit memory.
+   */
   readonly maximumBytes?: number;
+  /** True for 64-bit addresses in a memory of any size, for tests. Default: only if the memory is larger than 4 GiB. */
+  readonly hasWideAddresses?: boolean;
   /** Replaces "/" when the host's figures are read. */
   readonly hostRoot?: string;
 }
@@ -101,7 +107,7 @@ class Cpu implements CpuDriver {
       throw new HoldfastError("BAD_SETTING", message, { numbers: { threads } });
     }
     this.#hostRoot = hostRoot;
-    this.#memory = new DeviceMemory({ maximumBytes, hostRoot });
+    this.#memory = new DeviceMemory({ maximumBytes, hostRoot, isWide: options.hasWideAddresses });
     this.#description = {
       kind: "cpu",
       name: `CPU (${threads} ${threads === 1 ? "thread" : "threads"}, ${cpus()[0]?.model.trim() || process.arch})`,
@@ -287,7 +293,7 @@ class Cpu implements CpuDriver {
     const { name, native } = source;
     const compiled = native
       ? { module: undefined, run: native, addressBase: this.#memory.nativeAddress() }
-      : { ...compileKernel(source, this.#memory.wasm), addressBase: 0 };
+      : { ...compileKernel(source, this.#memory.wasm, this.#memory.isWide), addressBase: 0 };
     const id = this.#kernels.nextId();
     const state: KernelState = { id, name, ...compiled, isUnloaded: false };
     this.#pool.load(state);

@@ -8,6 +8,7 @@ export { type BlasGemm, blasNoTranspose, blasRowMajor, blasTransposed } from "./
 export { type CpuDriver, type CpuDriverOptions, openCpuDriver } from "./driver.js";
 export { encodeKernel, type KernelModule } from "./kernel-module.js";
 export { type MathFunction, mathFunctions } from "./math-functions.js";
+export { hasMemory64 } from "./memory64.js";
 export { hasRelaxedSimd } from "./relaxed-simd.js";
 export {
   Code,

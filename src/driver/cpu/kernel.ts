@@ -1,30 +1,44 @@
 /** Instantiates a kernel's WebAssembly, with an error that explains a failure. */
 
 import { HoldfastError } from "../../errors/index.js";
-import type { KernelSource } from "../driver.js";
+import { isMemory, type KernelSource } from "../driver.js";
 import { type KernelFunction, maxArguments } from "./launch-protocol.js";
 import { mathFunctions } from "./math-functions.js";
+import { widenAddresses } from "./widen-addresses.js";
 
 export interface CompiledKernel {
   readonly module: WebAssembly.Module;
   readonly run: KernelFunction;
 }
 
-/** By a source's code: a device that loads the kernels of an earlier one does not compile them again. */
-const modules = new WeakMap<object, WebAssembly.Module>();
+type ModuleCache = WeakMap<object, WebAssembly.Module>;
 
-function moduleOf(wasm: NonNullable<KernelSource["wasm"]>): WebAssembly.Module {
-  const compiled = modules.get(wasm);
+/** By a source's code: a device that loads the kernels of an earlier one does not compile them again. For 32-bit and 64-bit memory. */
+const modules: { readonly narrow: ModuleCache; readonly wide: ModuleCache } = {
+  narrow: new WeakMap(),
+  wide: new WeakMap(),
+};
+
+function moduleOf(
+  { name, parameters, wasm }: KernelSource & { readonly wasm: Uint8Array<ArrayBuffer> },
+  isWide: boolean,
+): WebAssembly.Module {
+  const cache = isWide ? modules.wide : modules.narrow;
+  const compiled = cache.get(wasm);
   if (compiled) return compiled;
-  const module = new WebAssembly.Module(wasm);
-  modules.set(wasm, module);
+  // After the two block numbers.
+  const addresses = parameters.flatMap((parameter, index) => (isMemory(parameter) ? [index + 2] : []));
+  const module = new WebAssembly.Module(isWide ? widenAddresses(wasm, { name, addresses }) : wasm);
+  cache.set(wasm, module);
   return module;
 }
 
 export function compileKernel(
-  { name, parameters, wasm }: KernelSource,
+  source: KernelSource,
   memory: WebAssembly.Memory,
+  hasWideAddresses = false,
 ): CompiledKernel {
+  const { name, parameters, wasm } = source;
   if (!wasm) {
     const message = `Kernel "${name}" has no WebAssembly code, which the CPU driver needs. Add a \`wasm\` module to its source.`;
     throw new HoldfastError("UNSUPPORTED", message, { numbers: { kernel: name } });
@@ -35,7 +49,7 @@ export function compileKernel(
   let module: WebAssembly.Module;
   let run: unknown;
   try {
-    module = moduleOf(wasm);
+    module = moduleOf({ ...source, wasm }, hasWideAddresses);
     run = new WebAssembly.Instance(module, { env: { memory }, math: mathFunctions }).exports[name];
   } catch (cause) {
     throw failed(name, cause instanceof Error ? cause.message : String(cause), cause);

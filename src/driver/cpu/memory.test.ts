@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { bytes, endOf, GiB, MiB, overlaps, type Span, span } from "../../units/index.js";
-import { DeviceMemory, pageBytes } from "./memory.js";
+import { DeviceMemory } from "./memory.js";
+import { pageBytes } from "./wasm.js";
 
 const page = bytes(pageBytes);
 const small = () => new DeviceMemory({ maximumBytes: 16 * pageBytes });

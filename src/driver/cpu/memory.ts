@@ -1,6 +1,6 @@
 /**
  * Device memory on the CPU: one shared WebAssembly memory, whose byte offsets are the device addresses. Ranges are
- * reserved first-fit in its 4 GiB of address space; the memory grows to cover committed ranges.
+ * reserved first-fit in its address space, 4 GiB unless more is asked for; the memory grows to cover committed ranges.
  *
  * A WebAssembly memory never shrinks: a released range can be reserved again, but its pages stay with the process.
  * After a release `free` is therefore a lower bound.
@@ -16,7 +16,6 @@ import {
   formatBytes,
   formatSpan,
   GiB,
-  KiB,
   MiB,
   type Span,
   span,
@@ -25,9 +24,8 @@ import type { MemoryInfo } from "../driver.js";
 import { loadKoffi } from "../foreign-functions.js";
 import { readHostMemory } from "../host-memory.js";
 import { Reservations, requireReservable } from "../reservations.js";
-
-/** A WebAssembly page, and the granularity of reserve and commit. */
-export const pageBytes = 64 * KiB;
+import { createMemory32, createMemory64, hasMemory64, maximumBytes64, type WasmMemory } from "./memory64.js";
+import { pageBytes } from "./wasm.js";
 
 /** Each growth costs a protection change and a notification of every thread, so small commits share one. */
 const growthPages = (16 * MiB) / pageBytes;
@@ -35,33 +33,45 @@ const growthPages = (16 * MiB) / pageBytes;
 /** The first page is never reserved: address 0 in a span is always an error. */
 const firstAddress = pageBytes;
 
+/** What a 32-bit memory can hold. */
+const maximumBytes32 = 4 * GiB - firstAddress;
+
 export interface DeviceMemoryOptions {
   readonly maximumBytes?: number | undefined;
   readonly hostRoot?: string | undefined;
+  /** True for 64-bit addresses in a memory of any size. */
+  readonly isWide?: boolean | undefined;
 }
 
 export class DeviceMemory {
-  readonly wasm: WebAssembly.Memory;
+  readonly #wasm: WasmMemory;
   /** Maximum bytes that can be reserved and committed. */
   readonly limit: Bytes;
   readonly #hostRoot: string | undefined;
   readonly #reservations = new Reservations(pageBytes);
   #bytes: Uint8Array;
 
-  constructor({ maximumBytes = 4 * GiB, hostRoot }: DeviceMemoryOptions = {}) {
-    const limit = Math.min(maximumBytes, 4 * GiB - firstAddress);
+  constructor({ maximumBytes = 4 * GiB, hostRoot, isWide = false }: DeviceMemoryOptions = {}) {
+    const isLarge = maximumBytes > 4 * GiB && hasMemory64();
+    const limit = Math.min(maximumBytes, isLarge ? maximumBytes64 - firstAddress : maximumBytes32);
     if (!Number.isSafeInteger(maximumBytes) || limit < pageBytes || limit % pageBytes !== 0) {
-      const message = `Option maximumBytes is ${maximumBytes}; pass a multiple of ${formatBytes(pageBytes)}, up to 4 GiB.`;
+      const message = `Option maximumBytes is ${maximumBytes}; pass a multiple of ${formatBytes(pageBytes)}, up to ${formatBytes(maximumBytes64)}.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { maximumBytes } });
     }
     this.limit = bytes(limit);
     this.#hostRoot = hostRoot;
-    this.wasm = new WebAssembly.Memory({
-      initial: 1,
-      maximum: (firstAddress + limit) / pageBytes,
-      shared: true,
-    });
+    const pages = (firstAddress + limit) / pageBytes;
+    this.#wasm = ((isWide || isLarge) && createMemory64(pages)) || createMemory32(pages);
     this.#bytes = new Uint8Array(this.wasm.buffer);
+  }
+
+  get wasm(): WebAssembly.Memory {
+    return this.#wasm.memory;
+  }
+
+  /** True if its addresses have 64 bits. */
+  get isWide(): boolean {
+    return this.#wasm.isWide;
   }
 
   /** All bytes of the memory. Do not keep the array: it does not cover later growth. */
@@ -133,7 +143,7 @@ export class DeviceMemory {
     if (missing <= 0) return;
     const availablePages = (firstAddress + this.limit) / pageBytes - pages;
     try {
-      this.wasm.grow(Math.min(availablePages, Math.max(missing, growthPages)));
+      this.#wasm.grow(Math.min(availablePages, Math.max(missing, growthPages)));
     } catch (cause) {
       const message = `Cannot commit ${formatSpan(range)}: Node.js could not grow the WebAssembly memory by ${formatBytes(missing * pageBytes)} from ${formatBytes(this.#bytes.length)}. Use less memory, or raise the limit on this process's address space.`;
       throw new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size: range.size }, cause });
@@ -144,7 +154,7 @@ export class DeviceMemory {
   #noRange(size: number): HoldfastError {
     const reserved = this.#reservations.ranges.reduce((total, range) => total + range.size, 0);
     const end = firstAddress + this.limit;
-    const message = `Cannot reserve ${formatBytes(size)}: no gap of that size is left below ${formatAddress(end)}, and ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, or ask for less.`;
+    const message = `Cannot reserve ${formatBytes(size)}: no gap of that size is left below ${formatAddress(end)}, and ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, ask for less, or set HOLDFAST_MEMORY: up to ${formatBytes(maximumBytes64)} with Node.js 24 or later.`;
     return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size, reserved, limit: this.limit } });
   }
 }

@@ -5,6 +5,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
+import { KiB } from "../../units/index.js";
 import {
   emptyBlock,
   type LaneOpcode,
@@ -39,7 +40,10 @@ export interface WasmFunction {
 /** A function imported as `math.<name>`. */
 export type WasmImport = Pick<WasmFunction, "name" | "parameters" | "results">;
 
-/** Maximum number of 64 KiB pages of a 32-bit memory: 4 GiB. */
+/** A page of WebAssembly memory. */
+export const pageBytes = 64 * KiB;
+
+/** Maximum number of pages of a 32-bit memory: 4 GiB. */
 export const maximumPages = 65_536;
 
 /** Writes one function's instructions. Each method appends one and returns the code, so that calls can be chained. */
@@ -241,15 +245,15 @@ export function encodeModule(
 const magicAndVersion = [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00];
 const sharedWithMaximum = 0x03;
 
-function section(id: number, entries: readonly (readonly number[])[]): number[] {
+export function section(id: number, entries: readonly (readonly number[])[]): number[] {
   return [id, ...sized(vector(entries))];
 }
 
-function sized(content: readonly number[]): number[] {
+export function sized(content: readonly number[]): number[] {
   return [...unsigned(content.length), ...content];
 }
 
-function vector(entries: readonly (readonly number[])[]): number[] {
+export function vector(entries: readonly (readonly number[])[]): number[] {
   // Not flat(), which takes a hundred times as long.
   return unsigned(entries.length).concat(...entries);
 }
@@ -258,7 +262,7 @@ function typeVector(types: readonly ValueType[]): number[] {
   return vector(types.map((type) => [valueTypes[type]]));
 }
 
-function text(value: string): number[] {
+export function text(value: string): number[] {
   return sized([...new TextEncoder().encode(value)]);
 }
 

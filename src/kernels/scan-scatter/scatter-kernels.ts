@@ -42,12 +42,13 @@ export function scatterKernel(dtype: ScanDtype, indexing: Indexing): KernelSourc
 function printSharedItem(code: Code, dtype: ScanDtype, args: Args, { outer, column, end }: WorkItem): void {
   const { length, count, inner } = args;
   const { bytes } = dtypes[dtype];
-  // `target` is the index of the target's row, then its address.
-  const { entry, target, from, to, left, rowBytes } = localsOf(
+  // `target` is the index of the target's row, `element` its address.
+  const { entry, target, element, from, to, left, rowBytes } = localsOf(
     code,
     "i32",
     "entry",
     "target",
+    "element",
     "from",
     "to",
     "left",
@@ -63,10 +64,10 @@ function printSharedItem(code: Code, dtype: ScanDtype, args: Args, { outer, colu
     repeat(code, left, () => {
       code.get(entry).memory("i32.load").tee(target).get(length).op("i32.lt_u");
       code.if(() => {
-        setToElement(code, target, to, target, rowBytes);
+        setToElement(code, element, to, target, rowBytes);
         for (let value = 0; value < group.count; value++) {
           const offset = value * group.bytes;
-          code.get(target).get(target).memory(group.load, offset);
+          code.get(element).get(element).memory(group.load, offset);
           code.get(from).memory(group.load, offset).op(group.add).memory(group.store, offset);
         }
       });
@@ -80,8 +81,8 @@ function printSharedItem(code: Code, dtype: ScanDtype, args: Args, { outer, colu
 function printEachItem(code: Code, dtype: ScanDtype, args: Args, { outer, column, end }: WorkItem): void {
   const { length, count, inner } = args;
   const { bytes } = dtypes[dtype];
-  // `target` is the index of the target's row, then the address of its element.
-  const { row, first, entry, from, to, target } = localsOf(
+  // `target` is the index of the target's row, `element` the address of its element.
+  const { row, first, entry, from, to, target, element } = localsOf(
     code,
     "i32",
     "row",
@@ -90,6 +91,7 @@ function printEachItem(code: Code, dtype: ScanDtype, args: Args, { outer, column
     "from",
     "to",
     "target",
+    "element",
   );
   code.get(column).set(first);
   code.i32(0).set(row);
@@ -102,8 +104,8 @@ function printEachItem(code: Code, dtype: ScanDtype, args: Args, { outer, column
     forRange(code, column, end, 1, () => {
       code.get(entry).memory("i32.load").tee(target).get(length).op("i32.lt_u");
       code.if(() => {
-        code.get(target).get(inner).op("i32.mul").i32(bytes).op("i32.mul").get(to).op("i32.add").tee(target);
-        code.get(target).memory(`${dtype}.load`).get(from).memory(`${dtype}.load`);
+        code.get(target).get(inner).op("i32.mul").i32(bytes).op("i32.mul").get(to).op("i32.add").tee(element);
+        code.get(element).memory(`${dtype}.load`).get(from).memory(`${dtype}.load`);
         code.op(`${dtype}.add`).memory(`${dtype}.store`);
       });
       advance(code, entry, indexBytes);

@@ -59,10 +59,10 @@ export function packKernel(element: Element): KernelSource {
     const locals = localsOf(
       code,
       "i32",
-      ...(["group", "batch", "first", "end", "row", "slice", "depth", "count"] as const),
+      ...(["group", "batch", "first", "end", "row", "slice", "depth", "count", "index"] as const),
       ...(["matrix", "packed", "from", "to"] as const),
     );
-    const { group, batch, first, end, row, slice, depth, count, matrix, packed, from, to } = locals;
+    const { group, batch, first, end, row, slice, depth, count, index, matrix, packed, from, to } = locals;
     const a: PackedOperand = {
       pack: "packA",
       matrix: args.a,
@@ -92,8 +92,8 @@ export function packKernel(element: Element): KernelSource {
       limitTo(code, count, width);
       setToElement(code, from, matrix, row, mnBytes);
       setToElement(code, from, from, slice, kBytes);
-      code.get(row).get(k).op("i32.mul").get(slice).i32(width).op("i32.mul").op("i32.add").set(to);
-      setToElement(code, to, packed, to, element.bytes);
+      code.get(row).get(k).op("i32.mul").get(slice).i32(width).op("i32.mul").op("i32.add").set(index);
+      setToElement(code, to, packed, index, element.bytes);
       call(code, pack, from, kBytes, mnBytes, count, depth, to);
     };
     /** Packs the `group`-th group of panels of an operand; its packed panels begin at `packed`. */
