@@ -11,7 +11,7 @@ if (Number.parseInt(process.versions.v8, 10) < 13) setFlagsFromString("--experim
 
 /** A packed and a direct product, reductions, reversed and gathered rows, elementary functions, and their gradients. */
 function computeAll(hasWideAddresses: boolean): number[] {
-  const driver = openCpuDriver({ threads: 2, hasWideAddresses });
+  const driver = openCpuDriver({ threads: 1, hasWideAddresses });
   const cpu = new Device("cpu", { driver, stallAfter: "off", environment: {}, print: () => {} });
   manualSeed(7);
   try {
