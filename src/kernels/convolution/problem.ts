@@ -26,7 +26,20 @@ export interface ConvolutionShape {
   /** Zeros on both sides of each axis. */
   readonly padding: Pair;
   readonly dilation: Pair;
+  /**
+   * Images are [batch, size…, channels] in memory, and there is one group. Operands that are read have this dtype, whole vectors of 16
+   * bytes of channels, with zeros after the last one, and the weight is [outChannels, kernel…, channels]. The bias is f32. Default: images are
+   * [batch, channels, size…], and all operands have the result's dtype.
+   */
+  readonly channelsLast?: ChannelsLastOperands;
 }
+
+export interface ChannelsLastOperands {
+  readonly operands: "bf16" | "f16";
+}
+
+export type ChannelsLastShape = ConvolutionShape & { readonly channelsLast: ChannelsLastOperands };
+export type ChannelsLastProblem = ConvolutionProblem & ChannelsLastShape;
 
 /** All operands are contiguous. The direction tells which of `x`, `weight` and `y` is written; the two others are read. */
 export interface ConvolutionProblem extends ConvolutionShape {
@@ -51,12 +64,32 @@ export const writtenOperand = {
 
 /** The numbers of elements of the operands. */
 export function elementCounts(shape: ConvolutionShape): Readonly<Record<"x" | "weight" | "y", number>> {
-  const { batch, groups, channels, outChannels, size, outSize, kernel } = shape;
+  const { direction, batch, groups, size, outSize, kernel } = shape;
+  const written = writtenOperand[direction];
+  const [inX, inWeight, inY] = [
+    channelsIn(shape, shape.channels, written !== "x"),
+    channelsIn(shape, shape.channels, written !== "weight"),
+    channelsIn(shape, shape.outChannels, written !== "y"),
+  ];
   return {
-    x: batch * groups * channels * areaOf(size),
-    weight: groups * outChannels * channels * areaOf(kernel),
-    y: batch * groups * outChannels * areaOf(outSize),
+    x: batch * groups * inX * areaOf(size),
+    weight: groups * shape.outChannels * inWeight * areaOf(kernel),
+    y: batch * groups * inY * areaOf(outSize),
   };
+}
+
+function channelsIn(shape: ConvolutionShape, channels: number, isRead: boolean): number {
+  return isRead && isChannelsLast(shape) ? paddedChannels(channels, shape) : channels;
+}
+
+export function isChannelsLast(shape: ConvolutionShape): shape is ChannelsLastShape {
+  return shape.channelsLast !== undefined;
+}
+
+/** The channels of a channels-last operand in memory: whole vectors of 16 bytes. */
+export function paddedChannels(channels: number, { channelsLast }: Pick<ChannelsLastShape, "channelsLast">): number {
+  const perVector = 16 / dtypes[channelsLast.operands].bytes;
+  return Math.ceil(channels / perVector) * perVector;
 }
 
 export function areaOf([height, width]: Pair): number {
@@ -65,17 +98,20 @@ export function areaOf([height, width]: Pair): number {
 
 /** Rejects sizes and storages that do not fit each other. */
 export function requireConvolution(problem: ConvolutionProblem): void {
-  const { batch, groups, channels, outChannels, dtype, bias, direction } = problem;
+  const { batch, groups, channels, outChannels, dtype, bias, direction, channelsLast } = problem;
   for (const [name, value] of Object.entries({ batch, groups, channels, outChannels })) {
     requireCount(name, value, 0);
   }
   for (const axis of [0, 1] as const) requireAxis(problem, axis);
   for (const [name, elements] of Object.entries(elementCounts(problem))) {
-    requireElements(name, elements, problem[name as "x" | "weight" | "y"], dtype);
+    const isRead = name !== writtenOperand[direction];
+    const stored = (isRead && channelsLast?.operands) || dtype;
+    requireElements(name, elements, problem[name as "x" | "weight" | "y"], stored);
   }
+  if (channelsLast && groups !== 1) throw rejected(`channels are last, and there are ${groups} groups.`);
   if (!bias) return;
   if (direction !== "forward") throw rejected("a gradient has no bias.");
-  requireElements("bias", groups * outChannels, bias, dtype);
+  requireElements("bias", groups * outChannels, bias, channelsLast ? "f32" : dtype);
 }
 
 function requireAxis(problem: ConvolutionShape, axis: 0 | 1): void {

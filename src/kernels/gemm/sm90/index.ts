@@ -1,6 +1,6 @@
 /** gemm/sm90: native GEMMs on Hopper's tensor cores (wgmma, TMA): grouped, batched with unaligned rows, or with a fused epilogue. */
 
-export type { Epilogue, Sm90Config } from "./configs.js";
+export { type Epilogue, type Sm90Config, sm90Capability } from "./configs.js";
 export { colsumRows } from "./epilogue-store.js";
 export {
   type EpilogueOn,

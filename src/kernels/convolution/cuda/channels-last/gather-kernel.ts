@@ -1,0 +1,193 @@
+/**
+ * The CUDA source of a channels-last convolution, forward or of the input's gradient: C[positions, channels] = A · B. Rows of A are patches
+ * of an image, gathered 16 bytes of channels at a time. K is taps × channels of the image.
+ */
+
+import type { KernelSource, Parameter } from "../../../../driver/index.js";
+import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
+import { sm90Capability } from "../../../gemm/sm90/index.js";
+import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
+import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
+import { alignStages, declareMainloop, mainloop } from "./mainloop.js";
+import { type ChannelsLastTile, residentCtas, sharedBytesOf, stagedPadding, threadsOf } from "./tiles.js";
+
+/** Which code is printed. */
+export interface GatherVariant {
+  readonly element: MmaElement;
+  readonly tile: ChannelsLastTile;
+  readonly resultDtype: ConvolutionDtype;
+  /** True if the filter's neighbours in memory are along K (forward), false if they are along N (input gradient). */
+  readonly isFilterKMajor: boolean;
+  readonly hasBias: boolean;
+  /** True if rows of results can be stored 16 bytes at a time. */
+  readonly storesVectors: boolean;
+  readonly access: "out" | "partial-out";
+}
+
+const divisors = ["perImage", "perRow", "perTap", "perTapRow"] as const;
+
+const sizes = [
+  // C and K.
+  ...(["m", "n", "taps"] as const),
+  // The gathered image; position i and tap j of an axis meet at element origin + step · i + tapStep · j.
+  ...(["imageHeight", "imageWidth", "imageChannels"] as const),
+  ...(["rowStep", "rowOrigin", "rowTapStep", "columnStep", "columnOrigin", "columnTapStep"] as const),
+  // Distances in the filter, from row to row, and in the result.
+  ...(["filterStride", "resultOrigin", "resultImage", "resultRow", "resultColumn"] as const),
+] as const;
+
+/** An N-major filter has a row for each channel of the image; the others are distances from it to the taps. */
+const tapSizes = ["filterRows", "filterOrigin", "filterTapRow", "filterTapColumn"] as const;
+
+export type GatherSizes = Readonly<Record<(typeof sizes | typeof tapSizes)[number], number>>;
+export type GatherDivisors = Readonly<Record<(typeof divisors)[number], number>>;
+
+export function gatherParameters({
+  hasBias,
+  access,
+  isFilterKMajor,
+}: Pick<GatherVariant, "hasBias" | "access" | "isFilterKMajor">): Readonly<Record<string, Parameter>> {
+  return {
+    ...{ image: "in", filter: "in", ...(hasBias && { bias: "in" }), result: access },
+    ...Object.fromEntries(
+      [...sizes, ...(isFilterKMajor ? [] : tapSizes)].map((name): [string, Parameter] => [name, "i32"]),
+    ),
+    ...divisorParameters(divisors),
+  };
+}
+
+export function gatherKernel(variant: GatherVariant): KernelSource {
+  const { element, tile, resultDtype, isFilterKMajor } = variant;
+  const resultBytes = resultDtype === "f32" ? 4 : 2;
+  const sharedBytes = sharedBytesOf(tile, resultBytes);
+  const operand = element === "tf32" ? "float" : "unsigned short";
+  return cudaKernel({
+    name: `convolution.channels-last.${isFilterKMajor ? "forward" : "input-gradient"}.${element}`,
+    parameters: gatherParameters(variant),
+    elements: operand,
+    pointers: { result: typeOf(resultDtype), bias: "float" },
+    ...{ threads: threadsOf(tile), sharedBytes, requiredCapability: sm90Capability },
+    blocksPerSm: residentCtas(tile, resultBytes),
+    declarations: `${declareElement(resultDtype)}
+${declareMainloop(element, tile)}
+${declareDivisor}
+// An element of the gathered image: its offset in memory, its row and its column.
+struct Place {
+  unsigned offset;
+  int row, column;
+};
+// Outside of every image, whatever the tap.
+static constexpr int outsideRow = 1 << 29;`,
+    body: bodyOf(variant, sharedBytes),
+  });
+}
+
+/** Rows of the filter are rows of B. */
+const loadKMajorFilter = `
+    const unsigned filterChunk = kChunk * chunkElements;
+#pragma unroll
+    for (unsigned i = 0; i < tileN / rowsPerPass; i++) {
+      const unsigned column = firstN + threadRow + i * rowsPerPass;
+      const bool isInside = isTap && column < (unsigned)n;
+      cpAsync<16>(tile + bytesA + smemOffset + i * rowsPerPass * 128, filter + (isInside ? column * filterStride + filterChunk : 0), isInside ? 16 : 0);
+    }`;
+
+/** A row of B has the channels of one tap and one channel of the gathered image. */
+const loadNMajorFilter = `
+    constexpr unsigned chunksN = tileN / chunkElements, kPerPass = threads / chunksN;
+    const unsigned chunkN = threadIdx.x % chunksN, threadK = threadIdx.x / chunksN;
+    // Passes are whole groups of eight rows, which repeat the swizzle.
+    static_assert(kPerPass % 8 == 0, "whole groups of rows");
+    const unsigned smemN = bytesA + chunkN / 8 * boxBytes + swizzledOffset(threadK, chunkN % 8);
+    const bool isColumn = firstN + chunkN * chunkElements < (unsigned)n;
+#pragma unroll
+    for (unsigned i = 0; i < tileK / kPerPass; i++) {
+      const unsigned kRow = kTile * tileK + threadK + i * kPerPass;
+      const unsigned rowTap = perTap.divide(kRow / chunkElements), channel = kRow - rowTap * (unsigned)imageChannels;
+      const unsigned rowI = perTapRow.divide(rowTap), rowJ = rowTap - rowI * perTapRow.divisor;
+      const bool isInside = isColumn && rowTap < (unsigned)taps && channel < (unsigned)filterRows;
+      const unsigned offset = channel * filterStride + filterOrigin + rowI * filterTapRow + rowJ * filterTapColumn + firstN + chunkN * chunkElements;
+      cpAsync<16>(tile + smemN + i * kPerPass * 128, filter + (isInside ? offset : 0), isInside ? 16 : 0);
+    }`;
+
+function bodyOf(variant: GatherVariant, sharedBytes: number): string {
+  const { isFilterKMajor } = variant;
+  return `${alignStages(sharedBytes)}
+  ${divisors.map(constructDivisor).join("\n  ")}
+  const unsigned tilesN = ((unsigned)n + tileN - 1) / tileN;
+  const unsigned firstM = blockIdx.x / tilesN * tileM, firstN = blockIdx.x % tilesN * tileN;
+
+  // A thread copies one chunk of K, of every \`rowsPerPass\`-th row of A.
+  constexpr unsigned rowsPerPass = threads / 8;
+  const unsigned chunk = threadIdx.x % 8, threadRow = threadIdx.x / 8;
+  const unsigned smemOffset = swizzledOffset(threadRow, chunk);
+  Place places[tileM / rowsPerPass];
+#pragma unroll
+  for (unsigned i = 0; i < tileM / rowsPerPass; i++) {
+    const unsigned position = firstM + threadRow + i * rowsPerPass;
+    const unsigned imageIndex = perImage.divide(position), inImage = position - imageIndex * perImage.divisor;
+    const unsigned rowIndex = perRow.divide(inImage), columnIndex = inImage - rowIndex * perRow.divisor;
+    const int row = (int)rowIndex * rowStep + rowOrigin, column = (int)columnIndex * columnStep + columnOrigin;
+    places[i].offset = (unsigned)(((int)imageIndex * imageHeight + row) * imageWidth + column) * imageChannels;
+    places[i].row = position < (unsigned)m ? row : outsideRow;
+    places[i].column = column;
+  }
+  const unsigned kChunks = (unsigned)taps * perTap.divisor;
+  auto loadTile = [&](unsigned char* tile, unsigned kTile) {
+    const unsigned kChunk = kTile * 8 + chunk;
+    const unsigned tap = perTap.divide(kChunk), tapI = perTapRow.divide(tap), tapJ = tap - tapI * perTapRow.divisor;
+    const int tapRow = (int)tapI * rowTapStep, tapColumn = (int)tapJ * columnTapStep;
+    const unsigned tapOffset = (unsigned)((tapRow * imageWidth + tapColumn) * imageChannels) + (kChunk - tap * perTap.divisor) * chunkElements;
+    const bool isTap = kChunk < kChunks;
+#pragma unroll
+    for (unsigned i = 0; i < tileM / rowsPerPass; i++) {
+      const bool isInside = isTap && (unsigned)(places[i].row + tapRow) < (unsigned)imageHeight && (unsigned)(places[i].column + tapColumn) < (unsigned)imageWidth;
+      cpAsync<16>(tile + smemOffset + i * rowsPerPass * 128, image + (isInside ? places[i].offset + tapOffset : 0), isInside ? 16 : 0);
+    }
+${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter}
+  };
+  const unsigned firstTile = 0, endTile = (kChunks + 7) / 8;
+${mainloop({ a: true, b: isFilterKMajor })}
+${storeResults(variant)}`;
+}
+
+/** Results go through shared memory, so that neighbouring threads store neighbouring channels. */
+function storeResults({ hasBias, storesVectors }: GatherVariant): string {
+  const vector = `
+      const uint4 values = *reinterpret_cast<const uint4*>(staged + row * stagedStride + column);
+      *reinterpret_cast<uint4*>(result + offset) = values;`;
+  return `
+  constexpr unsigned stagedStride = tileN + ${stagedPadding}, width = ${storesVectors ? "16 / sizeof(Element)" : "1"};
+  Element* const staged = reinterpret_cast<Element*>(stageTiles);
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (unsigned e = 0; e < mmaN / 2; e += 4) {
+    const unsigned column = warpgroupN + e * 2 + lane % 4 * 2;
+${
+  hasBias
+    ? `    const float bias0 = firstN + column < (unsigned)n ? bias[firstN + column] : 0.0f;
+    const float bias1 = firstN + column + 1 < (unsigned)n ? bias[firstN + column + 1] : 0.0f;`
+    : "    const float bias0 = 0, bias1 = 0;"
+}
+#pragma unroll
+    for (unsigned i = 0; i < mmaM; i++) {
+#pragma unroll
+      for (unsigned half = 0; half < 2; half++) {
+        Element* const pair = staged + (warpgroupM + 64 * i + warp * 16 + half * 8 + lane / 4) * stagedStride + column;
+        pair[0] = Conversion::narrow(acc[i][e + 2 * half] + bias0);
+        pair[1] = Conversion::narrow(acc[i][e + 2 * half + 1] + bias1);
+      }
+    }
+  }
+  __syncthreads();
+  for (unsigned index = threadIdx.x; index < tileM * (tileN / width); index += threads) {
+    const unsigned row = index / (tileN / width), column = index % (tileN / width) * width, position = firstM + row;
+    if (position < (unsigned)m && firstN + column < (unsigned)n) {
+      const unsigned imageIndex = perImage.divide(position), inImage = position - imageIndex * perImage.divisor;
+      const unsigned rowIndex = perRow.divide(inImage), columnIndex = inImage - rowIndex * perRow.divisor;
+      const unsigned offset = resultOrigin + imageIndex * resultImage + rowIndex * resultRow + columnIndex * resultColumn + firstN + column;
+${storesVectors ? vector : "\n      result[offset] = staged[row * stagedStride + column];"}
+    }
+  }`;
+}

@@ -1,0 +1,187 @@
+/** Lowers channels-last convolutions to launches on Hopper. */
+
+import { dtypes } from "../../../../ir/index.js";
+import type { LaunchCommand, Storage } from "../../../../runtime/index.js";
+import { literalKey } from "../../../../units/index.js";
+import { maxVectorBytes } from "../../../cost-model.js";
+import { argumentsInOrder } from "../../../launch-arguments.js";
+import { cachedSource } from "../../../source-cache.js";
+import {
+  areaOf,
+  type ChannelsLastProblem,
+  type ChannelsLastShape,
+  elementCounts,
+  paddedChannels,
+  rejected,
+  writtenOperand,
+} from "../../problem.js";
+import { residueAxis, type WindowAxis, windowAxis } from "./axes.js";
+import { divisorArguments } from "./divisor.js";
+import { type GatherSizes, type GatherVariant, gatherKernel, gatherParameters } from "./gather-kernel.js";
+import type { ChannelsLastTile } from "./tiles.js";
+import {
+  sumThreads,
+  type WeightGradientSizes,
+  type WeightGradientVariant,
+  weightGradientKernel,
+  weightGradientParameters,
+  weightSumKernel,
+  weightSumParameters,
+} from "./weight-gradient-kernel.js";
+
+export interface ChannelsLastConfig {
+  readonly kind: "channels-last";
+  readonly tile: ChannelsLastTile;
+  /** CTAs that share the sum of a weight gradient. */
+  readonly splits: number;
+}
+
+/** Scratch memory for the partial sums of a weight gradient. */
+export function channelsLastScratchBytes({ splits }: ChannelsLastConfig, shape: ChannelsLastShape): number {
+  if (shape.direction !== "weight-gradient") return 0;
+  return 4 * splits * shape.outChannels * areaOf(shape.kernel) * paddedChannels(shape.channels, shape);
+}
+
+export function lowerChannelsLastWith(
+  config: ChannelsLastConfig,
+  problem: ChannelsLastProblem,
+  op: string,
+): readonly LaunchCommand[] {
+  switch (problem.direction) {
+    case "forward":
+      return [lowerGather(config, problem, [windowAxis(problem, 0), windowAxis(problem, 1)], op)];
+    case "input-gradient":
+      return residueClasses(problem).map((axes) => lowerGather(config, problem, axes, op));
+    case "weight-gradient":
+      return lowerWeightGradient(config, problem, op);
+  }
+}
+
+type Axes = readonly [rows: WindowAxis, columns: WindowAxis];
+
+/** The classes of input elements that meet the same taps. Those without elements are left out. */
+export function residueClasses(shape: ChannelsLastShape): readonly Axes[] {
+  const [rows, columns] = ([0, 1] as const).map((axis) =>
+    Array.from({ length: shape.stride[axis] }, (_, residue) => residueAxis(shape, axis, residue)),
+  ) as [WindowAxis[], WindowAxis[]];
+  return rows
+    .flatMap((row) => columns.map((column): Axes => [row, column]))
+    .filter(([row, column]) => row.positions * column.positions > 0);
+}
+
+function lowerGather(
+  { tile }: ChannelsLastConfig,
+  problem: ChannelsLastProblem,
+  [rows, columns]: Axes,
+  op: string,
+): LaunchCommand {
+  const { direction, dtype, channelsLast, batch, channels, outChannels, kernel, x, y, weight, bias } = problem;
+  const isForward = direction === "forward";
+  const [image, result] = isForward ? [x, y] : [y, x];
+  const [imageChannels, n] = isForward
+    ? [paddedChannels(channels, problem), outChannels]
+    : [paddedChannels(outChannels, problem), channels];
+  const filterChannels = paddedChannels(channels, problem);
+  const filterStride = areaOf(kernel) * filterChannels;
+  const m = batch * rows.positions * columns.positions;
+  const [height, width] = isForward ? problem.outSize : problem.size;
+  const sizes: GatherSizes = {
+    ...{ m, n, taps: rows.taps * columns.taps },
+    ...{ imageHeight: rows.size, imageWidth: columns.size, imageChannels },
+    ...{ rowStep: rows.step, rowOrigin: rows.origin, rowTapStep: rows.tapStep },
+    ...{ columnStep: columns.step, columnOrigin: columns.origin, columnTapStep: columns.tapStep },
+    ...{ filterRows: outChannels, filterStride },
+    filterOrigin: (rows.firstTap * kernel[1] + columns.firstTap) * filterChannels,
+    ...{ filterTapRow: rows.tapStride * kernel[1] * filterChannels },
+    ...{ filterTapColumn: columns.tapStride * filterChannels },
+    resultOrigin: (rows.first * width + columns.first) * n,
+    ...{ resultImage: height * width * n, resultRow: rows.stride * width * n, resultColumn: columns.stride * n },
+  };
+  const perChunk = maxVectorBytes / dtypes[channelsLast.operands].bytes;
+  const variant: GatherVariant = {
+    ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward },
+    hasBias: bias !== undefined,
+    storesVectors:
+      (n * dtypes[dtype].bytes) % maxVectorBytes === 0 && result.span.address % maxVectorBytes === 0,
+    access: m * n * dtypes[dtype].bytes === result.span.size ? "out" : "partial-out",
+  };
+  return {
+    ...{ kind: "launch", op, source: gatherSource(variant) },
+    blocks: Math.ceil(m / tile.tileM) * Math.ceil(n / tile.tileN),
+    arguments: argumentsInOrder(gatherParameters(variant), {
+      ...{ image, filter: weight, bias: bias ?? image, result, ...sizes },
+      ...divisorArguments({
+        ...{ perImage: rows.positions * columns.positions, perRow: columns.positions },
+        ...{ perTap: imageChannels / perChunk, perTapRow: columns.taps },
+      }),
+    }),
+  };
+}
+
+function elementOf({ channelsLast: { operands } }: ChannelsLastShape): "bf16" | "f16" {
+  return operands;
+}
+
+function lowerWeightGradient(
+  { tile, splits }: ChannelsLastConfig,
+  problem: ChannelsLastProblem,
+  op: string,
+): readonly LaunchCommand[] {
+  const { batch, channels, outChannels, outSize, kernel, x, y, weight, scratch, dtype } = problem;
+  const scratchBytes = channelsLastScratchBytes({ kind: "channels-last", tile, splits }, problem);
+  if (!scratch || scratch.span.size < scratchBytes) {
+    throw rejected(
+      `the partial sums take ${scratchBytes} bytes of scratch memory, and there are ${scratch?.span.size ?? 0}.`,
+    );
+  }
+  const [rows, columns] = [windowAxis(problem, 0), windowAxis(problem, 1)];
+  const imageChannels = paddedChannels(channels, problem);
+  const [m, n, k] = [outChannels, areaOf(kernel) * imageChannels, batch * areaOf(outSize)];
+  const sizes: WeightGradientSizes = {
+    ...{ m, n, k, splits, gradientChannels: paddedChannels(outChannels, problem) },
+    ...{ imageHeight: rows.size, imageWidth: columns.size, imageChannels },
+    ...{ rowStep: rows.step, rowOrigin: rows.origin, rowTapStep: rows.tapStep },
+    ...{ columnStep: columns.step, columnOrigin: columns.origin, columnTapStep: columns.tapStep },
+  };
+  const variant: WeightGradientVariant = {
+    ...{ element: elementOf(problem), tile, access: accessTo(scratch, scratchBytes) },
+  };
+  const access = accessTo(weight, elementCounts(problem)[writtenOperand[problem.direction]] * dtypes[dtype].bytes);
+  const perChunk = maxVectorBytes / dtypes[problem.channelsLast.operands].bytes;
+  const products: LaunchCommand = {
+    ...{ kind: "launch", op, source: weightGradientSource(variant) },
+    blocks: Math.ceil(m / tile.tileM) * Math.ceil(n / tile.tileN) * splits,
+    arguments: argumentsInOrder(weightGradientParameters(variant), {
+      ...{ gradient: y, image: x, partials: scratch, ...sizes },
+      ...divisorArguments({
+        ...{ perImage: areaOf(outSize), perRow: outSize[1] },
+        ...{ perTap: imageChannels / perChunk, perTapRow: kernel[1] },
+      }),
+    }),
+  };
+  const taps = areaOf(kernel);
+  const sum: LaunchCommand = {
+    ...{ kind: "launch", op, blocks: Math.ceil((outChannels * taps * channels) / sumThreads) },
+    source: cachedSource(`cuda convolution channels-last sum ${dtype} ${access}`, () =>
+      weightSumKernel(dtype, access),
+    ),
+    arguments: argumentsInOrder(weightSumParameters(access), {
+      ...{ partials: scratch, weight, outChannels, channels, paddedChannels: imageChannels, taps, splits },
+      ...divisorArguments({ perChannel: channels, perTap: taps }),
+    }),
+  };
+  return [products, sum];
+}
+
+/** "out" if all bytes of the storage are written. */
+function accessTo({ span }: Storage, writtenBytes: number): "out" | "partial-out" {
+  return span.size === writtenBytes ? "out" : "partial-out";
+}
+
+const gatherSource = (variant: GatherVariant) =>
+  cachedSource(`cuda convolution channels-last ${literalKey(variant)}`, () => gatherKernel(variant));
+
+const weightGradientSource = (variant: WeightGradientVariant) =>
+  cachedSource(`cuda convolution channels-last weight gradient ${literalKey(variant)}`, () =>
+    weightGradientKernel(variant),
+  );

@@ -1,0 +1,145 @@
+/**
+ * The CUDA source of a channels-last weight gradient: C[output channels, taps × input channels] = Σ over output positions. Both operands are
+ * MN-major. The sum is split over CTAs; a second kernel adds the partial sums in order and stores the weight's layout.
+ */
+
+import type { KernelSource, Parameter } from "../../../../driver/index.js";
+import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { sm90Capability } from "../../../gemm/sm90/index.js";
+import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
+import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
+import { alignStages, declareMainloop, mainloop } from "./mainloop.js";
+import { type ChannelsLastTile, residentCtas, sharedBytesOf, threadsOf } from "./tiles.js";
+
+export interface WeightGradientVariant {
+  readonly element: "bf16" | "f16";
+  readonly tile: ChannelsLastTile;
+  readonly access: "out" | "partial-out";
+}
+
+const divisors = ["perImage", "perRow", "perTap", "perTapRow"] as const;
+
+const sizes = [
+  // m: output channels, n: taps × channels, k: positions.
+  ...(["m", "n", "k", "splits"] as const),
+  ...(["gradientChannels", "imageHeight", "imageWidth", "imageChannels"] as const),
+  ...(["rowStep", "rowOrigin", "rowTapStep", "columnStep", "columnOrigin", "columnTapStep"] as const),
+] as const;
+
+export type WeightGradientSizes = Readonly<Record<(typeof sizes)[number], number>>;
+export type WeightGradientDivisors = Readonly<Record<(typeof divisors)[number], number>>;
+
+export function weightGradientParameters({
+  access,
+}: Pick<WeightGradientVariant, "access">): Readonly<Record<string, Parameter>> {
+  return {
+    ...{ gradient: "in", image: "in", partials: access },
+    ...Object.fromEntries(sizes.map((name): [string, Parameter] => [name, "i32"])),
+    ...divisorParameters(divisors),
+  };
+}
+
+export function weightGradientKernel(variant: WeightGradientVariant): KernelSource {
+  const { element, tile } = variant;
+  const sharedBytes = sharedBytesOf(tile, 0);
+  return cudaKernel({
+    name: `convolution.channels-last.weight-gradient.${element}`,
+    parameters: weightGradientParameters(variant),
+    elements: "unsigned short",
+    pointers: { partials: "float" },
+    ...{ threads: threadsOf(tile), sharedBytes, requiredCapability: sm90Capability },
+    blocksPerSm: residentCtas(tile, 0),
+    declarations: `${declareMainloop(element, tile)}
+${declareDivisor}`,
+    body: bodyOf(sharedBytes),
+  });
+}
+
+const bodyOf = (sharedBytes: number): string => `${alignStages(sharedBytes)}
+  ${divisors.map(constructDivisor).join("\n  ")}
+  const unsigned tilesM = ((unsigned)m + tileM - 1) / tileM, tilesN = ((unsigned)n + tileN - 1) / tileN;
+  // CTAs that read the same positions are neighbours.
+  const unsigned firstM = blockIdx.x % tilesM * tileM, firstN = blockIdx.x / tilesM % tilesN * tileN;
+  const unsigned split = blockIdx.x / tilesM / tilesN;
+  const unsigned kTiles = ((unsigned)k + tileK - 1) / tileK, tilesPerSplit = (kTiles + splits - 1) / splits;
+  const unsigned firstTile = split * tilesPerSplit, endTile = firstTile + tilesPerSplit < kTiles ? firstTile + tilesPerSplit : kTiles;
+
+  // A thread copies the same chunk of channels, of every so many positions; for B its tap is fixed.
+  constexpr unsigned chunksM = tileM / chunkElements, kPerPassM = threads / chunksM;
+  const unsigned chunkM = threadIdx.x % chunksM, threadKM = threadIdx.x / chunksM, channelM = firstM + chunkM * chunkElements;
+  constexpr unsigned chunksN = tileN / chunkElements, kPerPassN = threads / chunksN;
+  const unsigned chunkN = threadIdx.x % chunksN, threadKN = threadIdx.x / chunksN, columnN = firstN + chunkN * chunkElements;
+  const unsigned tap = perTap.divide(columnN / chunkElements), tapI = perTapRow.divide(tap), tapJ = tap - tapI * perTapRow.divisor;
+  const int tapRow = (int)tapI * rowTapStep + rowOrigin, tapColumn = (int)tapJ * columnTapStep + columnOrigin;
+  const unsigned tapOffset = (unsigned)((tapRow * imageWidth + tapColumn) * imageChannels) + columnN - tap * imageChannels;
+  const bool isRow = channelM < (unsigned)gradientChannels, isColumn = columnN < (unsigned)n;
+  // Passes are whole groups of eight rows, which repeat the swizzle.
+  static_assert(kPerPassM % 8 == 0 && kPerPassN % 8 == 0, "whole groups of rows");
+  const unsigned smemM = chunkM / 8 * boxBytes + swizzledOffset(threadKM, chunkM % 8);
+  const unsigned smemN = bytesA + chunkN / 8 * boxBytes + swizzledOffset(threadKN, chunkN % 8);
+  auto loadTile = [&](unsigned char* tile, unsigned kTile) {
+#pragma unroll
+    for (unsigned i = 0; i < tileK / kPerPassM; i++) {
+      const unsigned position = kTile * tileK + threadKM + i * kPerPassM;
+      const bool isInside = isRow && position < (unsigned)k;
+      cpAsync<16>(tile + smemM + i * kPerPassM * 128, gradient + (isInside ? position * gradientChannels + channelM : 0), isInside ? 16 : 0);
+    }
+#pragma unroll
+    for (unsigned i = 0; i < tileK / kPerPassN; i++) {
+      const unsigned position = kTile * tileK + threadKN + i * kPerPassN;
+      const unsigned imageIndex = perImage.divide(position), inImage = position - imageIndex * perImage.divisor;
+      const unsigned rowIndex = perRow.divide(inImage), columnIndex = inImage - rowIndex * perRow.divisor;
+      const int row = (int)rowIndex * rowStep, column = (int)columnIndex * columnStep;
+      const bool isInside = isColumn && position < (unsigned)k && (unsigned)(row + tapRow) < (unsigned)imageHeight &&
+                            (unsigned)(column + tapColumn) < (unsigned)imageWidth;
+      const unsigned offset = (unsigned)(((int)imageIndex * imageHeight + row) * imageWidth + column) * imageChannels + tapOffset;
+      cpAsync<16>(tile + smemN + i * kPerPassN * 128, image + (isInside ? offset : 0), isInside ? 16 : 0);
+    }
+  };
+${mainloop({ a: false, b: false })}
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, firstColumn = firstN + warpgroupN + lane % 4 * 2;
+  float* const result = partials + (unsigned long long)split * m * n + firstColumn;
+#pragma unroll
+  for (unsigned half = 0; half < 2 * mmaM; half++) {
+    const unsigned row = firstM + warpgroupM + 64 * (half / 2) + warp * 16 + half % 2 * 8 + lane / 4;
+    if (row >= (unsigned)m) continue;
+#pragma unroll
+    for (unsigned e = 0; e < mmaN / 4; e += 2) {
+      // n is a multiple of a chunk.
+      const float* const pair = &acc[half / 2][e * 2 + half % 2 * 2];
+      if (firstColumn + e * 4 < (unsigned)n) *reinterpret_cast<float2*>(result + row * n + e * 4) = make_float2(pair[0], pair[1]);
+    }
+  }`;
+
+export const sumThreads = 256;
+
+export function weightSumParameters(access: "out" | "partial-out"): Readonly<Record<string, Parameter>> {
+  return {
+    ...{ partials: "in", weight: access, outChannels: "u32", channels: "u32", paddedChannels: "u32", taps: "u32", splits: "u32" },
+    ...divisorParameters(["perChannel", "perTap"]),
+  };
+}
+
+/** Adds the partial sums [splits, out, taps, padded channels] in order: weight [out, channels, taps]. */
+export function weightSumKernel(dtype: ConvolutionDtype, access: "out" | "partial-out"): KernelSource {
+  return cudaKernel({
+    name: `convolution.channels-last.sum.${dtype}`,
+    parameters: weightSumParameters(access),
+    elements: typeOf(dtype),
+    pointers: { partials: "float" },
+    threads: sumThreads,
+    declarations: `${declareElement(dtype)}\n${declareDivisor}`,
+    body: `
+  ${["perChannel", "perTap"].map(constructDivisor).join("\n  ")}
+  const unsigned index = blockIdx.x * ${sumThreads} + threadIdx.x;
+  if (index >= outChannels * taps * channels) return;
+  const unsigned row = perChannel.divide(index), channel = index - row * channels;
+  const unsigned out = perTap.divide(row), tap = row - out * taps;
+  const unsigned long long count = (unsigned long long)outChannels * taps * paddedChannels;
+  const float* partial = partials + (unsigned long long)row * paddedChannels + channel;
+  float sum = *partial;
+#pragma unroll 8
+  for (unsigned split = 1; split < splits; split++) sum += partial[split * count];
+  weight[(out * channels + channel) * taps + tap] = Conversion::narrow(sum);`,
+  });
+}
