@@ -35,11 +35,37 @@ export function innerStrideOf({ size, strides }: Axis, operand: number): InnerSt
   return stride === 0 ? "none" : "any";
 }
 
-/** For elementwise kernels that use no position: any division into rows is valid. */
+/**
+ * For elementwise kernels that use no position: any division into rows is valid. The axes have the order of the last operand in memory,
+ * which is an output.
+ */
 export function iterateElements(shape: readonly number[], operands: readonly Strides[]): Iteration {
+  if (!isOrdered(shape, operands.at(-1) ?? [])) return iterateInOrder(shape, operands);
   const axes = mergeAxes(shape, operands, 0, shape.length);
   const row = axes.pop() ?? single(operands);
   return iterationOf("elements", axes, row);
+}
+
+/** True if no axis has a larger stride than one before it. Axes of size one do not count. */
+function isOrdered(shape: readonly number[], strides: Strides): boolean {
+  let outer = Number.POSITIVE_INFINITY;
+  for (let axis = 0; axis < shape.length; axis++) {
+    const [size = 1, stride = 0] = [shape[axis], strides[axis]];
+    if (size === 1) continue;
+    if (stride > outer) return false;
+    outer = stride;
+  }
+  return true;
+}
+
+function iterateInOrder(shape: readonly number[], operands: readonly Strides[]): Iteration {
+  const last = operands.at(-1) ?? [];
+  const order = shape
+    .map((_, axis) => axis)
+    .filter((axis) => shape[axis] !== 1)
+    .sort((a, b) => (last[b] ?? 0) - (last[a] ?? 0));
+  const permuted = (list: readonly number[]): number[] => order.map((axis) => list[axis] ?? 0);
+  return iterateElements(permuted(shape), operands.map(permuted));
 }
 
 /** Rows over the last `reduced` axes, which have to be contiguous in every operand. */

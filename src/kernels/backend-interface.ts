@@ -7,7 +7,7 @@ import type { AttentionShape, BackwardProblem, ForwardProblem } from "./attentio
 import type { Capabilities } from "./capabilities.js";
 import type { PartialColumns } from "./codegen/cuda/combo/column-group.js";
 import type { ColumnGroupOptions } from "./codegen/cuda/lower.js";
-import type { ConvolutionProblem, ConvolutionShape } from "./convolution/problem.js";
+import type { ChannelsLastOperands, ConvolutionProblem, ConvolutionShape } from "./convolution/problem.js";
 import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { EpilogueOn } from "./gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
@@ -52,6 +52,8 @@ export interface Backend {
   /** The sizes of the buffers of `ScatterAdd.scratch`. */
   scatterScratchBytes(scatter: ScatterAdd): readonly number[];
   convolutionScratchBytes(shape: ConvolutionShape): Bytes;
+  /** How a convolution of images is computed channels-last; undefined if it is computed channels-first. */
+  channelsLastConvolution(shape: ConvolutionShape): ChannelsLastOperands | undefined;
   /** True if a native kernel computes this GEMM without autotuning. */
   hasNativeGemm(problem: GemmDesc): boolean;
   gemmCandidates(problem: GemmDesc): readonly number[];

@@ -25,11 +25,15 @@ export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/colum
 export { canSumColumns } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
 export {
+  type ChannelsLastOperands,
+  type ChannelsLastShape,
   type ConvolutionDirection,
   type ConvolutionProblem,
   type ConvolutionShape,
   convolutionCalls,
+  isChannelsLast,
   type Pair,
+  paddedChannels,
   writtenOperand,
 } from "./convolution/index.js";
 export { launchBytes, maxVectorBytes, warpSize } from "./cost-model.js";

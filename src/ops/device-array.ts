@@ -2,7 +2,7 @@
 
 import { type Dtype, dtypes } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { type Shape, sizeOf } from "./shape.js";
+import { isSameShape, type Shape, sizeOf } from "./shape.js";
 
 export type Strides = readonly number[];
 
@@ -29,6 +29,18 @@ export function contiguousStrides(shape: Shape): Strides {
   return strides;
 }
 
+/** The strides of images [N, C, H, W] in memory as [N, H, W, C]. */
+export function channelsLastStrides([, channels = 1, height = 1, width = 1]: Shape): Strides {
+  return [channels * height * width, 1, width * channels, channels];
+}
+
+/** True for images [N, C, H, W] that are dense in memory as [N, H, W, C], and not also row-major. */
+export function isChannelsLast({ shape, strides }: Layout): boolean {
+  if (shape.length !== 4 || isContiguous({ shape, strides })) return false;
+  const expected = channelsLastStrides(shape);
+  return shape.every((size, axis) => size === 1 || strides[axis] === expected[axis]);
+}
+
 /** True if the elements are contiguous in row-major order. The strides of axes of size 1 don't matter. */
 export function isContiguous({ shape, strides }: Layout): boolean {
   let stride = 1;
@@ -40,6 +52,17 @@ export function isContiguous({ shape, strides }: Layout): boolean {
     stride *= size;
   }
   return isDense;
+}
+
+/** Images stay channels-last: the result of an elementwise op has the layout of the first dense operand of its shape. */
+export function keptStrides(operands: readonly (Layout | number)[], shape: Shape): Strides | undefined {
+  if (shape.length !== 4) return undefined;
+  for (const operand of operands) {
+    if (typeof operand === "number" || !isSameShape(operand.shape, shape)) continue;
+    if (isContiguous(operand)) return undefined;
+    if (isChannelsLast(operand)) return channelsLastStrides(shape);
+  }
+  return undefined;
 }
 
 /** The number of elements in memory from the first to the last, inclusive. */
@@ -81,11 +104,17 @@ export function transposed(matrix: DeviceArray): DeviceArray {
   return { ...matrix, shape: matrix.shape.toReversed(), strides: matrix.strides.toReversed() };
 }
 
-/** Allocates step memory for a contiguous array. */
-export function allocateArray(runtime: Runtime, shape: Shape, dtype: Dtype, label: string): DeviceArray {
+/** Allocates step memory for a dense array. Default: contiguous. */
+export function allocateArray(
+  runtime: Runtime,
+  shape: Shape,
+  dtype: Dtype,
+  label: string,
+  strides: Strides = contiguousStrides(shape),
+): DeviceArray {
   const bytes = sizeOf(shape) * dtypes[dtype].bytes;
   const storage = bytes > 0 ? runtime.arena.allocate(bytes, label) : undefined;
-  return { shape, strides: contiguousStrides(shape), dtype, storage };
+  return { shape, strides, dtype, storage };
 }
 
 /** A view of an array in another layout. `offset`: the view's first element, in elements from the array's first. */

@@ -9,7 +9,7 @@
 
 import type { Kernel } from "../driver/index.js";
 import type { LoadedCommand, Runtime, Storage } from "../runtime/index.js";
-import type { DeviceArray } from "./device-array.js";
+import type { DeviceArray, Strides } from "./device-array.js";
 import type { LoweringMemory } from "./lowering.js";
 import type { ValueType } from "./op.js";
 import { SignatureTable } from "./signature.js";
@@ -34,8 +34,13 @@ type Extra =
   | { readonly kind: "view"; readonly base: number; readonly offset: number; readonly size: number }
   | { readonly kind: "fixed"; readonly storage: Storage };
 
+/** The type of an output, and its strides if it is not row-major. */
+export interface OutputType extends ValueType {
+  readonly strides?: Strides | undefined;
+}
+
 export interface CachedLowering {
-  readonly types: readonly ValueType[];
+  readonly types: readonly OutputType[];
   readonly extras: readonly Extra[];
   readonly commands: readonly CachedCommand[];
 }
@@ -70,7 +75,7 @@ export function loweringCacheOf(runtime: Runtime): LoweringCache {
  * the addresses of persistent operands, so their region is the same in every call.
  */
 export function cacheableLowering(
-  types: readonly ValueType[],
+  types: readonly OutputType[],
   arrays: readonly (DeviceArray | number)[],
   memory: readonly LoweringMemory[],
   commands: readonly LoadedCommand[],

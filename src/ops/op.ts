@@ -24,7 +24,7 @@ import type {
   ScatterAdd,
 } from "../kernels/index.js";
 import type { LaunchCommand, Runtime, Settings, Storage } from "../runtime/index.js";
-import type { DeviceArray, Layout } from "./device-array.js";
+import type { DeviceArray, Layout, Strides } from "./device-array.js";
 import type { Shape } from "./shape.js";
 
 /** The type of a value, known before it has memory. */
@@ -151,6 +151,13 @@ export interface KernelOp<A extends Attributes = Attributes> extends Entry<A>, D
     outputs: readonly DeviceArray[],
     attributes: A,
   ): void;
+  /** The strides of outputs that are dense and not row-major, by index. They follow from the layouts of the operands and the attributes. */
+  outputStrides?(
+    backend: Backend,
+    operands: readonly (DeviceArray | number)[],
+    types: readonly ValueType[],
+    attributes: A,
+  ): readonly (Strides | undefined)[];
   /** The index of the operand whose memory the output may overwrite. Set if the op has an in-place variant. */
   readonly inPlace?: number;
   /** True if `lower` depends on the addresses of persistent operands, not only on each operand's layout. */

@@ -12,6 +12,7 @@ import {
   cacheableLowering,
   isUsable,
   loweringCacheOf,
+  type OutputType,
   replayLowering,
 } from "./lowering-cache.js";
 import type { Apply, Attributes, KernelOp, Op, ValueType, ViewOp } from "./op.js";
@@ -52,11 +53,12 @@ function runKernel<A extends Attributes>(
   attributes: A,
 ): readonly DeviceArray[] {
   const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes);
-  const types = cachedLowering?.types ?? copyTypes(op.infer(operands, attributes));
+  const types = cachedLowering?.types ?? outputTypes(runtime, op, operands, attributes);
   const outputs: DeviceArray[] = [];
   try {
     if (op.check) checkOperands(runtime, op, operands, attributes);
-    for (const { shape, dtype } of types) outputs.push(allocateArray(runtime, shape, dtype, op.name));
+    for (const { shape, dtype, strides } of types)
+      outputs.push(allocateArray(runtime, shape, dtype, op.name, strides));
     if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, outputs));
     else lowerAndSubmit(runtime, op, { operands, outputs, attributes, types, keep });
     return outputs;
@@ -87,7 +89,18 @@ function lookUp<A extends Attributes>(
   return cachedLowering && isUsable(runtime, cachedLowering) ? { cachedLowering } : { keep: table.reserve() };
 }
 
-/** Copies types, because a caller may modify its shape later. */
+/** The types and layouts of a kernel op's outputs. Copies shapes, because a caller may modify its shape later. */
+function outputTypes<A extends Attributes>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  operands: readonly Operand[],
+  attributes: A,
+): readonly OutputType[] {
+  const types = copyTypes(op.infer(operands, attributes));
+  const strides = op.outputStrides?.(backendOf(runtime), operands, types, attributes);
+  return strides ? types.map((type, index) => ({ ...type, strides: strides[index] })) : types;
+}
+
 function copyTypes(types: readonly ValueType[]): readonly ValueType[] {
   return types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
 }
@@ -103,7 +116,7 @@ interface LoweredCall<A extends Attributes> {
   readonly operands: readonly Operand[];
   readonly outputs: readonly DeviceArray[];
   readonly attributes: A;
-  readonly types: readonly ValueType[];
+  readonly types: readonly OutputType[];
   /** Caches the lowering. */
   readonly keep: ((cachedLowering: CachedLowering) => void) | undefined;
 }

@@ -27,8 +27,12 @@ import {
   lowerRowCombo,
   lowerRowOnCuda,
 } from "../codegen/cuda/lower.js";
-import { convolutionScratchBytes, lowerConvolutionOnCuda } from "../convolution/cuda/index.js";
-import type { ConvolutionProblem, ConvolutionShape } from "../convolution/problem.js";
+import {
+  channelsLastConvolution,
+  convolutionScratchBytes,
+  lowerConvolutionOnCuda,
+} from "../convolution/cuda/index.js";
+import type { ChannelsLastOperands, ConvolutionProblem, ConvolutionShape } from "../convolution/problem.js";
 import {
   cudaCandidates,
   cudaScratchBytes,
@@ -141,6 +145,10 @@ export class CudaBackend implements Backend {
 
   convolutionScratchBytes(shape: ConvolutionShape): Bytes {
     return convolutionScratchBytes(this.#target, shape);
+  }
+
+  channelsLastConvolution(shape: ConvolutionShape): ChannelsLastOperands | undefined {
+    return channelsLastConvolution(this.#target, shape);
   }
 
   hasNativeGemm(problem: GemmDesc): boolean {

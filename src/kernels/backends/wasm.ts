@@ -135,6 +135,10 @@ export class WasmBackend implements Backend {
     return cpuScratchBytes(this.#target, problem);
   }
 
+  channelsLastConvolution(): undefined {
+    return undefined;
+  }
+
   convolutionScratchBytes(): Bytes {
     return bytes(0);
   }

@@ -2,9 +2,13 @@
 
 export { convolutionCalls } from "./convolution.js";
 export {
+  type ChannelsLastOperands,
+  type ChannelsLastShape,
   type ConvolutionDirection,
   type ConvolutionProblem,
   type ConvolutionShape,
+  isChannelsLast,
   type Pair,
+  paddedChannels,
   writtenOperand,
 } from "./problem.js";

@@ -87,7 +87,10 @@ export function isChannelsLast(shape: ConvolutionShape): shape is ChannelsLastSh
 }
 
 /** The channels of a channels-last operand in memory: whole vectors of 16 bytes. */
-export function paddedChannels(channels: number, { channelsLast }: Pick<ChannelsLastShape, "channelsLast">): number {
+export function paddedChannels(
+  channels: number,
+  { channelsLast }: Pick<ChannelsLastShape, "channelsLast">,
+): number {
   const perVector = 16 / dtypes[channelsLast.operands].bytes;
   return Math.ceil(channels / perVector) * perVector;
 }

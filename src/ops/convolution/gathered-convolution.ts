@@ -4,17 +4,29 @@
  */
 
 import { type Dtype, promote } from "../../ir/index.js";
-import type {
-  ConvolutionDirection,
-  ConvolutionProblem,
-  ConvolutionShape,
-  Pair,
+import {
+  type Backend,
+  type ChannelsLastOperands,
+  type ChannelsLastShape,
+  type ConvolutionDirection,
+  type ConvolutionProblem,
+  type ConvolutionShape,
+  isChannelsLast as isChannelsLastShape,
+  type Pair,
+  paddedChannels,
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { sum } from "../broadcast.js";
 import { copyArray } from "../copy.js";
-import { type DeviceArray, isContiguous } from "../device-array.js";
+import {
+  channelsLastStrides,
+  type DeviceArray,
+  isChannelsLast,
+  isContiguous,
+  type Strides,
+} from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
+import { viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
 import { type WindowOptions, windowsOver } from "./geometry.js";
@@ -38,6 +50,10 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
   infer(operands, attributes) {
     const [x, weight] = [typeAt("convolution", operands, 0), typeAt("convolution", operands, 1)];
     return [{ shape: outputShape(x.shape, weight.shape, attributes), dtype: promote(x.dtype, weight.dtype) }];
+  },
+  outputStrides(backend, operands, [type], attributes) {
+    const [x, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    return type ? [stridesOf(backend, "forward", type, x.shape, weight.shape, attributes)] : [];
   },
   saves: ([needsX = false, needsWeight = false]) => ({
     operands: [...(needsWeight ? [0] : []), ...(needsX ? [1] : [])],
@@ -71,6 +87,10 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
 /** Operands: the gradient of the output, and the weight. */
 const inputGradient: KernelOp<GradientAttributes> = {
   ...gradientOp("convolutionInputGradient"),
+  outputStrides(backend, operands, [type], attributes) {
+    const weight = arrayAt(operands, 1);
+    return type ? [stridesOf(backend, "input-gradient", type, type.shape, weight.shape, attributes)] : [];
+  },
   lower(lowering, operands, [x], attributes) {
     const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (x) lowerConvolution(lowering, "input-gradient", { x, weight, y }, x, attributes);
@@ -99,7 +119,30 @@ function gradientOp(name: string) {
 
 type Arrays = Readonly<Record<"x" | "weight" | "y", DeviceArray>> & { readonly bias?: DeviceArray };
 
-/** Operands that are not contiguous, or of another dtype than the result, are copied first. */
+/** The strides of an output that is an image, if the backend computes it channels-last. */
+function stridesOf(
+  backend: Backend,
+  direction: ConvolutionDirection,
+  { shape, dtype }: ValueType,
+  x: Shape,
+  weight: Shape,
+  attributes: GatherAttributes,
+): Strides | undefined {
+  const isLast =
+    channelsLastOf(backend, kernelShape(direction, dtype, x, weight, attributes), x) !== undefined;
+  return isLast ? channelsLastStrides(shape) : undefined;
+}
+
+/** How the backend computes a batch of images channels-last, if it does. */
+function channelsLastOf(
+  backend: Backend,
+  shape: ConvolutionShape,
+  x: Shape,
+): ChannelsLastOperands | undefined {
+  return x.length === 4 ? backend.channelsLastConvolution(shape) : undefined;
+}
+
+/** Operands in another layout, or of another dtype than the kernels read, are copied first. */
 function lowerConvolution(
   lowering: Lowering,
   direction: ConvolutionDirection,
@@ -108,11 +151,17 @@ function lowerConvolution(
   attributes: GatherAttributes,
 ): void {
   const { x, weight, y, bias } = arrays;
-  const storageOf = (array: DeviceArray): Storage | undefined =>
-    array === result ? array.storage : contiguousStorage(lowering, array, result.dtype);
+  const firstShape = kernelShape(direction, result.dtype, x.shape, weight.shape, attributes);
+  const channelsLast = channelsLastOf(lowering.backend, firstShape, x.shape);
+  const shape = { ...firstShape, ...(channelsLast && { channelsLast }) };
+  const storageOf = (array: DeviceArray): Storage | undefined => {
+    if (array === result) return array.storage;
+    return isChannelsLastShape(shape)
+      ? channelsLastStorage(lowering, array, shape)
+      : contiguousStorage(lowering, array, result.dtype);
+  };
   const storages = { x: storageOf(x), weight: storageOf(weight), y: storageOf(y) };
-  const shape = kernelShape(direction, result.dtype, x.shape, weight.shape, attributes);
-  const biasStorage = bias && storageOf(bias);
+  const biasStorage = bias && contiguousStorage(lowering, bias, channelsLast ? "f32" : result.dtype);
   const scratchBytes = lowering.backend.convolutionScratchBytes(shape);
   const problem = {
     ...{ ...shape, ...storages },
@@ -132,6 +181,25 @@ function contiguousStorage(lowering: Lowering, array: DeviceArray, dtype: Dtype)
   if (array.dtype === dtype && isContiguous(array)) return array.storage;
   const copy = lowering.scratchArray(array.shape, dtype);
   copyArray(lowering, array, copy);
+  return copy.storage;
+}
+
+/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. */
+function channelsLastStorage(
+  lowering: Lowering,
+  array: DeviceArray,
+  shape: ChannelsLastShape,
+): Storage | undefined {
+  const { operands } = shape.channelsLast;
+  const [rows = 0, channels = 0, height = 0, width = 0] = array.shape;
+  const padded = paddedChannels(channels, shape);
+  const isDense = isChannelsLast(array) || (isContiguous(array) && (channels === 1 || height * width === 1));
+  if (array.dtype === operands && isDense && padded === channels) return array.storage;
+  const copy = lowering.scratchArray([rows, height, width, padded], operands);
+  if (padded !== channels && copy.storage) lowering.fill(copy.storage, 0);
+  const strides = channelsLastStrides([rows, padded, height, width]);
+  const target = { ...copy, shape: array.shape, strides };
+  copyArray(lowering, array, padded === channels ? target : viewStrided(lowering, copy, target));
   return copy.storage;
 }
 

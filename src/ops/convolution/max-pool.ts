@@ -12,7 +12,7 @@ import {
   term,
 } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
-import type { DeviceArray, Layout } from "../device-array.js";
+import { channelsLastStrides, type DeviceArray, isChannelsLast, type Layout } from "../device-array.js";
 import { type Range, slicedView } from "../movement/slice.js";
 import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
@@ -49,6 +49,8 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
         { shape, dtype: "i32" },
       ];
     },
+    outputStrides: (_, [x], types) =>
+      typeof x === "object" && isChannelsLast(x) ? types.map(({ shape }) => channelsLastStrides(shape)) : [],
     saves: () => ({ outputs: [1] }),
     gradient(rule) {
       const { shape } = rule.typeOf(0);
@@ -94,13 +96,18 @@ const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly geometry: Wind
   name: "maxPoolGradient",
   noGradient: "gradients of gradients are not recorded",
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("maxPoolGradient", operands, 0).dtype }],
+  // The offsets have the layout of the pool's operand.
+  outputStrides: (_, [, offsets], types) =>
+    typeof offsets === "object" && isChannelsLast(offsets)
+      ? types.map(({ shape }) => channelsLastStrides(shape))
+      : [],
   lower(lowering, operands, [output], { shape, geometry }) {
     const [upstream, offsets] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output?.storage) return;
     // Half floats are accumulated in f32 and narrowed once.
     const { compute } = dtypes[output.dtype];
     const isSum = areOverlapping(geometry) && output.dtype !== compute;
-    const sum = isSum ? lowering.scratchArray(shape, compute) : output;
+    const sum = isSum ? { ...lowering.scratchArray(shape, compute), strides: output.strides } : output;
     zeroOtherElements(lowering, sum, geometry);
     for (const [offsetIndex, offset] of offsetsIn(geometry.kernel).entries()) {
       const { inputView, windowRanges } = overlapAtOffset(sum, offsets, geometry, offset);

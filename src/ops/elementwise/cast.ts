@@ -3,6 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
+import { keptStrides } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 
 export const cast: KernelOp<{ readonly dtype: Dtype }> = {
@@ -13,6 +14,7 @@ export const cast: KernelOp<{ readonly dtype: Dtype }> = {
     return [{ shape: typeAt("cast", operands, 0).shape, dtype }];
   },
   gradient: (rule) => [rule.apply(cast, [rule.upstream], { dtype: rule.typeOf(0).dtype })],
+  outputStrides: (_, operands, [type]) => [type && keptStrides(operands, type.shape)],
   lower(lowering, operands, [output]) {
     if (output) copyArray(lowering, arrayAt(operands, 0), output);
   },

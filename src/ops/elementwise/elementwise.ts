@@ -15,7 +15,7 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { broadcastStrides, type DeviceArray } from "../device-array.js";
+import { broadcastStrides, type DeviceArray, keptStrides } from "../device-array.js";
 import {
   type Attributes,
   type GradientRule,
@@ -119,6 +119,7 @@ export function elementwise<A extends Attributes = NoAttributes>(
     name,
     infer,
     inPlace: 0,
+    outputStrides: (_, operands, [type]) => [type && keptStrides(operands, type.shape)],
     ...(saves && { saves }),
     ...(gradient && { gradient }),
     ...(noGradient && { noGradient }),

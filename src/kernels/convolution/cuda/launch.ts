@@ -12,9 +12,15 @@ import {
   type ConvolutionProblem,
   type ConvolutionShape,
   elementCounts,
+  isChannelsLast,
   rejected,
   writtenOperand,
 } from "../problem.js";
+import {
+  channelsLastScratchBytes,
+  lowerChannelsLastWith,
+  selectChannelsLastConfig,
+} from "./channels-last/index.js";
 import {
   type ConvolutionConfig,
   countCtas,
@@ -34,11 +40,17 @@ export function lowerConvolutionOnCuda(
   problem: ConvolutionProblem,
   op: string,
 ): readonly LaunchCommand[] {
+  if (isChannelsLast(problem)) {
+    return lowerChannelsLastWith(selectChannelsLastConfig(target.device, problem), problem, op);
+  }
   return lowerConvolutionWith(configOf(target, problem), problem, op);
 }
 
 /** The memory of partial sums; 0 if the sum is not split. */
 export function convolutionScratchBytes(target: TargetFacts, shape: ConvolutionShape): Bytes {
+  if (isChannelsLast(shape)) {
+    return bytes(channelsLastScratchBytes(selectChannelsLastConfig(target.device, shape), shape));
+  }
   return bytes(partialBytes(configOf(target, shape), shape));
 }
 

@@ -135,9 +135,15 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
   test("is correct with every tile and direction, for special and random geometries", () => {
     for (const direction of directions) {
       for (const [index, tile] of channelsLastTiles.entries()) {
-        const config = { kind: "channels-last", tile, splits: direction === "weight-gradient" ? 2 : 1 } as const;
+        const config = {
+          kind: "channels-last",
+          tile,
+          splits: direction === "weight-gradient" ? 2 : 1,
+        } as const;
         const drawn = isThorough ? fc.sample(randomGeometry, 2).filter(({ groups }) => groups === 1) : [];
-        const tried = isThorough ? geometries : geometries.filter((_, at) => at % channelsLastTiles.length === index);
+        const tried = isThorough
+          ? geometries
+          : geometries.filter((_, at) => at % channelsLastTiles.length === index);
         for (const shape of [...tried, ...drawn]) prove(runtime, shape, { direction, config });
       }
     }

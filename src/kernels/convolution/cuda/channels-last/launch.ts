@@ -75,7 +75,8 @@ function lowerGather(
   [rows, columns]: Axes,
   op: string,
 ): LaunchCommand {
-  const { direction, dtype, channelsLast, batch, channels, outChannels, kernel, x, y, weight, bias } = problem;
+  const { direction, dtype, channelsLast, batch, channels, outChannels, kernel, x, y, weight, bias } =
+    problem;
   const isForward = direction === "forward";
   const [image, result] = isForward ? [x, y] : [y, x];
   const [imageChannels, n] = isForward
@@ -95,7 +96,11 @@ function lowerGather(
     ...{ filterTapRow: rows.tapStride * kernel[1] * filterChannels },
     ...{ filterTapColumn: columns.tapStride * filterChannels },
     resultOrigin: (rows.first * width + columns.first) * n,
-    ...{ resultImage: height * width * n, resultRow: rows.stride * width * n, resultColumn: columns.stride * n },
+    ...{
+      resultImage: height * width * n,
+      resultRow: rows.stride * width * n,
+      resultColumn: columns.stride * n,
+    },
   };
   const perChunk = maxVectorBytes / dtypes[channelsLast.operands].bytes;
   const variant: GatherVariant = {
@@ -146,7 +151,10 @@ function lowerWeightGradient(
   const variant: WeightGradientVariant = {
     ...{ element: elementOf(problem), tile, access: accessTo(scratch, scratchBytes) },
   };
-  const access = accessTo(weight, elementCounts(problem)[writtenOperand[problem.direction]] * dtypes[dtype].bytes);
+  const access = accessTo(
+    weight,
+    elementCounts(problem)[writtenOperand[problem.direction]] * dtypes[dtype].bytes,
+  );
   const perChunk = maxVectorBytes / dtypes[problem.channelsLast.operands].bytes;
   const products: LaunchCommand = {
     ...{ kind: "launch", op, source: weightGradientSource(variant) },

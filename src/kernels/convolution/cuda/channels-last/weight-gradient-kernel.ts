@@ -115,7 +115,15 @@ export const sumThreads = 256;
 
 export function weightSumParameters(access: "out" | "partial-out"): Readonly<Record<string, Parameter>> {
   return {
-    ...{ partials: "in", weight: access, outChannels: "u32", channels: "u32", paddedChannels: "u32", taps: "u32", splits: "u32" },
+    ...{
+      partials: "in",
+      weight: access,
+      outChannels: "u32",
+      channels: "u32",
+      paddedChannels: "u32",
+      taps: "u32",
+      splits: "u32",
+    },
     ...divisorParameters(["perChannel", "perTap"]),
   };
 }
