@@ -11,6 +11,7 @@ import { batchGemms } from "./fusion/batch-gemms.js";
 import { coalesceCasts } from "./fusion/coalesce-casts.js";
 import { fuseColumnReductions } from "./fusion/column-reductions.js";
 import { fuseHorizontally } from "./fusion/combo-kernels.js";
+import { fuseConvolutionEpilogues } from "./fusion/convolution-epilogues.js";
 import { fuseEpilogues } from "./fusion/epilogue.js";
 import { groupGemms } from "./fusion/group-gemms.js";
 import { groupReductions } from "./fusion/group-reductions.js";
@@ -116,6 +117,11 @@ export const phases = {
     pass: "schedule",
     purpose: "on a GPU, small outputs with fewer dependencies are split off and run earlier",
     run: (program, runtime) => hoistOutputs(runtime, program),
+  },
+  convolutionEpilogues: {
+    pass: "epilogueFusion",
+    purpose: "on some GPUs, a function of a convolution's result runs in the convolution",
+    run: (program) => fuseConvolutionEpilogues(program),
   },
   verticalFusion: {
     pass: "verticalFusion",

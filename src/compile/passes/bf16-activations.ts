@@ -4,12 +4,13 @@
  */
 
 import { type Dtype, factsOf, type RowKernel } from "../../ir/index.js";
-import { canFuseEpilogue, capabilitiesOf, hasNativeGemm } from "../../kernels/index.js";
+import { canFuseEpilogue, capabilitiesOf, hasNativeGemm, writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
 import { type Cast, castOf } from "../program/casts.js";
 import { readAsHalves } from "../program/kinds/attention.js";
+import type { ConvolutionCall } from "../program/kinds/convolution.js";
 import {
   type Buffer,
   type BufferSlice,
@@ -58,17 +59,19 @@ export function storeActivationsAsBf16(runtime: Runtime, program: Program, only?
 /** The ids of the buffers that became bf16 between two programs. */
 export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[]): ReadonlySet<number> {
   const resultsIn = (calls: readonly Call[]): number[] =>
-    calls.flatMap(({ work }) =>
-      work.kind === "gemm" || (work.kind === "gemm-epilogue" && work.epilogue.storesC)
+    calls.flatMap(({ work }) => {
+      if (work.kind === "convolution") return [work.operands[writtenOperand[work.shape.direction]].buffer.id];
+      return work.kind === "gemm" || (work.kind === "gemm-epilogue" && work.epilogue.storesC)
         ? [work.problem.c.slice.buffer.id]
-        : [],
-    );
+        : [];
+    });
   const left = new Set(resultsIn(after));
   return new Set(resultsIn(before).filter((id) => !left.has(id)));
 }
 
 /** The buffer of a GEMM result that can be rounded at the store. */
 function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
+  if (work.kind === "convolution") return imageOf(work);
   if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.epilogue.storesC)) return undefined;
   const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, bias, beta = 0, activation } = work.problem;
   const { buffer } = c.slice;
@@ -87,6 +90,18 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
       ? canFuseEpilogue(runtime, outline, work.epilogue)
       : !bias || hasNativeGemm(runtime, outline);
   return isPossible ? buffer : undefined;
+}
+
+/** The buffer of a channels-last image that can be rounded at the store. */
+function imageOf({ shape, operands }: ConvolutionCall): Buffer | undefined {
+  const { direction, dtype, channelsLast, channels, outChannels } = shape;
+  if (direction === "weight-gradient" || dtype !== "f32" || channelsLast?.operands !== narrow)
+    return undefined;
+  const slice = operands[writtenOperand[direction]];
+  const { buffer } = slice;
+  const isAligned = (direction === "forward" ? outChannels : channels) % 8 === 0;
+  const fillsAll = isSameSlice(slice, { buffer, offset: 0, size: buffer.bytes });
+  return isAligned && fillsAll && !buffer.storage ? buffer : undefined;
 }
 
 /** True if the value, or an elementwise function of it, reaches persistent memory: a result or a gradient. */
@@ -164,6 +179,8 @@ function narrowWork(
         epilogue: { ...epilogue, kernel: narrowKernel(epilogue.kernel, operands, others) },
       };
     }
+    case "convolution":
+      return { ...work, shape: { ...work.shape, dtype: narrow } };
     case "row":
       return { ...work, kernel: narrowKernel(work.kernel, work.operands, isNarrow) };
     case "attention":

@@ -5,6 +5,7 @@ export {
   type ChannelsLastOperands,
   type ChannelsLastShape,
   type ConvolutionDirection,
+  type ConvolutionEpilogue,
   type ConvolutionProblem,
   type ConvolutionShape,
   isChannelsLast,

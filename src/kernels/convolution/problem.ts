@@ -1,7 +1,7 @@
 /** The description of a convolution, and its validation: the sizes fit each other, and the storages are large enough. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes } from "../../ir/index.js";
+import { dtypes, type Expression } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
 
 /** What is computed: the output, or the gradient of the input or of the weight. */
@@ -32,6 +32,14 @@ export interface ConvolutionShape {
    * [batch, channels, size…], and all operands have the result's dtype.
    */
   readonly channelsLast?: ChannelsLastOperands;
+  /** Of a channels-last image that is written: a function of each element, before it is rounded. */
+  readonly epilogue?: ConvolutionEpilogue;
+}
+
+/** The element is input 0 of the expression. */
+export interface ConvolutionEpilogue {
+  readonly value: Expression;
+  readonly scalars: readonly number[];
 }
 
 export interface ChannelsLastOperands {
@@ -110,6 +118,9 @@ export function requireConvolution(problem: ConvolutionProblem): void {
     const isRead = name !== writtenOperand[direction];
     const stored = (isRead && channelsLast?.operands) || dtype;
     requireElements(name, elements, problem[name as "x" | "weight" | "y"], stored);
+  }
+  if (problem.epilogue && (!channelsLast || direction === "weight-gradient")) {
+    throw rejected("only an image whose channels are last has an epilogue.");
   }
   if (channelsLast && groups !== 1) throw rejected(`channels are last, and there are ${groups} groups.`);
   if (!bias) return;

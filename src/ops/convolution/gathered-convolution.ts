@@ -16,7 +16,7 @@ import {
   paddedChannels,
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { sum } from "../broadcast.js";
+import { sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
 import {
   channelsLastStrides,
@@ -28,6 +28,7 @@ import {
 import { fitToOperand } from "../gradients.js";
 import { viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
+import { lowerReduction } from "../reduction/reduce.js";
 import { type Shape, sizeOf } from "../shape.js";
 import { type WindowOptions, windowsOver } from "./geometry.js";
 
@@ -65,16 +66,18 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
       const { shape } = rule.typeOf(index);
       return fitToOperand(rule, apply(op, [upstream, rule.operand(other)], { ...attributes, shape }), index);
     };
-    const biasGradient = () => {
-      const { shape } = rule.valueType(upstream);
-      const channelAxis = shape.length - spatialRank(rule.typeOf(1).shape) - 1;
-      const axes = shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
-      return fitToOperand(rule, apply(sum, [upstream], { axes }), 2);
-    };
+    const ofBias = () =>
+      fitToOperand(
+        rule,
+        apply(biasGradient, [upstream], {
+          ...{ ...attributes, x: rule.typeOf(0).shape, weight: rule.typeOf(1).shape },
+        }),
+        2,
+      );
     return [
       gradientOf(0, inputGradient, 1),
       gradientOf(1, weightGradient, 0),
-      rule.needs(2) ? biasGradient() : undefined,
+      rule.needs(2) ? ofBias() : undefined,
     ];
   },
   lower(lowering, operands, [y], attributes) {
@@ -103,6 +106,30 @@ const weightGradient: KernelOp<GradientAttributes> = {
   lower(lowering, operands, [weight], attributes) {
     const [y, x] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (weight) lowerConvolution(lowering, "weight-gradient", { x, weight, y }, weight, attributes);
+  },
+};
+
+/** Operand: the gradient of the output. It is summed as the other gradients read it, so that a step converts it once. */
+const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly weight: Shape }> = {
+  kind: "kernel",
+  name: "convolutionBiasGradient",
+  noGradient: "gradients of gradients are not recorded",
+  infer(operands, { weight }) {
+    return [{ shape: [weight[0] ?? 0], dtype: typeAt("convolutionBiasGradient", operands, 0).dtype }];
+  },
+  lower(lowering, operands, [output], { x, weight, ...attributes }) {
+    const y = arrayAt(operands, 0);
+    if (!output) return;
+    const channelAxis = y.shape.length - spatialRank(weight) - 1;
+    const axes = y.shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
+    const shape = kernelShape("weight-gradient", y.dtype, x, weight, attributes);
+    const channelsLast = channelsLastOf(lowering.backend, shape, x);
+    const isRead = channelsLast && paddedChannels(shape.outChannels, { channelsLast }) === shape.outChannels;
+    const storage = isRead && channelsLastStorage(lowering, y, { ...shape, channelsLast });
+    const summed = storage
+      ? { storage, shape: y.shape, strides: channelsLastStrides(y.shape), dtype: channelsLast.operands }
+      : y;
+    lowerReduction(lowering, sumReduction, summed, axes, output);
   },
 };
 

@@ -7,8 +7,10 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
+import type { ConvolutionEpilogue } from "../../problem.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
+import { applyEpilogue, declareEpilogue, epilogueParameters } from "./epilogue.js";
 import { alignStages, declareMainloop, mainloop } from "./mainloop.js";
 import { type ChannelsLastTile, residentCtas, sharedBytesOf, stagedPadding, threadsOf } from "./tiles.js";
 
@@ -20,6 +22,7 @@ export interface GatherVariant {
   /** True if the filter's neighbours in memory are along K (forward), false if they are along N (input gradient). */
   readonly isFilterKMajor: boolean;
   readonly hasBias: boolean;
+  readonly epilogue?: ConvolutionEpilogue | undefined;
   /** True if rows of results can be stored 16 bytes at a time. */
   readonly storesVectors: boolean;
   readonly access: "out" | "partial-out";
@@ -47,13 +50,17 @@ export function gatherParameters({
   hasBias,
   access,
   isFilterKMajor,
-}: Pick<GatherVariant, "hasBias" | "access" | "isFilterKMajor">): Readonly<Record<string, Parameter>> {
+  epilogue,
+}: Pick<GatherVariant, "hasBias" | "access" | "isFilterKMajor" | "epilogue">): Readonly<
+  Record<string, Parameter>
+> {
   return {
     ...{ image: "in", filter: "in", ...(hasBias && { bias: "in" }), result: access },
     ...Object.fromEntries(
       [...sizes, ...(isFilterKMajor ? [] : tapSizes)].map((name): [string, Parameter] => [name, "i32"]),
     ),
     ...divisorParameters(divisors),
+    ...epilogueParameters(epilogue),
   };
 }
 
@@ -72,6 +79,7 @@ export function gatherKernel(variant: GatherVariant): KernelSource {
     declarations: `${declareElement(resultDtype)}
 ${declareMainloop(element, tile)}
 ${declareDivisor}
+${declareEpilogue(variant.epilogue)}
 // An element of the gathered image: its offset in memory, its row and its column.
 struct Place {
   unsigned offset;
@@ -153,7 +161,7 @@ ${storeResults(variant)}`;
 }
 
 /** Results go through shared memory, so that neighbouring threads store neighbouring channels. */
-function storeResults({ hasBias, storesVectors }: GatherVariant): string {
+function storeResults({ hasBias, storesVectors, epilogue }: GatherVariant): string {
   const vector = `
       const uint4 values = *reinterpret_cast<const uint4*>(staged + row * stagedStride + column);
       *reinterpret_cast<uint4*>(result + offset) = values;`;
@@ -175,8 +183,8 @@ ${
 #pragma unroll
       for (unsigned half = 0; half < 2; half++) {
         Element* const pair = staged + (warpgroupM + 64 * i + warp * 16 + half * 8 + lane / 4) * stagedStride + column;
-        pair[0] = Conversion::narrow(acc[i][e + 2 * half] + bias0);
-        pair[1] = Conversion::narrow(acc[i][e + 2 * half + 1] + bias1);
+        pair[0] = Conversion::narrow(${applyEpilogue(epilogue, "acc[i][e + 2 * half] + bias0")});
+        pair[1] = Conversion::narrow(${applyEpilogue(epilogue, "acc[i][e + 2 * half + 1] + bias1")});
       }
     }
   }

@@ -10,6 +10,7 @@ import {
   areaOf,
   type ChannelsLastProblem,
   type ChannelsLastShape,
+  type ConvolutionEpilogue,
   elementCounts,
   paddedChannels,
   rejected,
@@ -17,6 +18,7 @@ import {
 } from "../../problem.js";
 import { residueAxis, type WindowAxis, windowAxis } from "./axes.js";
 import { divisorArguments } from "./divisor.js";
+import { epilogueArguments } from "./epilogue.js";
 import { type GatherSizes, type GatherVariant, gatherKernel, gatherParameters } from "./gather-kernel.js";
 import type { ChannelsLastTile } from "./tiles.js";
 import {
@@ -105,7 +107,7 @@ function lowerGather(
   const perChunk = maxVectorBytes / dtypes[channelsLast.operands].bytes;
   const variant: GatherVariant = {
     ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward },
-    hasBias: bias !== undefined,
+    ...{ hasBias: bias !== undefined, epilogue: printedEpilogue(problem) },
     storesVectors:
       (n * dtypes[dtype].bytes) % maxVectorBytes === 0 && result.span.address % maxVectorBytes === 0,
     access: m * n * dtypes[dtype].bytes === result.span.size ? "out" : "partial-out",
@@ -115,12 +117,18 @@ function lowerGather(
     blocks: Math.ceil(m / tile.tileM) * Math.ceil(n / tile.tileN),
     arguments: argumentsInOrder(gatherParameters(variant), {
       ...{ image, filter: weight, bias: bias ?? image, result, ...sizes },
+      ...epilogueArguments(problem.epilogue),
       ...divisorArguments({
         ...{ perImage: rows.positions * columns.positions, perRow: columns.positions },
         ...{ perTap: imageChannels / perChunk, perTapRow: columns.taps },
       }),
     }),
   };
+}
+
+/** The code depends on the expression and on the number of scalars, not on their values. */
+function printedEpilogue({ epilogue }: ChannelsLastProblem): ConvolutionEpilogue | undefined {
+  return epilogue && { ...epilogue, scalars: epilogue.scalars.map(() => 0) };
 }
 
 function elementOf({ channelsLast: { operands } }: ChannelsLastShape): "bf16" | "f16" {
