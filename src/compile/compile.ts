@@ -6,6 +6,7 @@
 import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
+import { autotuneConvolutions, convolutionAlgorithmsIn } from "./autotune/convolutions.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { streamOptions } from "./cost-model.js";
 import { planAgreed, planOptional } from "./fallback.js";
@@ -98,6 +99,7 @@ function planCalls(
   if (isTuned && isEnabled(settings, gemmAlgorithms.name)) {
     program.renumber();
     report = autotuneGemms(runtime, program);
+    autotuneConvolutions(runtime, program);
     stages.push({ name: gemmAlgorithms.name, calls: program.calls });
   }
   const { planned, fallback, ...proposed } = planAgreed(
@@ -171,9 +173,10 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
   renameBuffers(program);
   for (const { name, calls: after } of repeated) {
     program.renumber();
-    if (name === gemmAlgorithms.name)
+    if (name === gemmAlgorithms.name) {
       autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
-    else if (name === "bf16Activations") {
+      autotuneConvolutions(runtime, program, { known: convolutionAlgorithmsIn(runtime, after) });
+    } else if (name === "bf16Activations") {
       const before = stages.findIndex((stage) => stage.name === name) - 1;
       const wanted = bf16ActivationsIn(stages[before]?.calls ?? [], after);
       const { calls } = program;

@@ -52,6 +52,8 @@ export interface Backend {
   /** The sizes of the buffers of `ScatterAdd.scratch`. */
   scatterScratchBytes(scatter: ScatterAdd): readonly number[];
   convolutionScratchBytes(shape: ConvolutionShape): Bytes;
+  /** The number of its algorithms, the one with the shortest estimated time first. */
+  convolutionCandidates(shape: ConvolutionShape): number;
   /** How a convolution of images is computed channels-last; undefined if it is computed channels-first. */
   channelsLastConvolution(shape: ConvolutionShape): ChannelsLastOperands | undefined;
   /** True if a native kernel computes this GEMM without autotuning. */

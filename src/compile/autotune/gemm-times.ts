@@ -24,7 +24,7 @@ type Problem = GemmCall["problem"];
 const maxLaunches = 16;
 const burstMs = 1;
 /** The minimum of this many rounds counts, because disturbances only add time. */
-const rounds = 5;
+export const rounds = 5;
 
 /** Errors of algorithms that the library lists but cannot run, or not in a graph. */
 const rejections: ReadonlySet<ErrorCode> = new Set([
@@ -33,10 +33,10 @@ const rejections: ReadonlySet<ErrorCode> = new Set([
   "CAPTURE_REJECTED",
   "CAPTURE_NODES",
 ]);
-const memoryErrors: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
+export const memoryErrors: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
 
 /** A byte that, repeated, is a small number in every dtype. */
-const smallNumber = 0x3c;
+export const smallNumber = 0x3c;
 
 export interface TimingOptions {
   /** No algorithm is started after this; the first is timed in any case. */
@@ -136,18 +136,18 @@ export function timeCandidates(
   return new Map([...bestMs].map(([algorithm, ms]) => [algorithm, (ms * 1000) / launches]));
 }
 
-function launchesFor(launchMs: number): number {
+export function launchesFor(launchMs: number): number {
   return Math.max(1, Math.min(maxLaunches, Math.floor(burstMs / launchMs)));
 }
 
-function timeMs(runtime: Runtime, clock: Clock, submit: () => void): number {
+export function timeMs(runtime: Runtime, clock: Clock, submit: () => void): number {
   const startMs = clock.nowMs();
   submit();
   runtime.synchronize();
   return clock.nowMs() - startMs;
 }
 
-function attempt<T>(prepare: () => T): T | undefined {
+export function attempt<T>(prepare: () => T): T | undefined {
   try {
     return prepare();
   } catch (error) {

@@ -30,9 +30,15 @@ import {
 import {
   channelsLastConvolution,
   convolutionScratchBytes,
+  listChannelsLastConfigs,
   lowerConvolutionOnCuda,
 } from "../convolution/cuda/index.js";
-import type { ChannelsLastOperands, ConvolutionProblem, ConvolutionShape } from "../convolution/problem.js";
+import {
+  type ChannelsLastOperands,
+  type ConvolutionProblem,
+  type ConvolutionShape,
+  isChannelsLast,
+} from "../convolution/problem.js";
 import {
   cudaCandidates,
   cudaScratchBytes,
@@ -145,6 +151,10 @@ export class CudaBackend implements Backend {
 
   convolutionScratchBytes(shape: ConvolutionShape): Bytes {
     return convolutionScratchBytes(this.#target, shape);
+  }
+
+  convolutionCandidates(shape: ConvolutionShape): number {
+    return isChannelsLast(shape) ? listChannelsLastConfigs(this.#target.device, shape).length : 1;
   }
 
   channelsLastConvolution(shape: ConvolutionShape): ChannelsLastOperands | undefined {

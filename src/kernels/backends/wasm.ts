@@ -135,6 +135,10 @@ export class WasmBackend implements Backend {
     return cpuScratchBytes(this.#target, problem);
   }
 
+  convolutionCandidates(): number {
+    return 1;
+  }
+
   channelsLastConvolution(): undefined {
     return undefined;
   }

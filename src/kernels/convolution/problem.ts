@@ -32,6 +32,8 @@ export interface ConvolutionShape {
    * [batch, channels, size…], and all operands have the result's dtype.
    */
   readonly channelsLast?: ChannelsLastOperands;
+  /** Which of the backend's candidates computes a channels-last convolution. Default: 0, the one with the shortest estimated time. */
+  readonly algorithm?: number;
   /** Of a channels-last image that is written: a function of each element, before it is rounded. */
   readonly epilogue?: ConvolutionEpilogue;
 }

@@ -10,6 +10,7 @@ import {
   type ChannelsLastShape,
   type ConvolutionShape,
   paddedChannels,
+  rejected,
 } from "../../problem.js";
 import { mathOf } from "../configs.js";
 import { type ChannelsLastConfig, residueClasses } from "./launch.js";
@@ -39,19 +40,27 @@ export function channelsLastConvolution(
   return isWide ? { operands: dtype === "f16" ? "f16" : "bf16" } : undefined;
 }
 
-/** The config with the shortest estimated time. */
+/** The config of the shape's algorithm. */
 export function selectChannelsLastConfig(
   device: Pick<DeviceInfo, "parallelism">,
   shape: ChannelsLastShape,
 ): ChannelsLastConfig {
-  const candidates = channelsLastTiles.flatMap((tile) => splitsOf(device.parallelism, shape, tile));
-  const [first, ...others] = candidates as [ChannelsLastConfig, ...ChannelsLastConfig[]];
-  let best = { config: first, cycles: estimateCycles(device.parallelism, shape, first) };
-  for (const config of others) {
-    const cycles = estimateCycles(device.parallelism, shape, config);
-    if (cycles < best.cycles) best = { config, cycles };
-  }
-  return best.config;
+  const configs = listChannelsLastConfigs(device, shape);
+  const config = configs[shape.algorithm ?? 0];
+  if (!config) throw rejected(`algorithm ${shape.algorithm} of ${configs.length}.`);
+  return config;
+}
+
+/** All configs, by their estimated times. */
+export function listChannelsLastConfigs(
+  device: Pick<DeviceInfo, "parallelism">,
+  shape: ChannelsLastShape,
+): readonly ChannelsLastConfig[] {
+  return channelsLastTiles
+    .flatMap((tile) => splitsOf(device.parallelism, shape, tile))
+    .map((config) => ({ config, cycles: estimateCycles(device.parallelism, shape, config) }))
+    .sort((a, b) => a.cycles - b.cycles)
+    .map(({ config }) => config);
 }
 
 interface GemmSizes {
