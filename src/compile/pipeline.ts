@@ -15,6 +15,7 @@ import { fuseConvolutionEpilogues } from "./fusion/convolution-epilogues.js";
 import { fuseEpilogues } from "./fusion/epilogue.js";
 import { groupGemms } from "./fusion/group-gemms.js";
 import { groupReductions } from "./fusion/group-reductions.js";
+import { splitElementwise } from "./fusion/split-elementwise.js";
 import { splitReductions } from "./fusion/split-reductions.js";
 import { fuse } from "./fusion/vertical/fuse.js";
 import { writeAttentionOutputs } from "./passes/attention-outputs.js";
@@ -122,6 +123,11 @@ export const phases = {
     pass: "epilogueFusion",
     purpose: "on some GPUs, a function of a convolution's result runs in the convolution",
     run: (program) => fuseConvolutionEpilogues(program),
+  },
+  splitElementwise: {
+    pass: "verticalFusion",
+    purpose: "elementwise work on a buffer that was written as interleaved views is split along the views",
+    run: (program) => splitElementwise(program),
   },
   verticalFusion: {
     pass: "verticalFusion",
