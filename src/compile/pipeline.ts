@@ -124,15 +124,13 @@ export const phases = {
     purpose: "on some GPUs, a function of a convolution's result runs in the convolution",
     run: (program) => fuseConvolutionEpilogues(program),
   },
-  splitElementwise: {
-    pass: "verticalFusion",
-    purpose: "elementwise work on a buffer that was written as interleaved views is split along the views",
-    run: (program) => splitElementwise(program),
-  },
   verticalFusion: {
     pass: "verticalFusion",
     purpose: "elementwise chains and row reductions share a kernel",
-    run: (program, runtime, { deadOnExit }) => fuse(runtime, program, { deadOnExit }),
+    run(program, runtime, { deadOnExit }) {
+      splitElementwise(program);
+      fuse(runtime, program, { deadOnExit });
+    },
   },
   pretransposeWeights: {
     pass: "autotune",
