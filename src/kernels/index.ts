@@ -34,6 +34,7 @@ export {
   isChannelsLast,
   type Pair,
   paddedChannels,
+  readsTransposedWeight,
   writtenOperand,
 } from "./convolution/index.js";
 export { launchBytes, maxVectorBytes, warpSize } from "./cost-model.js";

@@ -11,5 +11,6 @@ export {
   isChannelsLast,
   type Pair,
   paddedChannels,
+  readsTransposedWeight,
   writtenOperand,
 } from "./problem.js";

@@ -45,7 +45,8 @@ export interface ConvolutionEpilogue {
 }
 
 export interface ChannelsLastOperands {
-  readonly operands: "bf16" | "f16";
+  /** f32 is multiplied as TF32. Its input gradient takes the weight as [channels, kernel…, outChannels]. */
+  readonly operands: "bf16" | "f16" | "f32";
 }
 
 export type ChannelsLastShape = ConvolutionShape & { readonly channelsLast: ChannelsLastOperands };
@@ -76,16 +77,23 @@ export const writtenOperand = {
 export function elementCounts(shape: ConvolutionShape): Readonly<Record<"x" | "weight" | "y", number>> {
   const { direction, batch, groups, size, outSize, kernel } = shape;
   const written = writtenOperand[direction];
-  const [inX, inWeight, inY] = [
+  const [inX, inY] = [
     channelsIn(shape, shape.channels, written !== "x"),
-    channelsIn(shape, shape.channels, written !== "weight"),
     channelsIn(shape, shape.outChannels, written !== "y"),
   ];
+  const [rows, inWeight] = readsTransposedWeight(shape)
+    ? [shape.channels, channelsIn(shape, shape.outChannels, true)]
+    : [shape.outChannels, channelsIn(shape, shape.channels, written !== "weight")];
   return {
     x: batch * groups * inX * areaOf(size),
-    weight: groups * shape.outChannels * inWeight * areaOf(kernel),
+    weight: groups * rows * inWeight * areaOf(kernel),
     y: batch * groups * inY * areaOf(outSize),
   };
+}
+
+/** True if the weight is read as [channels, kernel…, outChannels]: TF32 operands need the summed channels to be contiguous. */
+export function readsTransposedWeight({ direction, channelsLast }: ConvolutionShape): boolean {
+  return direction === "input-gradient" && channelsLast?.operands === "f32";
 }
 
 function channelsIn(shape: ConvolutionShape, channels: number, isRead: boolean): number {

@@ -14,6 +14,7 @@ import {
   isChannelsLast as isChannelsLastShape,
   type Pair,
   paddedChannels,
+  readsTransposedWeight,
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { sumReduction } from "../broadcast.js";
@@ -187,7 +188,8 @@ function lowerConvolution(
       ? channelsLastStorage(lowering, array, shape)
       : contiguousStorage(lowering, array, result.dtype);
   };
-  const storages = { x: storageOf(x), weight: storageOf(weight), y: storageOf(y) };
+  const filter = readsTransposedWeight(shape) ? exchangeAxes(weight) : weight;
+  const storages = { x: storageOf(x), weight: storageOf(filter), y: storageOf(y) };
   const biasStorage = bias && contiguousStorage(lowering, bias, channelsLast ? "f32" : result.dtype);
   const scratchBytes = lowering.backend.convolutionScratchBytes(shape);
   const problem = {
@@ -209,6 +211,16 @@ function contiguousStorage(lowering: Lowering, array: DeviceArray, dtype: Dtype)
   const copy = lowering.scratchArray(array.shape, dtype);
   copyArray(lowering, array, copy);
   return copy.storage;
+}
+
+/** A weight [out, C, kH, kW] as a view [C, out, kH, kW]. */
+function exchangeAxes(weight: DeviceArray): DeviceArray {
+  const exchanged = ([first = 0, second = 0, ...rest]: readonly number[]): number[] => [
+    second,
+    first,
+    ...rest,
+  ];
+  return { ...weight, shape: exchanged(weight.shape), strides: exchanged(weight.strides) };
 }
 
 /** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. */

@@ -23,6 +23,7 @@ import {
   type ConvolutionDirection,
   elementCounts,
   paddedChannels,
+  readsTransposedWeight,
   writtenOperand,
 } from "../../problem.js";
 import { channelsLastTiles } from "./configs.js";
@@ -32,7 +33,7 @@ interface Case {
   readonly direction: ConvolutionDirection;
   readonly config: ChannelsLastConfig;
   readonly dtype?: "f32" | "bf16" | "f16";
-  readonly operands?: "bf16" | "f16";
+  readonly operands?: "bf16" | "f16" | "f32";
   readonly hasBias?: boolean;
   /** A fault: what the kernel is told instead of the geometry. */
   readonly told?: Partial<ConvolutionGeometry>;
@@ -64,8 +65,24 @@ function toChannelsFirst(values: ArrayLike<number>, channels: number, area: numb
   });
 }
 
+/** [rows, columns, area] as [columns, rows, area]. */
+function exchangeAxes(values: readonly number[], rows: number, columns: number, area: number): number[] {
+  return Array.from({ length: values.length }, (_, index) => {
+    const [column, row, at] = [
+      Math.floor(index / area / rows),
+      Math.floor(index / area) % rows,
+      index % area,
+    ];
+    return values[(row * columns + column) * area + at]!;
+  });
+}
+
 const roundedTo = (values: readonly number[], dtype: "f32" | "bf16" | "f16"): Float64Array =>
   decodeFloats(new Uint8Array(encodeFloats(values, dtype).buffer), dtype);
+
+/** The operands as the kernel multiplies them. f32 is given with as many bits as TF32 has. */
+const exactIn = (values: readonly number[], operands: "f32" | "bf16" | "f16"): Float64Array =>
+  roundedTo(values, operands === "f32" ? "bf16" : operands);
 
 /** Relative to the sum of absolute products: a few roundings of f32, and one of a result with fewer bits. */
 const tolerance = { f32: 2e-6, f16: 1e-3, bf16: 8e-3 } as const;
@@ -81,8 +98,12 @@ function run(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): ArrayLi
   } as const;
   const upload = (name: keyof typeof layouts) => {
     const [channels, area] = layouts[name];
-    const packed = toChannelsLast(values[name], channels, area, paddedChannels(channels, full));
-    return put(runtime, encodeFloats(packed, operands), name);
+    const isTransposed = name === "weight" && readsTransposedWeight(full);
+    const [list, inner] = isTransposed
+      ? [exchangeAxes(values.weight, shape.outChannels, channels, area), shape.outChannels]
+      : [values[name], channels];
+    const packed = toChannelsLast(list, inner, area, paddedChannels(inner, full));
+    return put(runtime, encodeFloats([...exactIn(packed, operands)], operands), name);
   };
   const written = writtenOperand[direction];
   const elements = elementCounts(full)[written];
@@ -101,7 +122,7 @@ function run(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): ArrayLi
 function prove(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): void {
   const { direction, config, dtype = "f32", operands = "bf16", hasBias } = tried;
   const values = valuesFor(shape);
-  const rounded = (name: "x" | "weight" | "y") => roundedTo(values[name], operands);
+  const rounded = (name: "x" | "weight" | "y") => exactIn(values[name], operands);
   const expected = convolveInF64(direction, shape, {
     ...{ x: rounded("x"), weight: rounded("weight"), y: rounded("y") },
     ...(hasBias && { bias: values.bias }),
@@ -149,6 +170,20 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
         for (const shape of [...tried, ...drawn])
           prove(runtime, shape, { direction, config: { kind: "channels-last", tile, splits } });
       }
+    }
+  });
+
+  test("multiplies f32 as TF32: the weight and the operands of its gradient are transposed", () => {
+    for (const direction of directions) {
+      const tiles = isThorough ? channelsLastTiles.slice(2) : [small.tile];
+      const tried = isThorough ? geometries : [manyTiles, specialGeometries["strided"]!];
+      for (const tile of tiles)
+        for (const shape of tried)
+          prove(runtime, shape, {
+            direction,
+            operands: "f32",
+            config: { kind: "channels-last", tile, splits: 1 },
+          });
     }
   });
 

@@ -1,7 +1,8 @@
 /** Which convolutions run channels-last, and with which tile. */
 
 import type { DeviceInfo } from "../../../../driver/index.js";
-import { wavesOf } from "../../../cost-model.js";
+import { dtypes } from "../../../../ir/index.js";
+import { maxSharedBytesPerBlock, wavesOf } from "../../../cost-model.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
 import type { Target } from "../../../target.js";
 import {
@@ -14,7 +15,7 @@ import {
 } from "../../problem.js";
 import { mathOf } from "../configs.js";
 import { type ChannelsLastConfig, residueClasses } from "./launch.js";
-import { type ChannelsLastTile, kTileBytes, residentCtas } from "./tiles.js";
+import { type ChannelsLastTile, kTileBytes, residentCtas, sharedBytesOf } from "./tiles.js";
 
 /** From large to small. Small tiles keep two CTAs on an SM, so that one computes while the other loads or stores. */
 export const channelsLastTiles: readonly ChannelsLastTile[] = [
@@ -35,9 +36,10 @@ export function channelsLastConvolution(
   { dtype, groups, channels, outChannels, direction }: ConvolutionShape,
 ): ChannelsLastOperands | undefined {
   if (device.computeCapability !== sm90Capability || groups !== 1) return undefined;
-  if (dtype !== "f16" && mathOf(dtype, settings.precision) !== "bf16") return undefined;
+  const math = dtype === "f16" ? "f16" : mathOf(dtype, settings.precision);
+  if (math === "f32") return undefined;
   const isWide = direction === "input-gradient" ? channels >= minChannels : outChannels >= minChannels;
-  return isWide ? { operands: dtype === "f16" ? "f16" : "bf16" } : undefined;
+  return isWide ? { operands: math === "tf32" ? "f32" : math } : undefined;
 }
 
 /** The config of the shape's algorithm. */
@@ -56,7 +58,10 @@ export function listChannelsLastConfigs(
   device: Pick<DeviceInfo, "parallelism">,
   shape: ChannelsLastShape,
 ): readonly ChannelsLastConfig[] {
+  const maxBytes = maxSharedBytesPerBlock({ computeCapability: sm90Capability });
+  const transposes = shape.direction === "weight-gradient" && shape.channelsLast.operands === "f32";
   return channelsLastTiles
+    .filter((tile) => sharedBytesOf(tile, transposes ? 0 : 4, transposes) <= maxBytes)
     .flatMap((tile) => splitsOf(device.parallelism, shape, tile))
     .map((config) => ({ config, cycles: estimateCycles(device.parallelism, shape, config) }))
     .sort((a, b) => a.cycles - b.cycles)
@@ -72,7 +77,7 @@ interface GemmSizes {
 /** The sizes of the GEMM; of the input gradient of a strided convolution, those of one residue class. */
 function gemmSizes(shape: ChannelsLastShape): GemmSizes {
   const { direction, batch, channels, outChannels, outSize, kernel } = shape;
-  const tileK = kTileBytes / 2;
+  const tileK = kTileBytes / dtypes[shape.channelsLast.operands].bytes;
   const [taps, inChannels] = [areaOf(kernel), paddedChannels(channels, shape)];
   switch (direction) {
     case "forward":
@@ -98,13 +103,14 @@ function countTiles({ m, n }: GemmSizes, { tileM, tileN }: ChannelsLastTile): nu
 function splitsOf(sms: number, shape: ChannelsLastShape, tile: ChannelsLastTile): ChannelsLastConfig[] {
   if (shape.direction !== "weight-gradient") return [{ kind: "channels-last", tile, splits: 1 }];
   const sizes = gemmSizes(shape);
-  const perWave = (sms * residentCtas(tile, 0)) / countTiles(sizes, tile);
+  const transposes = shape.channelsLast.operands === "f32";
+  const perWave = (sms * residentCtas(tile, 0, transposes)) / countTiles(sizes, tile);
   const splits = [1, 2, 3].map((waves) => Math.min(sizes.kTiles, Math.max(1, Math.floor(waves * perWave))));
   return [...new Set(splits)].map((count) => ({ kind: "channels-last", tile, splits: count }));
 }
 
-/** Products of one SM in a cycle, by wgmma of 16-bit elements. */
-const productsPerCycle = 2048;
+/** Products of one SM in a cycle, by wgmma. */
+const productsPerCycle = { bf16: 2048, f16: 2048, f32: 1024 } as const;
 /** Bytes that an SM loads from L2 in a cycle. */
 const bytesPerCycle = 28;
 /** Start of a CTA, first loads and stores of results. */
@@ -116,10 +122,12 @@ function estimateCycles(sms: number, shape: ChannelsLastShape, { tile, splits }:
   const sizes = gemmSizes(shape);
   const isSplit = shape.direction === "weight-gradient";
   const resultBytes = isSplit ? 0 : 4;
-  const resident = residentCtas(tile, resultBytes);
+  const resident = residentCtas(tile, resultBytes, isSplit && shape.channelsLast.operands === "f32");
   const { tileM, tileN } = tile;
   const kTiles = Math.ceil(sizes.kTiles / splits);
-  const products = (tileM * tileN * (kTileBytes / 2)) / productsPerCycle;
+  const { operands } = shape.channelsLast;
+  const tileK = kTileBytes / dtypes[operands].bytes;
+  const products = (tileM * tileN * tileK) / productsPerCycle[operands];
   const loads = ((tileM + tileN) * kTileBytes) / bytesPerCycle;
   const ctas = countTiles(sizes, tile) * splits;
   // CTAs of one SM share its tensor cores and its loads.

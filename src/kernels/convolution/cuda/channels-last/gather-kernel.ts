@@ -36,12 +36,13 @@ const sizes = [
   // The gathered image; position i and tap j of an axis meet at element origin + step · i + tapStep · j.
   ...(["imageHeight", "imageWidth", "imageChannels"] as const),
   ...(["rowStep", "rowOrigin", "rowTapStep", "columnStep", "columnOrigin", "columnTapStep"] as const),
-  // Distances in the filter, from row to row, and in the result.
-  ...(["filterStride", "resultOrigin", "resultImage", "resultRow", "resultColumn"] as const),
+  // Distances in the filter, from row to row and to its taps, and in the result.
+  ...(["filterStride", "filterOrigin", "filterTapRow", "filterTapColumn"] as const),
+  ...(["resultOrigin", "resultImage", "resultRow", "resultColumn"] as const),
 ] as const;
 
-/** An N-major filter has a row for each channel of the image; the others are distances from it to the taps. */
-const tapSizes = ["filterRows", "filterOrigin", "filterTapRow", "filterTapColumn"] as const;
+/** An N-major filter has a row for each channel of the image. */
+const tapSizes = ["filterRows"] as const;
 
 export type GatherSizes = Readonly<Record<(typeof sizes | typeof tapSizes)[number], number>>;
 export type GatherDivisors = Readonly<Record<(typeof divisors)[number], number>>;
@@ -70,7 +71,7 @@ export function gatherKernel(variant: GatherVariant): KernelSource {
   const sharedBytes = sharedBytesOf(tile, resultBytes);
   const operand = element === "tf32" ? "float" : "unsigned short";
   return cudaKernel({
-    name: `convolution.channels-last.${isFilterKMajor ? "forward" : "input-gradient"}.${element}`,
+    name: `convolution.channels-last.${isFilterKMajor ? "gather" : "input-gradient"}.${element}`,
     parameters: gatherParameters(variant),
     elements: operand,
     pointers: { result: typeOf(resultDtype), bias: "float" },
@@ -93,7 +94,7 @@ static constexpr int outsideRow = 1 << 29;`,
 
 /** Rows of the filter are rows of B. */
 const loadKMajorFilter = `
-    const unsigned filterChunk = kChunk * chunkElements;
+    const unsigned filterChunk = filterOrigin + tapI * filterTapRow + tapJ * filterTapColumn + (kChunk - tap * perTap.divisor) * chunkElements;
 #pragma unroll
     for (unsigned i = 0; i < tileN / rowsPerPass; i++) {
       const unsigned column = firstN + threadRow + i * rowsPerPass;
@@ -156,7 +157,7 @@ function bodyOf(variant: GatherVariant, sharedBytes: number): string {
 ${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter}
   };
   const unsigned firstTile = 0, endTile = (kChunks + 7) / 8;
-${mainloop({ a: true, b: isFilterKMajor })}
+${mainloop(variant.tile, { a: true, b: isFilterKMajor })}
 ${storeResults(variant)}`;
 }
 

@@ -3,6 +3,7 @@
 import { dtypes } from "../../../../ir/index.js";
 import type { LaunchCommand, Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
+import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { maxVectorBytes } from "../../../cost-model.js";
 import { argumentsInOrder } from "../../../launch-arguments.js";
 import { cachedSource } from "../../../source-cache.js";
@@ -13,6 +14,7 @@ import {
   type ConvolutionEpilogue,
   elementCounts,
   paddedChannels,
+  readsTransposedWeight,
   rejected,
   writtenOperand,
 } from "../../problem.js";
@@ -84,7 +86,8 @@ function lowerGather(
   const [imageChannels, n] = isForward
     ? [paddedChannels(channels, problem), outChannels]
     : [paddedChannels(outChannels, problem), channels];
-  const filterChannels = paddedChannels(channels, problem);
+  const isTransposed = readsTransposedWeight(problem);
+  const filterChannels = paddedChannels(isTransposed ? outChannels : channels, problem);
   const filterStride = areaOf(kernel) * filterChannels;
   const m = batch * rows.positions * columns.positions;
   const [height, width] = isForward ? problem.outSize : problem.size;
@@ -106,7 +109,7 @@ function lowerGather(
   };
   const perChunk = maxVectorBytes / dtypes[channelsLast.operands].bytes;
   const variant: GatherVariant = {
-    ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward },
+    ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward || isTransposed },
     ...{ hasBias: bias !== undefined, epilogue: printedEpilogue(problem) },
     storesVectors:
       (n * dtypes[dtype].bytes) % maxVectorBytes === 0 && result.span.address % maxVectorBytes === 0,
@@ -131,8 +134,8 @@ function printedEpilogue({ epilogue }: ChannelsLastProblem): ConvolutionEpilogue
   return epilogue && { ...epilogue, scalars: epilogue.scalars.map(() => 0) };
 }
 
-function elementOf({ channelsLast: { operands } }: ChannelsLastShape): "bf16" | "f16" {
-  return operands;
+function elementOf({ channelsLast: { operands } }: ChannelsLastShape): MmaElement {
+  return operands === "f32" ? "tf32" : operands;
 }
 
 function lowerWeightGradient(

@@ -5,6 +5,7 @@
 
 import { cpAsyncIntrinsics } from "../../../codegen/cuda/intrinsics/cp-async.js";
 import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
+import { cvtRnaTf32Movable } from "../../../codegen/cuda/intrinsics/mma.js";
 import {
   elementTags,
   type MmaElement,
@@ -14,16 +15,24 @@ import {
   wgmmaSync,
 } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { type ChannelsLastTile, kTileBytes, smemAlignment, threadsOf } from "./tiles.js";
+import { type ChannelsLastTile, kTileBytes, smemAlignment, threadsOf, transposedStages } from "./tiles.js";
 
 /** C++: constants of the tile, the intrinsics, and addresses in shared memory. */
 export function declareMainloop(element: MmaElement, tile: ChannelsLastTile): string {
-  const { tileM, tileN, warpgroupsM, warpgroupsN, stages, overlap } = tile;
+  const { tileM, tileN, warpgroupsM, warpgroupsN, stages } = tile;
   const [mmaM, mmaN] = [tileM / 64 / warpgroupsM, tileN / warpgroupsN];
-  const code = [elementTags, cpAsyncIntrinsics, smemDescriptor, wgmmaSs(element, mmaN), wgmmaSync].join("\n");
+  const rounding = element === "tf32" ? [cvtRnaTf32Movable] : [];
+  const code = [
+    elementTags,
+    ...rounding,
+    cpAsyncIntrinsics,
+    smemDescriptor,
+    wgmmaSs(element, mmaN),
+    wgmmaSync,
+  ].join("\n");
   return `${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(code)}
 typedef ${mmaElements[element].type} MmaElement;
-static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, stages = ${stages}, overlap = ${overlap}, threads = ${threadsOf(tile)};
+static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, stages = ${stages}, threads = ${threadsOf(tile)};
 static constexpr unsigned warpgroupsN = ${warpgroupsN}, mmaM = ${mmaM}, mmaN = ${mmaN};
 // A chunk is 16 bytes, the size of a copy. k-tiles have 128 bytes of K.
 static constexpr unsigned chunkElements = 16 / MmaElement::bytes, tileK = ${kTileBytes} / MmaElement::bytes;
@@ -53,7 +62,7 @@ export const alignStages = (sharedBytes: number): string => `
  * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies. Afterwards no thread reads
  * the stages.
  */
-export const mainloop = (isKMajor: { readonly a: boolean; readonly b: boolean }): string => `
+const startAccumulators = `
   const unsigned warpgroup = threadIdx.x / 128, warpgroupM = warpgroup / warpgroupsN * (64 * mmaM), warpgroupN = warpgroup % warpgroupsN * mmaN;
   float acc[mmaM][mmaN / 2];
 #pragma unroll
@@ -63,8 +72,25 @@ export const mainloop = (isKMajor: { readonly a: boolean; readonly b: boolean })
       acc[i][e] = 0;
       fenceOperand(acc[i][e]);
     }
-  }
-  constexpr unsigned ahead = stages - 1 - overlap;
+  }`;
+
+const multiplyTile = (isKMajor: { readonly a: boolean; readonly b: boolean }): string => `
+    wgmmaFence();
+#pragma unroll
+    for (unsigned kStep = 0; kStep < 4; kStep++) {
+#pragma unroll
+      for (unsigned i = 0; i < mmaM; i++) {
+        wgmmaSs<MmaElement, mmaN, ${isKMajor.a}, ${isKMajor.b}>(
+            acc[i], operandAt<${isKMajor.a}>(tileA, warpgroupM + 64 * i, kStep), operandAt<${isKMajor.b}>(tileA + bytesA, warpgroupN, kStep));
+      }
+    }
+    wgmmaCommit();`;
+
+export const mainloop = (
+  { overlap }: ChannelsLastTile,
+  isKMajor: { readonly a: boolean; readonly b: boolean },
+): string => `${startAccumulators}
+  constexpr unsigned overlap = ${overlap}, ahead = stages - 1 - overlap;
   auto loadStage = [&](unsigned kTile) {
     if (kTile < endTile) loadTile(stageTiles + kTile % stages * stageBytes, kTile);
     cpAsyncCommit();
@@ -77,19 +103,58 @@ export const mainloop = (isKMajor: { readonly a: boolean; readonly b: boolean })
     if constexpr (overlap == 0) wgmmaWait<0>();
     // The k-tile has landed for all threads, and no warpgroup still reads the stage that is loaded next.
     __syncthreads();
-    const unsigned char* const tileA = stageTiles + kTile % stages * stageBytes;
-    wgmmaFence();
-#pragma unroll
-    for (unsigned kStep = 0; kStep < 4; kStep++) {
-#pragma unroll
-      for (unsigned i = 0; i < mmaM; i++) {
-        wgmmaSs<MmaElement, mmaN, ${isKMajor.a}, ${isKMajor.b}>(
-            acc[i], operandAt<${isKMajor.a}>(tileA, warpgroupM + 64 * i, kStep), operandAt<${isKMajor.b}>(tileA + bytesA, warpgroupN, kStep));
-      }
-    }
-    wgmmaCommit();
+    const unsigned char* const tileA = stageTiles + kTile % stages * stageBytes;${multiplyTile(isKMajor)}
     loadStage(kTile + ahead);
     if constexpr (overlap == 1) wgmmaWait<1>();
+  }
+  wgmmaWait<0>();
+  __syncthreads();`;
+
+/** C++: `transposeTile`, from MN-major to K-major with rounding to TF32. wgmma reads TF32 K-major only. */
+export const declareTranspose = `
+// A thread transposes blocks of 4 mn × 4 k; eight neighbouring threads store to different banks.
+template <unsigned size>
+static __device__ __forceinline__ void transposeTile(unsigned char* kMajor, const unsigned char* mnMajor) {
+#pragma unroll
+  for (unsigned block = threadIdx.x; block < size * tileK / 16; block += threads) {
+    const unsigned lane = block % 32, group = block / 32;
+    const unsigned mn = (group / 2 * 8 + (lane & 1) + lane / 8 * 2) * 4, k = (group % 2 * 4 + lane / 2 % 4) * 4;
+    float4 rows[4];
+#pragma unroll
+    for (unsigned e = 0; e < 4; e++)
+      rows[e] = *reinterpret_cast<const float4*>(mnMajor + mn / 32 * boxBytes + swizzledOffset(k + e, mn % 32 / 4));
+    const float columns[4][4] = {{rows[0].x, rows[1].x, rows[2].x, rows[3].x}, {rows[0].y, rows[1].y, rows[2].y, rows[3].y},
+                                 {rows[0].z, rows[1].z, rows[2].z, rows[3].z}, {rows[0].w, rows[1].w, rows[2].w, rows[3].w}};
+#pragma unroll
+    for (unsigned e = 0; e < 4; e++) {
+      *reinterpret_cast<float4*>(kMajor + swizzledOffset(mn + e, k / 4)) = make_float4(
+          cvtRnaTf32(columns[e][0]), cvtRnaTf32(columns[e][1]), cvtRnaTf32(columns[e][2]), cvtRnaTf32(columns[e][3]));
+    }
+  }
+}`;
+
+/** C++: as `mainloop`, with MN-major operands of TF32, which all threads transpose in shared memory. */
+export const transposingMainloop = `${startAccumulators}
+  constexpr unsigned ahead = stages - 1;
+  unsigned char* const transposed = stageTiles + stages * stageBytes;
+  auto loadStage = [&](unsigned kTile) {
+    if (kTile < endTile) loadTile(stageTiles + kTile % stages * stageBytes, kTile);
+    cpAsyncCommit();
+  };
+#pragma unroll
+  for (unsigned stage = 0; stage < ahead; stage++) loadStage(firstTile + stage);
+  for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
+    cpAsyncWait<ahead - 1>();
+    // The k-tile has landed for all threads, and no warpgroup still reads the transposed tile that is written next.
+    __syncthreads();
+    const unsigned char* const source = stageTiles + kTile % stages * stageBytes;
+    unsigned char* const tileA = transposed + kTile % ${transposedStages} * stageBytes;
+    transposeTile<tileM>(tileA, source);
+    transposeTile<tileN>(tileA + bytesA, source + bytesA);
+    loadStage(kTile + ahead);
+    fenceProxyAsync();
+    __syncthreads();${multiplyTile({ a: true, b: true })}
+    wgmmaWait<1>();
   }
   wgmmaWait<0>();
   __syncthreads();`;

@@ -26,15 +26,23 @@ export function threadsOf({ warpgroupsM, warpgroupsN }: ChannelsLastTile): numbe
 /** Rows of C in a row of the staged results: padded against bank conflicts. */
 export const stagedPadding = 8;
 
-export function sharedBytesOf({ tileM, tileN, stages }: ChannelsLastTile, resultBytes: number): number {
-  const stageBytes = stages * (tileM + tileN) * kTileBytes;
+/** k-tiles of transposed operands: one is written while the other is still read. */
+export const transposedStages = 2;
+
+/** `transposes`: operands are transposed in shared memory. */
+export function sharedBytesOf(
+  { tileM, tileN, stages }: ChannelsLastTile,
+  resultBytes: number,
+  transposes = false,
+): number {
+  const stageBytes = (stages + (transposes ? transposedStages : 0)) * (tileM + tileN) * kTileBytes;
   return smemAlignment + Math.max(stageBytes, tileM * (tileN + stagedPadding) * resultBytes);
 }
 
 /** CTAs that one SM can hold at once: by shared memory, with what the system takes, and by registers of 128 each. */
-export function residentCtas(tile: ChannelsLastTile, resultBytes: number): number {
+export function residentCtas(tile: ChannelsLastTile, resultBytes: number, transposes = false): number {
   const perSm = maxSharedBytesPerBlock({ computeCapability: sm90Capability }) + 1024;
-  const bySharedMemory = Math.floor(perSm / (sharedBytesOf(tile, resultBytes) + 1024));
+  const bySharedMemory = Math.floor(perSm / (sharedBytesOf(tile, resultBytes, transposes) + 1024));
   const accumulators = (tile.tileM * tile.tileN) / threadsOf(tile);
   const registers = accumulators > 64 ? 232 : 128;
   return Math.max(1, Math.min(bySharedMemory, Math.floor(65536 / (threadsOf(tile) * registers))));

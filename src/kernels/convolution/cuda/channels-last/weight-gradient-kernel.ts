@@ -5,14 +5,15 @@
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
-import { alignStages, declareMainloop, mainloop } from "./mainloop.js";
+import { alignStages, declareMainloop, declareTranspose, mainloop, transposingMainloop } from "./mainloop.js";
 import { type ChannelsLastTile, residentCtas, sharedBytesOf, threadsOf } from "./tiles.js";
 
 export interface WeightGradientVariant {
-  readonly element: "bf16" | "f16";
+  readonly element: MmaElement;
   readonly tile: ChannelsLastTile;
   readonly access: "out" | "partial-out";
 }
@@ -41,21 +42,26 @@ export function weightGradientParameters({
 
 export function weightGradientKernel(variant: WeightGradientVariant): KernelSource {
   const { element, tile } = variant;
-  const sharedBytes = sharedBytesOf(tile, 0);
+  const transposes = element === "tf32";
+  const sharedBytes = sharedBytesOf(tile, 0, transposes);
   return cudaKernel({
     name: `convolution.channels-last.weight-gradient.${element}`,
     parameters: weightGradientParameters(variant),
-    elements: "unsigned short",
+    elements: transposes ? "float" : "unsigned short",
     pointers: { partials: "float" },
     ...{ threads: threadsOf(tile), sharedBytes, requiredCapability: sm90Capability },
-    blocksPerSm: residentCtas(tile, 0),
-    declarations: `${declareMainloop(element, tile)}
+    blocksPerSm: residentCtas(tile, 0, transposes),
+    declarations: `${declareMainloop(element, tile)}${transposes ? declareTranspose : ""}
 ${declareDivisor}`,
-    body: bodyOf(sharedBytes),
+    body: bodyOf(tile, sharedBytes, transposes),
   });
 }
 
-const bodyOf = (sharedBytes: number): string => `${alignStages(sharedBytes)}
+const bodyOf = (
+  tile: ChannelsLastTile,
+  sharedBytes: number,
+  transposes: boolean,
+): string => `${alignStages(sharedBytes)}
   ${divisors.map(constructDivisor).join("\n  ")}
   const unsigned tilesM = ((unsigned)m + tileM - 1) / tileM, tilesN = ((unsigned)n + tileN - 1) / tileN;
   // CTAs that read the same positions are neighbours.
@@ -96,7 +102,7 @@ const bodyOf = (sharedBytes: number): string => `${alignStages(sharedBytes)}
       cpAsync<16>(tile + smemN + i * kPerPassN * 128, image + (isInside ? offset : 0), isInside ? 16 : 0);
     }
   };
-${mainloop({ a: false, b: false })}
+${transposes ? transposingMainloop : mainloop(tile, { a: false, b: false })}
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, firstColumn = firstN + warpgroupN + lane % 4 * 2;
   float* const result = partials + (unsigned long long)split * m * n + firstColumn;
 #pragma unroll
