@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { openDevice } from "./support/devices.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
@@ -61,4 +62,50 @@ describe("on the emulated GPU", { skip: emulatorMissing }, () => {
       [],
     );
   });
+
+  test("in bf16 and TF32 images are channels-last from layer to layer, and gradients are those of the CPU", () => {
+    const expected = lossesOf(openDevice());
+    for (const precision of ["bf16", "tf32"] as const) {
+      const device = openEmulatorGpu({ precision, seesSnapshots: false });
+      const { losses, calls } = lossesOf(device, true);
+      const tolerance = precision === "bf16" ? 2e-2 : 5e-3;
+      for (const [index, loss] of expected.losses.entries())
+        assert.ok(
+          Math.abs(losses[index]! - loss) <= tolerance * loss,
+          `${precision}: ${losses} and ${expected.losses}`,
+        );
+      const counts = ["convolution + relu", "maxPoolGradient + reluGradient"].map(
+        (name) => calls.filter(({ op }) => op.startsWith(name)).length,
+      );
+      assert.deepEqual(counts, [2, 1], calls.map(({ op }) => op).join("\n"));
+      const results = calls.filter(({ kernel }) => /^convolution (forward|input)/.test(kernel));
+      for (const { kernel } of results) assert.match(kernel, precision === "bf16" ? / bf16/ : / f32/);
+    }
+  });
 });
+
+/** Two layers with a pool between them. */
+function lossesOf(device: Device, isCompiled = false) {
+  manualSeed(5);
+  const model = new nn.Sequential(
+    new nn.Conv2d(3, 16, 3, { padding: 1 }),
+    new nn.ReLU(),
+    new nn.MaxPool2d(2),
+    new nn.Conv2d(16, 16, 3, { padding: 1 }),
+    new nn.ReLU(),
+  ).to(device);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.5 });
+  const x = device.step(() => randn([2, 3, 8, 8], { device }).keep());
+  const step = () => {
+    optimizer.zeroGrad();
+    const loss = model.forward(x).mean([2, 3]).square().mean();
+    loss.backward();
+    optimizer.step();
+    return { loss };
+  };
+  const compiled = isCompiled ? device.compile(step) : undefined;
+  const losses = [0, 1, 2].map(() =>
+    compiled ? compiled().loss.item() : device.step(() => step().loss.item()),
+  );
+  return { losses, calls: compiled?.report()[0]?.calls ?? [] };
+}

@@ -101,3 +101,15 @@ test("rows are the last axes, merged if they are contiguous, and rejected otherw
   });
   rejects("UNSUPPORTED", () => iterateRows([8, 3, 4], [[12, 1, 3]], 2), /last 2 axes of \[8, 3, 4\]/);
 });
+
+test("elements are visited in the order of the output in memory", () => {
+  const [rows, channels, side] = [2, 3, 5];
+  const channelsLast = [channels * side, 1, channels];
+  assert.deepEqual(iterateElements([rows, channels, side], [channelsLast, channelsLast]).outer, []);
+  const { outer, row } = iterateElements([rows, channels, side], [[channels * side, side, 1], channelsLast]);
+  assert.deepEqual(row, { size: channels, strides: [side, 1] });
+  assert.deepEqual(outer, [
+    { size: rows, strides: [15, 15] },
+    { size: side, strides: [1, channels] },
+  ]);
+});
