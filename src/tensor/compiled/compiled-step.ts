@@ -118,7 +118,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   memory(...inputs: I): MemoryReport;
   /**
    * Its plans as plain data, to show or to save: the passes, the calls, and the offset and live range of each buffer in step
-   * memory. With `times`, the calls of plans that have run are measured. That takes about a hundred steps on a GPU, and one on a CPU.
+   * memory. With `times`, the calls of plans that have run are measured. On a GPU that takes a few seconds, and one step on a CPU.
    * The measured times stay with the plan. The state of the step does not change.
    *
    * @example
