@@ -108,7 +108,8 @@ export const commonKernels: readonly KernelSource[] = [
   cudaScanKernel("f32"),
   cudaScatterKernel("f32"),
   ...partitionKernels(),
-  rowScatterKernel({ dtype: "f32", entries: "all", access: "out" }),
+  rowScatterKernel({ dtype: "f32", isSparse: true, entries: "all", access: "out" }),
+  rowScatterKernel({ dtype: "f32", isSparse: false, entries: "all", access: "out" }),
   ...(["forward", "backward"] as const).flatMap((direction) => [
     smallAttention(direction, "f32", transformer, true),
     smallAttention(direction, "f32", longest.f32, false),
@@ -133,7 +134,9 @@ export const handwrittenKernels: readonly KernelSource[] = [
     cudaScanKernel(dtype),
     cudaScatterKernel(dtype),
     ...(["all", "bucket"] as const).flatMap((entries) =>
-      (["inout", "out"] as const).map((access) => rowScatterKernel({ dtype, entries, access })),
+      (["inout", "out"] as const).flatMap((access) =>
+        [true, false].map((isSparse) => rowScatterKernel({ dtype, isSparse, entries, access })),
+      ),
     ),
   ]),
   ...(["bf16", "f16", "tf32", "f32", "f64"] as const).flatMap((element) =>

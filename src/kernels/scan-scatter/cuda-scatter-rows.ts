@@ -8,7 +8,8 @@ import type { KernelSource } from "../../driver/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { cachedSource } from "../source-cache.js";
 import { threads } from "./cuda-columns.js";
-import { columnsPerBlock, residentBlocks, tileElements } from "./cuda-scatter-plan.js";
+import { columnsPerBlock, residentBlocks, residentSparseBlocks, tileElements } from "./cuda-scatter-plan.js";
+import { printSparse, rowsOfBlock } from "./cuda-scatter-sparse.js";
 import type { ScanDtype } from "./element.js";
 
 const warps = threads / 32;
@@ -21,11 +22,20 @@ const unroll = 8;
 /** Which entries a block reads, and whether the sums start at zero or at the target's values. */
 export interface RowScatterVariant {
   readonly dtype: ScanDtype;
+  /** At most one entry per row on average; see cuda-scatter-sparse.ts. */
+  readonly isSparse: boolean;
   readonly entries: "all" | "bucket";
   readonly access: "inout" | "out" | "partial-out";
 }
 
-const sizes = { outer: "u32", length: "u32", inner: "u32", count: "u32", rowsPerBlock: "u32" } as const;
+const sizes = {
+  outer: "u32",
+  length: "u32",
+  inner: "u32",
+  count: "u32",
+  rowsPerBlock: "u32",
+  columnsPerBlock: "u32",
+} as const;
 
 export function allEntriesParameters(access: RowScatterVariant["access"]) {
   return { index: "in", source: "in", target: access, ...sizes } as const;
@@ -44,14 +54,15 @@ export function bucketParameters(access: RowScatterVariant["access"]) {
 }
 
 export function rowScatterKernel(variant: RowScatterVariant): KernelSource {
-  const { dtype, entries, access } = variant;
-  return cachedSource(`cuda scatterAdd of rows ${dtype} ${entries} ${access}`, () => {
+  const { dtype, isSparse, entries, access } = variant;
+  const density = isSparse ? "sparse" : "dense";
+  return cachedSource(`cuda scatterAdd of ${density} rows ${dtype} ${entries} ${access}`, () => {
     const kernel = {
-      name: `scatterAdd.${entries === "all" ? "shared" : "bucket"}${access === "inout" ? "" : ".zeroed"}.${dtype}`,
+      name: `scatterAdd.${density}.${entries}${access === "inout" ? "" : ".zeroed"}.${dtype}`,
       elements: cudaTypes[dtype],
       threads,
-      blocksPerSm: residentBlocks,
-      body: print(variant),
+      blocksPerSm: isSparse ? residentSparseBlocks : residentBlocks,
+      body: isSparse ? printSparse(variant, entriesOf[entries]) : print(variant),
     };
     return entries === "all"
       ? cudaKernel({ ...kernel, parameters: allEntriesParameters(access), pointers: { index: "unsigned" } })
@@ -62,7 +73,14 @@ export function rowScatterKernel(variant: RowScatterVariant): KernelSource {
   });
 }
 
-const entriesOf = {
+/** C++: the range of the entries that a block reads, an entry's row, and its position in the source. */
+export interface Entries {
+  readonly range: string;
+  readonly row: string;
+  readonly position: string;
+}
+
+const entriesOf: Readonly<Record<RowScatterVariant["entries"], Entries>> = {
   all: {
     range: "const unsigned begin = 0, end = count;",
     row: "index[entry]",
@@ -74,7 +92,7 @@ const entriesOf = {
     row: "rows[entry]",
     position: "positions[entry]",
   },
-} as const;
+};
 
 function print({ dtype, entries, access }: RowScatterVariant): string {
   const type = cudaTypes[dtype];
@@ -85,16 +103,9 @@ function print({ dtype, entries, access }: RowScatterVariant): string {
   __shared__ ${type} sums[${tileElements(dtype)}], stage[${tileElements(dtype)}];
   __shared__ unsigned ownPositions[${entriesPerRound}], warpCounts[${warps}];
   __shared__ unsigned short ownRows[${entriesPerRound}];
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const unsigned chunks = (inner + ${columnsPerBlock - 1}) / ${columnsPerBlock};
-  const unsigned rowBlocks = (length + rowsPerBlock - 1) / rowsPerBlock;
-  const unsigned firstColumn = blockIdx.x % chunks * ${columnsPerBlock};
-  const unsigned firstRow = blockIdx.x / chunks % rowBlocks * rowsPerBlock;
-  const long long outerIndex = blockIdx.x / chunks / rowBlocks;
-  const unsigned rowCount = length - firstRow < rowsPerBlock ? length - firstRow : rowsPerBlock;
+${rowsOfBlock}
 
   // A group of threads has one thread per column. It owns the rows whose number is the group's, modulo the number of groups.
-  const unsigned columns = inner - firstColumn < ${columnsPerBlock} ? inner - firstColumn : ${columnsPerBlock};
   unsigned groups = ${threads / columnsPerBlock};
   while (2 * groups * columns <= ${threads}) groups *= 2;
   const unsigned group = threadIdx.x / columns, column = threadIdx.x % columns;

@@ -63,12 +63,16 @@ function lowerElements(scatter: ScatterAdd, op: string): readonly Command[] {
 }
 
 function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Command[] {
-  const { rowsPerBlock, blocks, partition } = planScatter(device, scatter);
+  const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition } = planScatter(device, scatter);
   const { dtype } = scatter;
   const access = accessTo(scatter);
   if (!partition) {
-    const source = rowScatterKernel({ dtype, entries: "all", access });
-    const values = argumentsInOrder(allEntriesParameters(access), { ...scatter, rowsPerBlock });
+    const source = rowScatterKernel({ dtype, isSparse, entries: "all", access });
+    const values = argumentsInOrder(allEntriesParameters(access), {
+      ...scatter,
+      rowsPerBlock,
+      columnsPerBlock,
+    });
     return [{ kind: "launch", op, source, blocks, arguments: values }];
   }
   const buffers = buffersOf(scatter);
@@ -77,9 +81,9 @@ function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Co
     ...lowerPartition(partition, scatter, buffers, op),
     {
       ...{ kind: "launch", op, blocks },
-      source: rowScatterKernel({ dtype, entries: "bucket", access }),
+      source: rowScatterKernel({ dtype, isSparse, entries: "bucket", access }),
       arguments: argumentsInOrder(bucketParameters(access), {
-        ...{ ...scatter, ...buffers, rowsPerBlock, rowsPerBucket },
+        ...{ ...scatter, ...buffers, rowsPerBlock, columnsPerBlock, rowsPerBucket },
       }),
     },
   ];

@@ -18,7 +18,7 @@ import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import { submit } from "../submit.js";
 import { cudaScatterScratchBytes, lowerScatterAddOnCuda } from "./cuda-scatter.js";
-import { buckets, columnsPerBlock, planScatter, tileElements } from "./cuda-scatter-plan.js";
+import { buckets, maxSparseRows, planScatter, tileElements } from "./cuda-scatter-plan.js";
 import type { ScanDtype } from "./element.js";
 import type { Scan, ScatterAdd } from "./problem.js";
 import { scanCalls } from "./scan.js";
@@ -263,11 +263,21 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
   /** Scatters of which every one is partitioned: a long axis makes many blocks. */
   const cases: Readonly<Record<string, { scatter: Scatter; index?: Int32Array<ArrayBuffer> }>> = {
     "several rows per block and several blocks per bucket": {
-      scatter: { ...shared, length: 35_001, inner: 33, count: 301 },
+      scatter: { ...shared, length: 35_001, inner: 33, count: 601 },
     },
     "one column": { scatter: { ...shared, length: 90_001, inner: 1, count: 2500 } },
     "several arrays, added to the target": {
       scatter: { ...shared, dtype: "f64", outer: 3, length: 1500, inner: 40, count: 900, overwrites: false },
+    },
+    "more entries than rows, added to several arrays": {
+      scatter: { ...shared, dtype: "f64", outer: 3, length: 800, inner: 40, count: 901, overwrites: false },
+    },
+    "more entries than rows, in wide rows": {
+      scatter: { ...shared, length: 501, inner: 130, count: 2700 },
+    },
+    "a single row for all of many rows": {
+      scatter: { ...shared, length: 4000, inner: 65, count: 2101 },
+      index: new Int32Array(2101).fill(3999),
     },
     "a single row for all entries, over several rounds": {
       scatter: { ...shared, dtype: "i32", length: 2000, inner: 32, count: 5001 },
@@ -286,16 +296,32 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
     });
   }
 
-  const faults = {
-    "a partition that reverses the entries of a warp": ["__popc(before)", "__popc(lanes & ~before) - 1"],
-    "a block that swaps the entries of its warps": ["if (i < warp) slot", "if (i > warp) slot"],
-    "sums that start at other values than zero": ["] = 0;\n  }\n\n  // The accumulator", "] = 1;\n  }\n  //"],
-  } as const;
+  const dense = { ...shared, length: 2000, inner: 32, count: 4101 };
+  const sparse = { ...shared, length: 4000, inner: 32, count: 2101 };
+  const faults: Readonly<Record<string, readonly [scatter: Scatter, sound: string, planted: string]>> = {
+    "a partition that reverses the entries of a warp": [
+      dense,
+      "__popc(before)",
+      "__popc(lanes & ~before) - 1",
+    ],
+    "a block that swaps the entries of its warps": [dense, "if (i < warp) slot", "if (i > warp) slot"],
+    "sums that start at other values than zero": [
+      dense,
+      "] = 0;\n  }\n\n  // The accumulator",
+      "] = 1;\n  }\n  //",
+    ],
+    "a search that reverses the entries of a warp": [
+      sparse,
+      "__popc(lanes & ((1u << lane) - 1))",
+      "__popc(lanes) - 1 - __popc(lanes & ((1u << lane) - 1))",
+    ],
+    "sums that start anew after each search": [sparse, "isFirst = false", "isFirst = true"],
+    "rows without entries that keep their values": [sparse, "to[column] = 0", "to[column] += 0"],
+  };
 
-  for (const [fault, [sound, planted]] of Object.entries(faults)) {
+  for (const [fault, [scatter, sound, planted]] of Object.entries(faults)) {
     test(`red proof: ${fault}`, () => {
-      const scatter = { ...shared, length: 4000, inner: 32, count: 2101 };
-      const index = Int32Array.from({ length: 2101 }, (_, entry) => 17 + (entry % 2));
+      const index = Int32Array.from({ length: scatter.count }, (_, entry) => 17 + (entry % 2));
       const plant = (command: Command): Command => {
         if (command.kind !== "launch" || !command.source.cuda?.code.includes(sound)) return command;
         const code = command.source.cuda.code.replace(sound, planted);
@@ -326,9 +352,12 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
     fc.assert(
       fc.property(sizes, (shape) => {
         const { length, inner, count } = shape;
-        const { rowsPerBlock, partition } = planScatter(shape, shape);
+        const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition } = planScatter(shape, shape);
         assert.ok(rowsPerBlock >= 1);
-        assert.ok(rowsPerBlock * Math.min(inner, columnsPerBlock) <= tileElements(shape.dtype));
+        const rowBlocks = Math.ceil(length / rowsPerBlock);
+        assert.equal(blocks, shape.outer * rowBlocks * Math.ceil(inner / columnsPerBlock));
+        assert.ok(isSparse || rowsPerBlock * Math.min(inner, columnsPerBlock) <= tileElements(shape.dtype));
+        assert.ok(!isSparse || rowsPerBlock <= maxSparseRows);
         if (!partition) return;
         const { rowsPerBucket, segment, segments } = partition;
         assert.equal(rowsPerBucket % rowsPerBlock, 0);
@@ -351,7 +380,7 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
   test("a scatter without its scratch memory is rejected", () => {
     runtime.step(() => {
       const storage = put(runtime, new Float32Array(35_001 * 33), "target");
-      const scatter = { ...shared, length: 35_001, inner: 33, count: 301 };
+      const scatter = { ...shared, length: 35_001, inner: 33, count: 601 };
       rejects(
         "BAD_ARGUMENT",
         () =>
