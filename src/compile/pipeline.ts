@@ -24,6 +24,7 @@ import { propagateCopies } from "./passes/copy-propagation.js";
 import { eliminateCommonCalls } from "./passes/cse.js";
 import { eliminateDeadCalls } from "./passes/dce.js";
 import { hoistOutputs } from "./passes/hoist-outputs.js";
+import { pretransposeOperands } from "./passes/pretranspose-operands.js";
 import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
@@ -189,6 +190,13 @@ export const phases = {
     pass: "horizontalFusion",
     purpose: "on a GPU, small row kernels share a launch with independent ones",
     run: (program, runtime) => fuseHorizontally(runtime, program),
+  },
+  pretransposeOperands: {
+    pass: "autotune",
+    purpose: "on some GPUs, operands of large TF32 GEMMs are transposed before them",
+    run(program, runtime, { isTuned }) {
+      if (isTuned) pretransposeOperands(runtime, program);
+    },
   },
 } satisfies Readonly<Record<string, Phase>>;
 

@@ -56,6 +56,7 @@ export {
   hasNativeGemm,
   type MatrixLayout,
   type Operand,
+  prefersKMajor,
   prefersTransposedB,
 } from "./gemm/index.js";
 export {

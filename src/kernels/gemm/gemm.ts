@@ -11,6 +11,7 @@ import {
   type Epilogue,
   sm90EpilogueConfig,
   sm90GroupedConfig,
+  sm90PrefersKMajor,
   sm90PrefersTransposedB,
 } from "./sm90/index.js";
 
@@ -52,6 +53,11 @@ export function canFuseEpilogue(target: TargetFacts, problem: GemmDesc, epilogue
 /** True if a GEMM gains more from a transposed B than the transposition costs. */
 export function prefersTransposedB(target: TargetFacts, problem: GemmDesc): boolean {
   return sm90PrefersTransposedB(target, problem);
+}
+
+/** True if a GEMM gains more from K-major copies of its operands than the copies cost. */
+export function prefersKMajor(target: TargetFacts, problem: GemmDesc): boolean {
+  return sm90PrefersKMajor(target, problem);
 }
 
 /** The scratch memory that a GEMM needs; 0 if it needs none. Later work of the same stream may reuse it. */

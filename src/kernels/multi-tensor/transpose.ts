@@ -26,7 +26,7 @@ export interface TransposeLaunch<T> {
 export const maxTransposes = 64;
 
 /** A block transposes a square tile through shared memory, so that both its loads and its stores are coalesced. */
-const tileSize = 32;
+const tileSize = 64;
 const threads = 256;
 
 /** One launch for at most `maxTransposes` matrices. No target may overlap another one or a source. */

@@ -12,6 +12,7 @@ import type { Epilogue, Sm90Config } from "./configs.js";
 import { sm90Parameters, sm90Source } from "./kernel.js";
 import {
   listCandidates,
+  prefersKMajor,
   prefersTransposed,
   selectBatchedConfig,
   selectEpilogueConfig,
@@ -55,6 +56,14 @@ export function sm90PrefersTransposedB(
   problem: GemmDesc,
 ): boolean {
   return prefersTransposed(device, settings.precision, problem);
+}
+
+/** True if the GEMM and K-major copies of its operands take less time than the GEMM alone. */
+export function sm90PrefersKMajor(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+): boolean {
+  return prefersKMajor(device, settings.precision, problem);
 }
 
 /** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */

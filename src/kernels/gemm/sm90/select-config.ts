@@ -11,7 +11,7 @@ import type { RowKernel } from "../../../ir/index.js";
 import { dtypes, factsOf } from "../../../ir/index.js";
 import { storesColsums } from "../../codegen/cuda/column-partials.js";
 import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
-import { fillsSms } from "../../cost-model.js";
+import { fillsSms, launchBytes } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 import { type Epilogue, isMmaSyncMainloop, type Sm90Config, sm90Capability, transposesB } from "./configs.js";
 import {
@@ -214,6 +214,20 @@ export function prefersTransposed(device: Device, precision: GemmPrecision, prob
     canImplement(problem) &&
     !isUnalignedBatch(problem, device.parallelism)
   );
+}
+
+/** Operations of a K-major TF32 GEMM in the time in which a transposition moves one byte: about 400 TFLOP/s and 3.5 TB/s on an H200. */
+const flopsPerTransposedByte = 115;
+
+/** True for a GEMM with an MN-major A that takes longer than K-major copies of its operands and the same GEMM of them. */
+export function prefersKMajor(device: Device, precision: GemmPrecision, problem: GemmDesc): boolean {
+  const { m, n, k, batch = 1, a, b } = problem;
+  if (elementOf(device, precision, problem) !== "tf32" || !a.isTransposed || batch !== 1) return false;
+  if ((k * dtypes.f32.bytes) % tmaAlignment !== 0) return false;
+  const copied = k * (m + (b.isTransposed ? 0 : n));
+  const copiedBytes = 2 * copied * dtypes.f32.bytes + launchBytes * device.parallelism;
+  // With an MN-major A it takes twice as long.
+  return 2 * m * n * k > flopsPerTransposedByte * copiedBytes;
 }
 
 /** Two CTAs of a row of tiles form a cluster if every GEMM has an even number of N tiles. Split-K uses the cluster for K. */
