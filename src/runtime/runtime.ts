@@ -348,8 +348,8 @@ export class Runtime {
   }
 
   /**
-   * Captures a function's work to time it. The function may write only memory whose contents are dead: unlike in
-   * `capture`, the results are neither compared nor restored.
+   * Captures a function's work to time it. Its kernels have run before. Unlike in `capture`, the work does not run before the
+   * first replay, and its results are neither compared nor restored.
    */
   captureForTiming(name: string, body: () => void): Replayable {
     this.#requireOpen();

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { LoadedCommand, Runtime } from "../../runtime/index.js";
+import { openTestDriver } from "../../../test/support/test-device.js";
+import { basicKernels, blockCount, strict } from "../../driver/index.js";
+import { type LoadedCommand, openRuntime, type Runtime, type Storage } from "../../runtime/index.js";
 import { FakeClock } from "../../units/index.js";
 import { timeInGraphs } from "./call-times.js";
 
@@ -61,4 +63,43 @@ test("a command that is shorter than the overhead has no time, and the times sti
   assert.ok(times.every((us) => us >= 0));
   const stepUs = durations.reduce((sum, ms) => sum + 1000 * (ms + gapMs), 0);
   assert.ok(Math.abs(times.reduce((sum, us) => sum + us, 0) - stepUs) < 20);
+});
+
+test("commands run only in the order of the step, because they may change what they read", () => {
+  const device = openTestDriver();
+  const runtime = openRuntime({
+    driver: strict(device),
+    stallAfter: "off",
+    environment: {},
+    print: () => {},
+  });
+  const { storages } = runtime.persistent.place(
+    "weights",
+    "state",
+    ["one", "steps", "sum"].map((name) => ({ name, size: 4 })),
+  );
+  const [one, steps, sum] = [storages[0]!, storages[1]!, storages[2]!];
+  runtime.upload(storages.map((target, index) => ({ source: Float32Array.of(index === 0 ? 1 : 0), target })));
+  const add = (from: Storage, to: Storage): LoadedCommand => ({
+    kind: "launch",
+    request: {
+      ...{ op: "add", kernel: runtime.kernel(basicKernels.add), blocks: blockCount(1) },
+      arguments: [to, from, to, 1],
+    },
+  });
+  const commands = [add(one, steps), add(steps, sum)].map((command, call) => ({ call, op: "add", command }));
+  let nowMs = 0;
+  timeInGraphs(runtime, commands, {
+    nowMs: () => {
+      nowMs += 1000;
+      return nowMs;
+    },
+  });
+  const [stepCount = 0, total] = [steps, sum].map(
+    (storage) => new Float32Array(runtime.read(storage).buffer)[0],
+  );
+  assert.ok(stepCount > 0);
+  assert.equal(total, (stepCount * (stepCount + 1)) / 2);
+  runtime.close();
+  device.close();
 });

@@ -55,7 +55,7 @@ export class Captures {
     }
   }
 
-  /** Captures a function's work to time it. Its results are neither compared nor restored. */
+  /** Captures a function's work to time it. The work does not run before the first replay. */
   captureForTiming(name: string, body: () => void): Replayable {
     if (this.#options.settings.capture === "off") return runDirectly(body, captureIsOff);
     return this.#add(captureGraph(this.#options, name, body, "timing"));
