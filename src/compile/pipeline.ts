@@ -193,7 +193,7 @@ export const phases = {
   },
   pretransposeOperands: {
     pass: "autotune",
-    purpose: "on some GPUs, operands of large TF32 GEMMs are transposed before them",
+    purpose: "on some GPUs, an operand of a large TF32 GEMM is transposed before it",
     run(program, runtime, { isTuned }) {
       if (isTuned) pretransposeOperands(runtime, program);
     },

@@ -56,7 +56,7 @@ export {
   hasNativeGemm,
   type MatrixLayout,
   type Operand,
-  prefersKMajor,
+  operandToTranspose,
   prefersTransposedB,
 } from "./gemm/index.js";
 export {

@@ -1,4 +1,4 @@
-/** Operands of large TF32 GEMMs are transposed just before them, if that costs less than it saves. */
+/** An operand of a large TF32 GEMM is transposed just before it, if that costs less than it saves. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -44,37 +44,35 @@ function problemOf(call: Call | undefined): GemmCall["problem"] {
   return call.work.problem;
 }
 
-test("both operands of a large weight gradient are transposed, in one launch just before it", () => {
-  const before = weightGradient();
-  const { a, b } = problemOf(before);
-  const calls = pretransposeOperands(hopper, [before]);
-  assert.deepEqual(
-    calls.map(({ op, phase }) => [op, phase]),
-    [
-      ["transposed operands", "backward"],
-      ["weightGradient", "backward"],
-    ],
-  );
-  const after = problemOf(calls[1]);
-  assert.deepEqual([after.a.isTransposed, after.a.rowStride], [undefined, 1024]);
-  assert.deepEqual([after.b.isTransposed, after.b.rowStride], [true, 1024]);
-  const accesses = accessesOf(calls[0]!);
-  assert.deepEqual(
-    accesses.filter(({ reads }) => reads).map(({ slice }) => slice),
-    [a.slice, b.slice],
-  );
-  assert.deepEqual(
-    accesses.filter(({ writes }) => writes).map(({ slice }) => slice),
-    [after.a.slice, after.b.slice],
-  );
-});
+for (const [operand, more] of [
+  ["b", {}],
+  ["a", { m: 2048 }],
+] as const) {
+  test(`of a large weight gradient, the smaller operand is transposed just before it, here ${operand}`, () => {
+    const before = weightGradient(more);
+    const calls = pretransposeOperands(hopper, [before]);
+    assert.deepEqual(
+      calls.map(({ op, phase }) => [op, phase]),
+      [
+        ["transposed operand", "backward"],
+        ["weightGradient", "backward"],
+      ],
+    );
+    const [original, after] = [problemOf(before), problemOf(calls[1])];
+    const other = operand === "a" ? "b" : "a";
+    assert.deepEqual(after[other], original[other]);
+    assert.deepEqual([after[operand].isTransposed, after[operand].rowStride], [operand === "b", 1024]);
+    const accesses = accessesOf(calls[0]!).map(({ slice, writes }) => [slice, writes]);
+    assert.deepEqual(accesses, [
+      [original[operand].slice, false],
+      [after[operand].slice, true],
+    ]);
+  });
+}
 
-test("an operand that is K-major stays as it is, and padded rows are read with their stride", () => {
-  const b = { slice: sliceOf(size * 1024), rowStride: 1024, isTransposed: true };
-  const a = { slice: sliceOf((size + 8) * 1024), rowStride: size + 8, isTransposed: true };
-  const calls = pretransposeOperands(hopper, [weightGradient({ a, b })]);
-  assert.deepEqual(problemOf(calls[1]).b, b);
-  const { work } = calls[0]!;
+test("padded rows are read with their stride", () => {
+  const b = { slice: sliceOf((size + 8) * 1024), rowStride: size + 8 };
+  const { work } = pretransposeOperands(hopper, [weightGradient({ b })])[0]!;
   assert.ok(work.kind === "launch");
   assert.deepEqual(work.arguments.slice(2, 5), [1024, size, size + 8]);
 });
@@ -82,10 +80,12 @@ test("an operand that is K-major stays as it is, and padded rows are read with t
 test("GEMMs that gain less than the copies cost, and those that gain nothing, keep their operands", () => {
   const kMajorA = { slice: sliceOf(size * 1024), rowStride: 1024 };
   const rejected: readonly (readonly [Runtime, Call])[] = [
-    [hopper, weightGradient({ n: 256 })],
+    [hopper, weightGradient({ m: 768, n: 768, k: 8192 })],
     [hopper, weightGradient({ m: 256, n: 256, k: 512 })],
     [hopper, weightGradient({ k: 1023 })],
     [hopper, weightGradient({ a: kMajorA })],
+    [hopper, weightGradient({ b: { ...kMajorA, isTransposed: true } })],
+    [hopper, weightGradient({ batch: 2 })],
     [hopper, weightGradient({ dtype: "bf16", resultDtype: "f32" })],
     [on("9.0", "bf16"), weightGradient()],
     [on("9.0", "f32"), weightGradient()],

@@ -124,6 +124,15 @@ test("what the step has made or changed itself is not turned, nor what few rows 
   assert.equal(later.length, 3, "changed only afterwards");
 });
 
+test("a large weight is turned only for so many rows that they gain more than that costs", () => {
+  const wide = (rows: number): Call => {
+    const b = { slice: whole(bufferOf(4096 * 4096, true)), rowStride: 4096 };
+    return product(undefined, { m: rows, n: 4096, k: 4096, b });
+  };
+  assert.equal(pretransposeWeights(hopper, [wide(1024)]).length, 1);
+  assert.equal(pretransposeWeights(hopper, [wide(16_384)]).length, 2);
+});
+
 test("only TF32 on Hopper has weights turned", () => {
   const calls = [product()];
   for (const runtime of [on("9.0", "f32"), on("9.0", "bf16"), on("8.0", "tf32")])

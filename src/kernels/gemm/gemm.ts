@@ -11,7 +11,7 @@ import {
   type Epilogue,
   sm90EpilogueConfig,
   sm90GroupedConfig,
-  sm90PrefersKMajor,
+  sm90OperandToTranspose,
   sm90PrefersTransposedB,
 } from "./sm90/index.js";
 
@@ -55,9 +55,9 @@ export function prefersTransposedB(target: TargetFacts, problem: GemmDesc): bool
   return sm90PrefersTransposedB(target, problem);
 }
 
-/** True if a GEMM gains more from K-major copies of its operands than the copies cost. */
-export function prefersKMajor(target: TargetFacts, problem: GemmDesc): boolean {
-  return sm90PrefersKMajor(target, problem);
+/** The operand of a GEMM whose transposed copy gains more than it costs; undefined if there is none. */
+export function operandToTranspose(target: TargetFacts, problem: GemmDesc): "a" | "b" | undefined {
+  return sm90OperandToTranspose(target, problem);
 }
 
 /** The scratch memory that a GEMM needs; 0 if it needs none. Later work of the same stream may reuse it. */

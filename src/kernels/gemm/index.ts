@@ -18,7 +18,7 @@ export {
   gemmCalls,
   gemmCandidates,
   gemmScratchBytes,
-  prefersKMajor,
+  operandToTranspose,
   prefersTransposedB,
 } from "./gemm.js";
 export { colsumRows, type Epilogue } from "./sm90/index.js";

@@ -9,6 +9,6 @@ export {
   sm90Candidates,
   sm90EpilogueConfig,
   sm90GroupedConfig,
-  sm90PrefersKMajor,
+  sm90OperandToTranspose,
   sm90PrefersTransposedB,
 } from "./launch.js";

@@ -12,11 +12,11 @@ import type { Epilogue, Sm90Config } from "./configs.js";
 import { sm90Parameters, sm90Source } from "./kernel.js";
 import {
   listCandidates,
-  prefersKMajor,
   prefersTransposed,
   selectBatchedConfig,
   selectEpilogueConfig,
   selectGroupedConfig,
+  selectOperandToTranspose,
 } from "./select-config.js";
 import { countCtas } from "./tiles.js";
 
@@ -58,12 +58,12 @@ export function sm90PrefersTransposedB(
   return prefersTransposed(device, settings.precision, problem);
 }
 
-/** True if the GEMM and K-major copies of its operands take less time than the GEMM alone. */
-export function sm90PrefersKMajor(
+/** The operand of a GEMM with two MN-major ones whose K-major copy gains more than it costs. */
+export function sm90OperandToTranspose(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
-): boolean {
-  return prefersKMajor(device, settings.precision, problem);
+): "a" | "b" | undefined {
+  return selectOperandToTranspose(device, settings.precision, problem);
 }
 
 /** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */

@@ -66,7 +66,7 @@ export function selectGroupedConfig(
 }
 
 /** True for the layout of weight gradients: both operands are MN-major. */
-function isWeightGradient({ a, b }: GemmDesc): boolean {
+function isWeightGradient({ a, b }: Pick<GemmDesc, "a" | "b">): boolean {
   return a.isTransposed === true && !b.isTransposed;
 }
 
@@ -202,32 +202,52 @@ export function listCandidates(
 /** Each row of CTAs transposes all of B in shared memory. From so many rows on, one pass that transposes B in advance costs less. */
 const minTileRowsToTranspose = 6;
 
+/** Operations of a K-major TF32 GEMM in the time in which a transposition moves one byte: 400 TFLOP/s and 2.4 TB/s on an H200. */
+const flopsPerTransposedByte = 160;
+
+/**
+ * How much longer a TF32 GEMM takes, as a share of its time with K-major operands. Measured on an H200 with `bench/gpu/gemm-shapes.ts`:
+ * 0.4 to 0.8 if both operands are MN-major, and up to 0.2 if one of them is.
+ */
+const slowdown = { mnMajor: 0.6, mnMajorB: 0.15 } as const;
+
+/** True if a copy of the operand takes less time than the GEMM gains from a K-major one. */
+function isWorthCopying({ m, n, k }: GemmDesc, copiedElements: number, gain: number): boolean {
+  return gain * 2 * m * n * k > flopsPerTransposedByte * copyBytes(copiedElements);
+}
+
+/** The traffic of a transposition. */
+const copyBytes = (elements: number): number => 2 * elements * dtypes.f32.bytes;
+
 /** True if the GEMM runs faster with a K-major B, because wgmma reads TF32 K-major only. */
 export function prefersTransposed(device: Device, precision: GemmPrecision, problem: GemmDesc): boolean {
-  const { m, k, a, b } = problem;
+  const { m, n, k, a, b } = problem;
   if (elementOf(device, precision, problem) !== "tf32" || a.isTransposed || b.isTransposed) return false;
   const tileRows = Math.ceil(m / tiles.large.tileM);
+  // A copy that takes less than a launch runs beside other calls.
+  const isHidden = copyBytes(n * k) <= launchBytes * device.parallelism;
   // K becomes the row length of the transposed B, which TMA needs in multiples of 16 bytes.
   return (
     tileRows >= minTileRowsToTranspose &&
+    (isHidden || isWorthCopying(problem, n * k, slowdown.mnMajorB)) &&
     (k * dtypes.f32.bytes) % tmaAlignment === 0 &&
     canImplement(problem) &&
     !isUnalignedBatch(problem, device.parallelism)
   );
 }
 
-/** Operations of a K-major TF32 GEMM in the time in which a transposition moves one byte: about 400 TFLOP/s and 3.5 TB/s on an H200. */
-const flopsPerTransposedByte = 115;
-
-/** True for a GEMM with an MN-major A that takes longer than K-major copies of its operands and the same GEMM of them. */
-export function prefersKMajor(device: Device, precision: GemmPrecision, problem: GemmDesc): boolean {
+/** The operand whose K-major copy makes a GEMM faster by more than the copy costs, if both are MN-major: the smaller one. */
+export function selectOperandToTranspose(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+): "a" | "b" | undefined {
   const { m, n, k, batch = 1, a, b } = problem;
-  if (elementOf(device, precision, problem) !== "tf32" || !a.isTransposed || batch !== 1) return false;
-  if ((k * dtypes.f32.bytes) % tmaAlignment !== 0) return false;
-  const copied = k * (m + (b.isTransposed ? 0 : n));
-  const copiedBytes = 2 * copied * dtypes.f32.bytes + launchBytes * device.parallelism;
-  // With an MN-major A it takes twice as long.
-  return 2 * m * n * k > flopsPerTransposedByte * copiedBytes;
+  if (elementOf(device, precision, problem) !== "tf32" || !isWeightGradient({ a, b })) return undefined;
+  // Rows of the copy begin on 16 bytes.
+  if (batch !== 1 || (k * dtypes.f32.bytes) % tmaAlignment !== 0) return undefined;
+  if (!isWorthCopying(problem, k * Math.min(m, n), slowdown.mnMajor)) return undefined;
+  return m < n ? "a" : "b";
 }
 
 /** Two CTAs of a row of tiles form a cluster if every GEMM has an even number of N tiles. Split-K uses the cluster for K. */
