@@ -81,6 +81,7 @@ test("GEMMs that gain less than the copies cost, and those that gain nothing, ke
   const kMajorA = { slice: sliceOf(size * 1024), rowStride: 1024 };
   const rejected: readonly (readonly [Runtime, Call])[] = [
     [hopper, weightGradient({ m: 768, n: 768, k: 8192 })],
+    [hopper, weightGradient({ m: 10 })],
     [hopper, weightGradient({ m: 256, n: 256, k: 512 })],
     [hopper, weightGradient({ k: 1023 })],
     [hopper, weightGradient({ a: kMajorA })],

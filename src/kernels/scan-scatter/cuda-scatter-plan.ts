@@ -22,12 +22,10 @@ export type ScatterShape = Pick<ScatterAdd, "dtype" | "outer" | "length" | "inne
 
 /** The columns of a block, if entries are not sparse: one per lane, so that a warp loads and stores whole sectors. */
 export const columnsPerBlock = warpSize;
-/** The rows of a block, if entries are sparse: each has a flag in shared memory. */
-export const maxSparseRows = 1024;
-/** Blocks of an SM, if entries are sparse: as many as it has threads for. */
-export const residentSparseBlocks = 8;
-/** How much faster an SM reads its L1 cache than its share of device memory: 128 bytes per cycle, of 1.4 to 1.9 GHz. */
-const l1Speedup = 8;
+/** The rows of a block, if entries are sparse: a warp compares each of its rows with the entries of the block. */
+export const maxSparseRows = 256;
+/** Blocks of an SM, if entries are sparse: more would have too few registers. */
+export const residentSparseBlocks = 4;
 /** Shared memory for the sums of a block's rows; the same again holds loaded entries. */
 const tileBytes = 16 * 1024;
 /** One thread per bucket. */
@@ -70,9 +68,7 @@ export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: Scat
   const rowBlocks = Math.ceil(length / block.rowsPerBlock);
   const chunks = Math.ceil(inner / block.columnsPerBlock);
   const blocks = outer * rowBlocks * chunks;
-  // If entries are sparse, a warp reads the index once more for each row that has some. Its block has just loaded it to L1.
-  const readsOfL1 = isSparse ? outer * chunks * count : 0;
-  const bytesReadAgain = (blocks - 1 + readsOfL1 / l1Speedup) * count * dtypes.i32.bytes;
+  const bytesReadAgain = (blocks - 1) * count * dtypes.i32.bytes;
   const isPartitioned = bytesReadAgain > partitionLaunches * launchBytes * sms;
   return { isSparse, ...block, blocks, partition: isPartitioned ? planPartition() : undefined };
 

@@ -1,18 +1,18 @@
 /**
- * scatterAdd on CUDA with an index per row, for entries that are sparse: most rows have none or one. A block flags the rows that have
- * entries. Then a warp owns a row. Without entries it stores zeros; otherwise it searches the index for them and adds them in order.
+ * scatterAdd on CUDA with an index per row, for entries that are sparse: most rows have none or one. A block lists the entries of its rows
+ * in shared memory, in the order of the index. Then a warp owns a row: it stores zeros, or adds the row's entries of the list.
  */
 
 import { cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { threads } from "./cuda-columns.js";
-import { maxSparseRows } from "./cuda-scatter-plan.js";
 import type { Entries, RowScatterVariant } from "./cuda-scatter-rows.js";
 
 const warps = threads / 32;
-/** Entries that a lane reads at a time: to flag rows, and to search those of a row. */
-const [flagged, searched] = [8, 4];
-/** The entries of a row that a warp finds before it adds them: all of one search, after one that found nearly as many. */
-const maxFound = 2 * 32 * searched;
+/** Entries that a lane reads at a time. A warp reads consecutive ones. */
+const entriesPerLane = 8;
+const entriesPerRound = threads * entriesPerLane;
+/** The entries of a list: rounds follow as long as another one fits. */
+const maxListed = 2 * entriesPerRound;
 /** Entries that a thread adds at a time. */
 const unroll = 8;
 
@@ -33,66 +33,82 @@ export function printSparse(
   const type = cudaTypes[dtype];
   const isZeroed = access !== "inout";
   return `
-  __shared__ unsigned isFlagged[${maxSparseRows}], found[${warps}][${maxFound}];
+  __shared__ unsigned listedPositions[${maxListed}], warpCounts[2][${warps}], found[${warps}][${unroll + 32}];
+  __shared__ unsigned short listedRows[${maxListed}];
 ${rowsOfBlock}
   if (outerIndex >= outer) return;
-  for (unsigned own = threadIdx.x; own < rowCount; own += ${threads}) isFlagged[own] = 0;
-  __syncthreads();
   const unsigned none = 0xffffffffu;
-  ${range}
-  for (unsigned first = begin; first < end; first += ${threads * flagged}) {
-    unsigned rowOf[${flagged}];
-    for (unsigned i = 0; i < ${flagged}; i++) {
-      const unsigned entry = first + i * ${threads} + threadIdx.x;
-      rowOf[i] = entry < end ? ${row} - firstRow : none;
-    }
-    for (unsigned i = 0; i < ${flagged}; i++) {
-      // Threads whose entries have the same row store the same value.
-      if (rowOf[i] < rowCount) isFlagged[rowOf[i]] = 1;
-    }
-  }
-  __syncthreads();
-
   const long long step = inner;
   const ${type}* from = source + outerIndex * count * step + firstColumn;
-  for (unsigned own = warp; own < rowCount; own += ${warps}) {
-    ${type}* to = target + (outerIndex * length + firstRow + own) * step + firstColumn;
-    if (!isFlagged[own]) {
-      ${isZeroed ? "for (unsigned column = lane; column < columns; column += 32) to[column] = 0;" : ""}
-      continue;
+  ${type}* to = target + (outerIndex * length + firstRow) * step + firstColumn;
+  ${range}
+  ${isZeroed ? "bool isFirst = true;" : ""}
+  unsigned next = begin, round = 0;
+  do {
+    unsigned listed = 0;
+    for (; next < end && listed <= ${maxListed - entriesPerRound}; next += ${entriesPerRound}, round++) {
+      unsigned rowOf[${entriesPerLane}], owned[${entriesPerLane}], ownCount = 0;
+      const unsigned firstOfLane = next + warp * ${32 * entriesPerLane} + lane;
+      for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+        const unsigned entry = firstOfLane + 32 * i;
+        rowOf[i] = entry < end ? ${row} - firstRow : none;
+      }
+      for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+        owned[i] = __ballot_sync(0xffffffffu, rowOf[i] < rowCount);
+        ownCount += __popc(owned[i]);
+      }
+      // The counts of the next round are elsewhere, so that one barrier per round is enough.
+      if (lane == 0) warpCounts[round % 2][warp] = ownCount;
+      __syncthreads();
+      unsigned slot = listed;
+      for (unsigned i = 0; i < ${warps}; i++) {
+        const unsigned ofWarp = warpCounts[round % 2][i];
+        if (i < warp) slot += ofWarp;
+        listed += ofWarp;
+      }
+      for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+        const unsigned entry = firstOfLane + 32 * i;
+        if (rowOf[i] < rowCount) {
+          const unsigned own = slot + __popc(owned[i] & ((1u << lane) - 1));
+          listedRows[own] = (unsigned short)rowOf[i];
+          listedPositions[own] = ${position};
+        }
+        slot += __popc(owned[i]);
+      }
     }
-    bool isFirst = ${isZeroed};
-    for (unsigned next = begin; next < end;) {
+    __syncthreads();
+
+    for (unsigned own = warp; own < rowCount; own += ${warps}) {
+      ${type}* const toRow = to + own * step;
+      bool isStarted = ${isZeroed ? "!isFirst" : "true"};
       unsigned foundCount = 0;
-      for (; next < end && foundCount <= ${maxFound - 32 * searched}; next += ${32 * searched}) {
-        unsigned rowOf[${searched}];
-        for (unsigned i = 0; i < ${searched}; i++) {
-          const unsigned entry = next + i * 32 + lane;
-          rowOf[i] = entry < end ? ${row} - firstRow : none;
-        }
-        for (unsigned i = 0; i < ${searched}; i++) {
-          const unsigned lanes = __ballot_sync(0xffffffffu, rowOf[i] == own);
-          const unsigned entry = next + i * 32 + lane;
-          if (rowOf[i] == own) found[warp][foundCount + __popc(lanes & ((1u << lane) - 1))] = ${position};
-          foundCount += __popc(lanes);
-        }
-      }
-      __syncwarp();
-      for (unsigned column = lane; foundCount > 0 && column < columns; column += 32) {
-        ${type} sum = isFirst ? 0 : to[column];
-        for (unsigned done = 0; done < foundCount; done += ${unroll}) {
-          ${type} values[${unroll}];
-          for (unsigned i = 0; i < ${unroll}; i++) {
-            values[i] = done + i < foundCount ? from[found[warp][done + i] * step + column] : 0;
+      for (unsigned first = 0; first < listed; first += 32) {
+        const bool isFound = first + lane < listed && listedRows[first + lane] == own;
+        const unsigned lanes = __ballot_sync(0xffffffffu, isFound);
+        if (isFound) found[warp][foundCount + __popc(lanes & ((1u << lane) - 1))] = listedPositions[first + lane];
+        foundCount += __popc(lanes);
+        if (foundCount < ${unroll} && first + 32 < listed) continue;
+        __syncwarp();
+        for (unsigned column = lane; foundCount > 0 && column < columns; column += 32) {
+          ${type} sum = isStarted ? toRow[column] : 0;
+          for (unsigned done = 0; done < foundCount; done += ${unroll}) {
+            ${type} values[${unroll}];
+            for (unsigned i = 0; i < ${unroll}; i++) {
+              values[i] = done + i < foundCount ? from[found[warp][done + i] * step + column] : 0;
+            }
+            for (unsigned i = 0; i < ${unroll}; i++) {
+              if (done + i < foundCount) sum += values[i];
+            }
           }
-          for (unsigned i = 0; i < ${unroll}; i++) {
-            if (done + i < foundCount) sum += values[i];
-          }
+          toRow[column] = sum;
         }
-        to[column] = sum;
+        if (foundCount > 0) isStarted = true;
+        foundCount = 0;
+        __syncwarp();
       }
-      if (foundCount > 0) isFirst = false;
-      __syncwarp();
+      ${isZeroed ? "for (unsigned column = lane; !isStarted && column < columns; column += 32) toRow[column] = 0;" : ""}
     }
-  }`;
+    ${isZeroed ? "isFirst = false;" : ""}
+    __syncthreads();
+  } while (next < end);`;
 }

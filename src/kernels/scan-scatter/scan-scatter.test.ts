@@ -267,7 +267,7 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
     },
     "one column": { scatter: { ...shared, length: 90_001, inner: 1, count: 2500 } },
     "several arrays, added to the target": {
-      scatter: { ...shared, dtype: "f64", outer: 3, length: 1500, inner: 40, count: 900, overwrites: false },
+      scatter: { ...shared, dtype: "f64", outer: 3, length: 2100, inner: 40, count: 2050, overwrites: false },
     },
     "more entries than rows, added to several arrays": {
       scatter: { ...shared, dtype: "f64", outer: 3, length: 800, inner: 40, count: 901, overwrites: false },
@@ -276,16 +276,16 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
       scatter: { ...shared, length: 501, inner: 130, count: 2700 },
     },
     "a single row for all of many rows": {
-      scatter: { ...shared, length: 4000, inner: 65, count: 2101 },
-      index: new Int32Array(2101).fill(3999),
+      scatter: { ...shared, length: 4000, inner: 65, count: 3501 },
+      index: new Int32Array(3501).fill(3999),
     },
     "a single row for all entries, over several rounds": {
       scatter: { ...shared, dtype: "i32", length: 2000, inner: 32, count: 5001 },
       index: new Int32Array(5001).fill(1777),
     },
     "no entry inside of the axis": {
-      scatter: { ...shared, length: 4000, inner: 32, count: 2101 },
-      index: new Int32Array(2101).fill(-1),
+      scatter: { ...shared, length: 4000, inner: 32, count: 3501 },
+      index: new Int32Array(3501).fill(-1),
     },
   };
 
@@ -297,7 +297,7 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
   }
 
   const dense = { ...shared, length: 2000, inner: 32, count: 4101 };
-  const sparse = { ...shared, length: 4000, inner: 32, count: 2101 };
+  const sparse = { ...shared, length: 4000, inner: 32, count: 3501 };
   const faults: Readonly<Record<string, readonly [scatter: Scatter, sound: string, planted: string]>> = {
     "a partition that reverses the entries of a warp": [
       dense,
@@ -310,13 +310,13 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
       "] = 0;\n  }\n\n  // The accumulator",
       "] = 1;\n  }\n  //",
     ],
-    "a search that reverses the entries of a warp": [
+    "a list that reverses the entries of a warp": [
       sparse,
       "__popc(lanes & ((1u << lane) - 1))",
       "__popc(lanes) - 1 - __popc(lanes & ((1u << lane) - 1))",
     ],
-    "sums that start anew after each search": [sparse, "isFirst = false", "isFirst = true"],
-    "rows without entries that keep their values": [sparse, "to[column] = 0", "to[column] += 0"],
+    "sums that start anew after some entries": [sparse, "isStarted = true", "isStarted = false"],
+    "rows without entries that keep their values": [sparse, "toRow[column] = 0", "toRow[column] += 0"],
   };
 
   for (const [fault, [scatter, sound, planted]] of Object.entries(faults)) {

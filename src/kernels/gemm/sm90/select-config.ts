@@ -211,9 +211,15 @@ const flopsPerTransposedByte = 160;
  */
 const slowdown = { mnMajor: 0.6, mnMajorB: 0.15 } as const;
 
-/** True if a copy of the operand takes less time than the GEMM gains from a K-major one. */
-function isWorthCopying({ m, n, k }: GemmDesc, copiedElements: number, gain: number): boolean {
-  return gain * 2 * m * n * k > flopsPerTransposedByte * copyBytes(copiedElements);
+/** True if a launch that copies the operand takes less time than the GEMM gains from a K-major one. */
+function isWorthCopying(
+  { parallelism }: Device,
+  { m, n, k }: GemmDesc,
+  copiedElements: number,
+  gain: number,
+): boolean {
+  const launchedBytes = copyBytes(copiedElements) + launchBytes * parallelism;
+  return gain * 2 * m * n * k > flopsPerTransposedByte * launchedBytes;
 }
 
 /** The traffic of a transposition. */
@@ -229,7 +235,7 @@ export function prefersTransposed(device: Device, precision: GemmPrecision, prob
   // K becomes the row length of the transposed B, which TMA needs in multiples of 16 bytes.
   return (
     tileRows >= minTileRowsToTranspose &&
-    (isHidden || isWorthCopying(problem, n * k, slowdown.mnMajorB)) &&
+    (isHidden || isWorthCopying(device, problem, n * k, slowdown.mnMajorB)) &&
     (k * dtypes.f32.bytes) % tmaAlignment === 0 &&
     canImplement(problem) &&
     !isUnalignedBatch(problem, device.parallelism)
@@ -246,7 +252,7 @@ export function selectOperandToTranspose(
   if (elementOf(device, precision, problem) !== "tf32" || !isWeightGradient({ a, b })) return undefined;
   // Rows of the copy begin on 16 bytes.
   if (batch !== 1 || (k * dtypes.f32.bytes) % tmaAlignment !== 0) return undefined;
-  if (!isWorthCopying(problem, k * Math.min(m, n), slowdown.mnMajor)) return undefined;
+  if (!isWorthCopying(device, problem, k * Math.min(m, n), slowdown.mnMajor)) return undefined;
   return m < n ? "a" : "b";
 }
 
