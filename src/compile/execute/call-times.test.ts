@@ -1,3 +1,5 @@
+/** The times of a step's calls, on a device whose commands take known times; and the order in which they run. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openTestDriver } from "../../../test/support/test-device.js";

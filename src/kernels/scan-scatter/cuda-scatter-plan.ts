@@ -63,7 +63,8 @@ export function tileElements(dtype: ScatterAdd["dtype"]): number {
 export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: ScatterShape): ScatterPlan {
   const { outer, length, inner, count } = shape;
   const sms = device.parallelism;
-  const isSparse = count <= length;
+  // With fewer columns, lanes of a warp that owns a row would be idle.
+  const isSparse = count <= length && inner >= warpSize;
   const block = isSparse ? sparseBlock(sms, shape) : denseBlock(sms, shape);
   const rowBlocks = Math.ceil(length / block.rowsPerBlock);
   const chunks = Math.ceil(inner / block.columnsPerBlock);

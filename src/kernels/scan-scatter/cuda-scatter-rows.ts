@@ -8,9 +8,9 @@ import type { KernelSource } from "../../driver/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { cachedSource } from "../source-cache.js";
 import { threads } from "./cuda-columns.js";
+import { type Entries, type RowScatterVariant, rowsOfBlock } from "./cuda-scatter-block.js";
 import { columnsPerBlock, residentBlocks, residentSparseBlocks, tileElements } from "./cuda-scatter-plan.js";
-import { printSparse, rowsOfBlock } from "./cuda-scatter-sparse.js";
-import type { ScanDtype } from "./element.js";
+import { printSparse } from "./cuda-scatter-sparse.js";
 
 const warps = threads / 32;
 /** Entries that a block reads at a time, and how many of them a lane reads. */
@@ -18,15 +18,6 @@ const entriesPerRound = 2048;
 const entriesPerLane = entriesPerRound / threads;
 /** Entries that a thread adds at a time. */
 const unroll = 8;
-
-/** Which entries a block reads, and whether the sums start at zero or at the target's values. */
-export interface RowScatterVariant {
-  readonly dtype: ScanDtype;
-  /** At most one entry per row on average; see cuda-scatter-sparse.ts. */
-  readonly isSparse: boolean;
-  readonly entries: "all" | "bucket";
-  readonly access: "inout" | "out" | "partial-out";
-}
 
 const sizes = {
   outer: "u32",
@@ -71,13 +62,6 @@ export function rowScatterKernel(variant: RowScatterVariant): KernelSource {
           pointers: { rows: "unsigned", positions: "unsigned", starts: "unsigned" },
         });
   });
-}
-
-/** C++: the range of the entries that a block reads, an entry's row, and its position in the source. */
-export interface Entries {
-  readonly range: string;
-  readonly row: string;
-  readonly position: string;
 }
 
 const entriesOf: Readonly<Record<RowScatterVariant["entries"], Entries>> = {

@@ -5,7 +5,7 @@
 
 import { cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { threads } from "./cuda-columns.js";
-import type { Entries, RowScatterVariant } from "./cuda-scatter-rows.js";
+import { type Entries, type RowScatterVariant, rowsOfBlock } from "./cuda-scatter-block.js";
 
 const warps = threads / 32;
 /** Entries that a lane reads at a time. A warp reads consecutive ones. */
@@ -15,16 +15,6 @@ const entriesPerRound = threads * entriesPerLane;
 const maxListed = 2 * entriesPerRound;
 /** Entries that a thread adds at a time. */
 const unroll = 8;
-
-/** C++: the rows and the columns of a block. */
-export const rowsOfBlock = `  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const unsigned chunks = (inner + columnsPerBlock - 1) / columnsPerBlock;
-  const unsigned rowBlocks = (length + rowsPerBlock - 1) / rowsPerBlock;
-  const unsigned firstColumn = blockIdx.x % chunks * columnsPerBlock;
-  const unsigned firstRow = blockIdx.x / chunks % rowBlocks * rowsPerBlock;
-  const long long outerIndex = blockIdx.x / chunks / rowBlocks;
-  const unsigned rowCount = length - firstRow < rowsPerBlock ? length - firstRow : rowsPerBlock;
-  const unsigned columns = inner - firstColumn < columnsPerBlock ? inner - firstColumn : columnsPerBlock;`;
 
 export function printSparse(
   { dtype, access }: Pick<RowScatterVariant, "dtype" | "access">,

@@ -12,13 +12,9 @@ import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
 import { lowerPartition, type PartitionBuffers } from "./cuda-partition.js";
+import type { RowScatterVariant } from "./cuda-scatter-block.js";
 import { partitionBytes, planScatter } from "./cuda-scatter-plan.js";
-import {
-  allEntriesParameters,
-  bucketParameters,
-  type RowScatterVariant,
-  rowScatterKernel,
-} from "./cuda-scatter-rows.js";
+import { allEntriesParameters, bucketParameters, rowScatterKernel } from "./cuda-scatter-rows.js";
 import type { ScanDtype } from "./element.js";
 import type { ScatterAdd } from "./problem.js";
 
