@@ -179,10 +179,14 @@ test("rows that would begin on fewer than 16 bytes stay f32, and so does a part 
   assert.deepEqual(narrowed(plain, [half, normed(wide)]), []);
 });
 
-test("a library's product with a bias stays f32, and our own keeps the bias as it is", () => {
+test("a library's product gets its bias as bf16, and our own keeps the bias as it is", () => {
   const bias = whole(kept(4 * n));
   const one = product({ bias });
-  assert.deepEqual(narrowed(plain, [one, normed(one.made)]), []);
+  const [cast, library] = storeActivationsAsBf16(plain, [one, normed(one.made)]);
+  assert.ok(cast?.work.kind === "row" && library?.work.kind === "gemm");
+  assert.equal(library.work.problem.biasDtype, "bf16");
+  assert.deepEqual([cast.work.kernel.inputs, cast.work.kernel.outputs[0]?.dtype], [["f32"], "bf16"]);
+  assert.deepEqual(cast.work.operands, [bias, library.work.problem.bias]);
   // An odd length of rows in a batch is our own kernels' work on Hopper.
   const [size, batch] = [256, 12];
   const made = bufferOf(4 * size * size * batch);
@@ -199,6 +203,27 @@ test("a library's product with a bias stays f32, and our own keeps the bias as i
   assert.ok(found?.work.kind === "gemm");
   const { resultDtype, biasDtype, bias: given } = found.work.problem;
   assert.deepEqual([resultDtype, biasDtype, given], ["bf16", "f32", bias]);
+});
+
+test("a library's product reads its bias from an earlier cast of it, if the bias has not changed since", () => {
+  const weights = kept(4 * (k * n + n));
+  const cast = rows(weights, { to: bufferOf(2 * (k * n + n)), as: "bf16", value: term.load(0, "f32") });
+  const whole = { ...cast.work, iteration: iterateElements([k * n + n], [[1], [1]]) };
+  const bias = { buffer: weights, offset: 4 * k * n, size: 4 * n };
+  const one = product({ bias });
+  const biasIn = (calls: readonly Call[]) =>
+    storeActivationsAsBf16(plain, calls).flatMap(({ work }) =>
+      work.kind === "gemm" ? [work.problem.bias] : [],
+    );
+  const casted = { ...cast, work: whole };
+  const expected = { buffer: cast.made, offset: 2 * k * n, size: 2 * n };
+  assert.deepEqual(biasIn([casted, one, normed(one.made)]), [expected]);
+  const update = rows(bufferOf(4 * m * n), { to: weights });
+  for (const calls of [
+    [casted, update, one, normed(one.made)],
+    [one, normed(one.made), casted],
+  ])
+    assert.notEqual(biasIn(calls)[0]?.buffer, cast.made);
 });
 
 test("a finished product's result is kept as bf16, and its finish has it before it is rounded", () => {

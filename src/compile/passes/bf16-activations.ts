@@ -3,7 +3,8 @@
  * Accumulators are f32 and are rounded once, at the store. Values that are summed, normalised or kept stay f32, and so do weight gradients.
  */
 
-import { type Dtype, factsOf, type RowKernel } from "../../ir/index.js";
+import { biasAlignment } from "../../driver/index.js";
+import { type Dtype, factsOf, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import { canFuseEpilogue, capabilitiesOf, hasNativeGemm, writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
@@ -18,10 +19,11 @@ import {
   type GemmCall,
   isSameSlice,
   mapSlices,
+  type Node,
   type Program,
   type Work,
 } from "../program/program.js";
-import { isWrittenOnce } from "../program/uses.js";
+import { isUnchangedBefore, isWrittenOnce } from "../program/uses.js";
 
 const narrow = "bf16";
 
@@ -51,7 +53,7 @@ export function storeActivationsAsBf16(runtime: Runtime, program: Program, only?
     const { call } = node;
     const slices = node.accesses.map(({ slice }) => slice);
     if (!slices.some((slice) => isNarrow(slice) || sources.has(slice.buffer))) continue;
-    const work = slices.some(isNarrow) ? narrowWork(runtime, program, call.work, isNarrow) : call.work;
+    const work = slices.some(isNarrow) ? narrowWork(runtime, program, node, isNarrow) : call.work;
     program.replace(node, { ...call, work: mapSlices(work, moved) });
   }
 }
@@ -73,7 +75,7 @@ export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[
 function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   if (work.kind === "convolution") return imageOf(work);
   if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.epilogue.storesC)) return undefined;
-  const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, bias, beta = 0, activation } = work.problem;
+  const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, beta = 0, activation } = work.problem;
   const { buffer } = c.slice;
   const fillsAll =
     isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * batch * m * n;
@@ -83,12 +85,9 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   if (a.isTransposed) return undefined;
   // GEMMs are slow if rows are not 16-byte aligned.
   if ([n, c.rowStride, c.batchStride ?? 0].some((count) => count % 8 !== 0)) return undefined;
-  const outline = describeGemm(narrowProblem(work.problem));
-  // A library would need the bias as bf16, too.
   const isPossible =
-    work.kind === "gemm-epilogue"
-      ? canFuseEpilogue(runtime, outline, work.epilogue)
-      : !bias || hasNativeGemm(runtime, outline);
+    work.kind === "gemm" ||
+    canFuseEpilogue(runtime, describeGemm(narrowProblem(work.problem)), work.epilogue);
   return isPossible ? buffer : undefined;
 }
 
@@ -162,12 +161,17 @@ function isLoaded(
 function narrowWork(
   runtime: Runtime,
   program: Program,
-  work: Work,
+  node: Node,
   isNarrow: (slice: BufferSlice) => boolean,
 ): Work {
+  const { work } = node.call;
   switch (work.kind) {
-    case "gemm":
-      return { kind: "gemm", problem: withScratch(runtime, program, narrowProblem(work.problem)) };
+    case "gemm": {
+      const problem = narrowProblem(work.problem);
+      const hasKernel = !problem.bias || hasNativeGemm(runtime, describeGemm(problem));
+      const possible = hasKernel ? problem : withNarrowBias(program, node, problem);
+      return { kind: "gemm", problem: withScratch(runtime, program, possible) };
+    }
     case "gemm-epilogue": {
       const { epilogue, operands, problem } = work;
       const isResult = epilogue.storesC && isNarrow(problem.c.slice);
@@ -190,9 +194,50 @@ function narrowWork(
   }
 }
 
-/** Biases stay f32. */
+/** The bias stays f32. */
 function narrowProblem(problem: GemmCall["problem"]): GemmCall["problem"] {
   return { ...problem, resultDtype: narrow, ...(problem.bias && { biasDtype: "f32" }) };
+}
+
+const castKernel: RowKernel = {
+  ...{ name: `f32 to ${narrow}`, inputs: ["f32"], scalars: [] },
+  outputs: [{ dtype: narrow, per: "element" }],
+  stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
+};
+
+/** With the bias as bf16: cuBLASLt needs the dtype of the result. A cast of weights often has it already. */
+function withNarrowBias(program: Program, node: Node, problem: GemmCall["problem"]): GemmCall["problem"] {
+  const { bias } = problem;
+  if (!bias) return problem;
+  return {
+    ...problem,
+    biasDtype: narrow,
+    bias: castBefore(program, node, bias) ?? insertCast(program, node, bias),
+  };
+}
+
+/** The part of an earlier cast's result that has these values. */
+function castBefore(program: Program, node: Node, bias: BufferSlice): BufferSlice | undefined {
+  if (!isUnchangedBefore(program, bias.buffer, node)) return undefined;
+  for (const reader of program.uses(bias.buffer).readers) {
+    if (!reader.isBefore(node)) return undefined;
+    const cast = castOf(reader);
+    if (cast?.work.kernel.outputs[0]?.dtype !== narrow || cast.from.buffer !== bias.buffer) continue;
+    const offset = bias.offset - cast.from.offset;
+    if (offset < 0 || offset + bias.size > cast.from.size || !isWrittenOnce(program, cast.to.buffer))
+      continue;
+    if ((offset / 2) % biasAlignment === 0)
+      return { buffer: cast.to.buffer, offset: offset / 2, size: bias.size / 2 };
+  }
+  return undefined;
+}
+
+function insertCast(program: Program, node: Node, bias: BufferSlice): BufferSlice {
+  const to = { buffer: program.makeBuffer(bias.size / 2, "bias"), offset: 0, size: bias.size / 2 };
+  const iteration = iterateElements([bias.size / 4], [[1], [1]]);
+  const work = { kind: "row", kernel: castKernel, iteration, operands: [bias, to], scalars: [] } as const;
+  program.insertBefore(node, { op: node.call.op, work });
+  return to;
 }
 
 const known = new WeakMap<RowKernel, Map<string, RowKernel>>();

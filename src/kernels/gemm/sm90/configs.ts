@@ -14,8 +14,10 @@ export interface Sm90Config {
   /** K-major: neighbours along K are contiguous. Otherwise the operand is MN-major. */
   readonly isKMajor: { readonly a: boolean; readonly b: boolean };
   readonly hasBias: boolean;
-  /** The dtype of C, rounded once; default: f32. The bias is f32 either way. */
+  /** The dtype of C, rounded once; default: f32. */
   readonly resultDtype?: "f32" | "bf16" | "f16";
+  /** Default: f32, whatever the dtype of C. */
+  readonly biasDtype?: "f32" | "bf16" | "f16";
   /** N, if the kernel is specialised on it. */
   readonly constantN?: number;
   /** The kernel is specialised on batch == 1. */

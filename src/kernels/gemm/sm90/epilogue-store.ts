@@ -19,8 +19,8 @@ export function epilogueStoreFor(config: Sm90Config, epilogue: PrintedEpilogue |
 }
 
 /** With swapAB, eight lanes hold eight floats of a row of C, which fill a 32-byte sector: no staging is needed. */
-function storeDirectly({ hasBias }: Sm90Config): string {
-  const bias = hasBias ? "bias[matrix * biasBatch + column]" : "0.0f";
+function storeDirectly({ hasBias, biasDtype = "f32" }: Sm90Config): string {
+  const bias = hasBias ? widened(biasDtype, "bias[matrix * biasBatch + column]") : "0.0f";
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
@@ -79,10 +79,23 @@ function storeSwapped(config: Sm90Config, epilogue: PrintedEpilogue | undefined)
   if (column >= n) return;${storeRows(config, epilogue)}`;
 }
 
-const loadBias = ({ hasBias }: Sm90Config): string => {
-  const load = "*reinterpret_cast<const float4*>(bias + matrix * biasBatch + column)";
-  return `const float4 biasVec = ${hasBias ? `column < n ? ${load} : ` : ""}make_float4(0, 0, 0, 0);`;
-};
+/** C++: a loaded element as a float. */
+function widened(dtype: "f32" | "bf16" | "f16", loaded: string): string {
+  const { widen } = elementTypes[dtype];
+  return widen ? `${widen}(${loaded})` : loaded;
+}
+
+function loadBias({ hasBias, biasDtype = "f32" }: Sm90Config): string {
+  const zeros = "make_float4(0, 0, 0, 0)";
+  if (!hasBias) return `const float4 biasVec = ${zeros};`;
+  const vec = biasDtype === "f32" ? "float4" : "ushort4";
+  const elements = ["x", "y", "z", "w"].map((name) => widened(biasDtype, `loaded.${name}`));
+  return `float4 biasVec = ${zeros};
+  if (column < n) {
+    const ${vec} loaded = *reinterpret_cast<const ${vec}*>(bias + matrix * biasBatch + column);
+    biasVec = make_float4(${elements.join(", ")});
+  }`;
+}
 
 /**
  * A thread stores the same columns of each of its staged rows. It loads the epilogue's operands of `rowsInFlight` rows before it stores the

@@ -19,7 +19,7 @@ import {
   wgmmaSs,
   wgmmaSync,
 } from "../../codegen/cuda/intrinsics/wgmma.js";
-import { preludeOf } from "../../codegen/cuda/prelude.js";
+import { type PreludeName, preludeOf } from "../../codegen/cuda/prelude.js";
 import type { AccessToC } from "../desc.js";
 import { gemmLocals, groupParameters, selectGemm } from "../group-launch.js";
 import {
@@ -72,18 +72,18 @@ export function sm90Source(
   accesses: readonly AccessToC[],
   epilogue?: Epilogue,
 ): KernelSource {
-  const { element, tile, isKMajor, resultDtype = "f32" } = config;
+  const { element, tile, isKMajor } = config;
   const { tileM, tileN, warpgroupsM, warpgroupsN } = tile;
-  const narrow = elementTypes[resultDtype].narrow;
-  const printed = epilogue && printEpilogue(epilogue, storesResult(epilogue) && narrow ? [narrow] : []);
-  const rounding = !epilogue && narrow ? preludeOf(new Set([narrow])) : "";
+  const conversions = conversionsIn(config, epilogue);
+  const printed = epilogue && printEpilogue(epilogue, conversions);
+  const converting = conversions.length > 0 ? preludeOf(new Set(conversions)) : "";
   const [usesMmaSync, usesRs] = [isMmaSyncMainloop(config), isRsMainloop(config)];
   const consumers = 128 * warpgroupsM * warpgroupsN;
   const { stages, sharedBytes } = planSharedMemory(config);
   const operandTiles = [`${isKMajor.a}, tileM`, `${isKMajor.b}, tileN`];
   const [tileA, tileB] = tile.swapsAB ? operandTiles.reverse() : operandTiles;
   const declarations = `
-${printed?.declarations ?? rounding}${intrinsicsFor(config)}
+${printed?.declarations ?? converting}${intrinsicsFor(config)}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, stages = ${stages}, consumers = ${consumers};
 static constexpr bool transposesTf32 = ${element === "tf32" && !usesMmaSync};
@@ -97,7 +97,7 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
     ...(clusterSize !== undefined && { cluster: clusterSize }),
     ...(usesRs && { blocksPerSm: 1 }),
     parameters: sm90Parameters(config, accesses, epilogue),
-    pointers: { ...printed?.pointers, ...resultPointers(config, accesses.length) },
+    pointers: { ...printed?.pointers, ...pointersOf(config, accesses.length) },
     maps: tensorMapsOf(config, accesses.length),
     body: [
       indented(selectGemm(accesses.length, localsOf(config, epilogue))),
@@ -149,10 +149,24 @@ function planSharedMemory(config: Sm90Config): { stages: number; sharedBytes: nu
   return { stages, sharedBytes: smemAlignment + Math.max(mainloopBytes, epilogueBytes) };
 }
 
-/** The C++ type of C's elements. */
-function resultPointers({ resultDtype = "f32" }: Sm90Config, gemms: number): Record<string, string> {
-  const { type } = elementTypes[resultDtype];
-  return Object.fromEntries(Array.from({ length: gemms }, (_, index) => [`c${index}`, type]));
+/** The conversions of the bias when it is loaded, and of C when it is stored. */
+function conversionsIn({ hasBias, ...config }: Sm90Config, epilogue: Epilogue | undefined): PreludeName[] {
+  const { biasDtype = "f32", resultDtype = "f32" } = config;
+  const { widen } = hasBias ? elementTypes[biasDtype] : {};
+  const { narrow } = storesResult(epilogue) ? elementTypes[resultDtype] : {};
+  return [widen, narrow].filter((name) => name !== undefined);
+}
+
+/** The C++ types of the elements of C and of the bias. */
+function pointersOf(
+  { resultDtype = "f32", biasDtype = "f32", hasBias }: Sm90Config,
+  gemms: number,
+): Record<string, string> {
+  const types = Array.from({ length: gemms }, (_, index) => [
+    [`c${index}`, elementTypes[resultDtype].type],
+    ...(hasBias ? [[`bias${index}`, elementTypes[biasDtype].type]] : []),
+  ]);
+  return Object.fromEntries(types.flat());
 }
 
 /** The tensor maps of A and B, with boxes 128 bytes wide. */
@@ -177,7 +191,7 @@ function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
 
 /** The locals that differ between the GEMMs of a group. */
 function localsOf(
-  { hasBias, resultDtype = "f32", constantN }: Sm90Config,
+  { hasBias, biasDtype = "f32", resultDtype = "f32", constantN }: Sm90Config,
   epilogue?: Epilogue,
 ): readonly MemberLocal[] {
   const sizes = sizesFor(epilogue).filter((size) => size !== "n" || constantN === undefined);
@@ -187,7 +201,7 @@ function localsOf(
       name,
       valueOf: (gemm: number) => `&${name}${gemm}`,
     })),
-    ...gemmLocals("const float*", ...(hasBias ? ["bias"] : [])),
+    ...gemmLocals(`const ${elementTypes[biasDtype].type}*`, ...(hasBias ? ["bias"] : [])),
     ...gemmLocals(`${elementTypes[resultDtype].type}*`, ...(storesResult(epilogue) ? ["c"] : [])),
     ...gemmLocals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),
   ];

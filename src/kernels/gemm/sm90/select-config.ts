@@ -53,7 +53,7 @@ export function selectGroupedConfig(
       canImplement(problem) &&
       problem.dtype === first.dtype &&
       !problem.bias &&
-      !halfResultOf(problem).resultDtype,
+      !halvesOf(problem).resultDtype,
   );
   const config = {
     element,
@@ -119,7 +119,7 @@ export function selectEpilogueConfig(
     constantN: n,
     isUnbatched: true,
   } as const;
-  return { ...config, ...halfResultOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) };
+  return { ...config, ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) };
 }
 
 /** Column sums need the epilogue store in which a warp stores one row at a time, four columns per lane. */
@@ -162,7 +162,7 @@ export function selectBatchedConfig(
   const isKMajor = { a: !a.isTransposed, b: b.isTransposed === true };
   const config = {
     ...{ element, tile: tiles.small, isKMajor, hasBias: bias !== undefined },
-    ...halfResultOf(problem),
+    ...halvesOf(problem),
   };
   if (!isMmaSyncMainloop(config)) return config;
   return isKMajor.b || bias ? undefined : { ...config, tile: tiles.mmaSync };
@@ -195,7 +195,7 @@ export function listCandidates(
     )
     .map((tile) => ({
       ...{ element, tile, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: batch === 1 },
-      ...{ ...halfResultOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) },
+      ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) },
     }));
 }
 
@@ -269,9 +269,13 @@ function prefetchOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> 
   return prefetchesB ? { prefetchesB } : {};
 }
 
-/** The dtype of C if it has 16 bits. */
-function halfResultOf({ dtype, resultDtype = dtype }: GemmDesc): Pick<Sm90Config, "resultDtype"> {
-  return resultDtype === "bf16" || resultDtype === "f16" ? { resultDtype } : {};
+/** The dtypes of C and of the bias that have 16 bits. */
+function halvesOf(problem: GemmDesc): Pick<Sm90Config, "resultDtype" | "biasDtype"> {
+  const { dtype, resultDtype = dtype, bias, biasDtype = resultDtype } = problem;
+  return {
+    ...((resultDtype === "bf16" || resultDtype === "f16") && { resultDtype }),
+    ...(bias && (biasDtype === "bf16" || biasDtype === "f16") && { biasDtype }),
+  };
 }
 
 /** The element type of the tensor core instructions; undefined if native kernels do not support the GEMM's dtype. */
@@ -296,13 +300,15 @@ function canImplement(problem: GemmDesc): boolean {
   const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
   const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
   if (alpha !== 1 || beta !== 0 || activation || k < minK) return false;
-  // A 16-bit result needs operands of the same dtype.
-  if ((resultDtype !== "f32" && resultDtype !== dtype) || (bias && biasDtype !== "f32")) return false;
+  // A 16-bit result or bias needs operands of the same dtype.
+  if ([resultDtype, ...(bias ? [biasDtype] : [])].some((other) => other !== "f32" && other !== dtype))
+    return false;
   const isAligned = ({ rowStride, batchStride = 0, storage }: GemmDesc["a"], bytes: number): boolean =>
     [rowStride, batch === 1 ? 0 : batchStride].every((stride) => (stride * bytes) % tmaAlignment === 0) &&
     storage.span.address % tmaAlignment === 0;
   const { bytes } = dtypes[dtype];
-  const isBiasAligned = !bias || (bias.span.address % tmaAlignment === 0 && biasBatchStride % 4 === 0);
+  const isBiasAligned =
+    !bias || (bias.span.address % (4 * dtypes[biasDtype].bytes) === 0 && biasBatchStride % 4 === 0);
   return (
     n % 8 === 0 &&
     isBiasAligned &&

@@ -262,7 +262,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
       for (const [index, tile] of testedTiles.entries()) {
         if (!isThorough && index % 2 !== which) continue;
         fc.assert(
-          fc.property(drawGemm, fc.boolean(), (randomGemm, isTransposed) =>
+          fc.property(drawGemm, fc.boolean(), fc.boolean(), (randomGemm, isTransposed, isBiasNarrow) =>
             runtime.step(() => {
               const { problem, config, expected } = prepare(
                 aligned({ ...randomGemm, b: { ...randomGemm.b, isTransposed } }),
@@ -272,11 +272,14 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
               const { length, ...layout } = layOutGemm(randomGemm).c;
               const whole = put(runtime, new Uint16Array(length).fill(7), "c");
               const storage = runtime.view(whole, 2 * layout.offset, 2 * layout.extent);
-              const narrow = { ...problem, resultDtype: element, biasDtype: "f32" } as const;
+              const biasDtype = isBiasNarrow ? element : ("f32" as const);
+              const bias =
+                problem.bias &&
+                put(runtime, encodeFloats(valuesFor(randomGemm).bias, biasDtype), "bias of its dtype");
+              const narrow = { ...problem, resultDtype: element, biasDtype, ...(bias && { bias }) };
               const c = { ...problem.c, storage };
-              submit(runtime, [
-                lowerSm90Gemms([{ ...narrow, c }], { ...config, resultDtype: element }, "gemm"),
-              ]);
+              const halves = { resultDtype: element, ...(isBiasNarrow && { biasDtype: element }) };
+              submit(runtime, [lowerSm90Gemms([{ ...narrow, c }], { ...config, ...halves }, "gemm")]);
               const actual = new Uint16Array(runtime.read(whole).slice().buffer);
               const rounded = new Uint16Array(encodeFloats(expected, element).buffer);
               for (const [index, value] of expected.entries())
@@ -856,7 +859,7 @@ describe("the selected config", () => {
     );
   });
 
-  test("stores 16-bit results of 16-bit operands, with an f32 bias, except for weight gradients", () => {
+  test("stores 16-bit results of 16-bit operands, with a bias of f32 or their dtype, except for weight gradients", () => {
     const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
     const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
     const gemm = gemmDesc({ m: 3072, n: 1024, k: 256 }, halves);
@@ -864,7 +867,11 @@ describe("the selected config", () => {
     assert.equal(selectEpilogueConfig(hopper, "bf16", gemm, fusedEpilogue)?.resultDtype, "bf16");
     assert.equal(plainConfigOf(gemm)?.resultDtype, "bf16");
     assert.equal(plainConfigOf({ ...gemm, resultDtype: "f32" })?.resultDtype, undefined);
-    assert.equal(plainConfigOf({ ...gemm, biasDtype: "bf16" }), undefined, "a bias of bf16");
+    assert.equal(plainConfigOf(gemm)?.biasDtype, undefined);
+    assert.equal(plainConfigOf({ ...gemm, biasDtype: "bf16" })?.biasDtype, "bf16");
+    assert.equal(plainConfigOf({ ...gemm, biasDtype: "f16" }), undefined, "a bias of another 16-bit dtype");
+    const unaligned = { ...gemm, biasDtype: "bf16", bias: { span: span(260, 2 ** 20) } } as const;
+    assert.equal(plainConfigOf(unaligned), undefined, "a bias on 4 bytes");
     assert.equal(plainConfigOf({ ...gemm, resultDtype: "f16" }), undefined, "another 16-bit dtype");
     assert.equal(listCandidates(hopper, "tf32", { ...gemm, dtype: "f32" })[0], undefined, "of floats");
     assert.equal(plainConfigOf({ ...gemm, c: matrixOf(1028) }), undefined, "rows on 8 bytes");
