@@ -59,14 +59,12 @@ export function planStep(
     // Recomputing values costs time, keeping them costs memory: a GPU first tries to keep them.
     const isShort = !capabilitiesOf(runtime).prefersMemoryOverRecompute;
     const traced = { name, calls: placed.calls, deadOnExit: trace.deadOnExit };
-    const first = planCalls(runtime, traced, { rematerialize: isShort, ...settings });
+    const first = planCalls(runtime, traced, settings, isShort || settings.rematerialize === true);
     const fits =
       first.plan.bytes <= availableMemory(runtime).available ||
       settings.rematerialize !== undefined ||
       isShort;
-    const planned = fits
-      ? first
-      : planCalls(runtime, traced, { ...settings, ...withoutExtraMemory, rematerialize: true });
+    const planned = fits ? first : planCalls(runtime, traced, { ...settings, ...withoutExtraMemory }, true);
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, record: recorded.record };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
@@ -82,13 +80,14 @@ function planCalls(
   runtime: Runtime,
   { name: step, calls: traced, deadOnExit }: TracedProgram,
   settings: PassSettings,
+  isMemoryShort: boolean,
 ): Omit<PlannedStep, "ops" | "types" | "regions" | "record"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   const program = new Program(traced);
   const isTuned =
     capabilitiesOf(runtime).autotunesGemms && (settings.autotune ?? runtime.settings.precision !== "f32");
   for (const name of rewritePhases) {
-    if (!isEnabled(settings, name)) continue;
+    if (!isEnabled(settings, name) || (name === "rematerialize" && !isMemoryShort)) continue;
     beat(name);
     program.renumber();
     phases[name].run(program, runtime, { isTuned, deadOnExit });

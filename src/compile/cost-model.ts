@@ -122,6 +122,12 @@ export const minRematerializedGap = 12;
 /** Rounds of rematerialisation: each one lowers the peak or is the last. */
 export const maxRematerializeRounds = 4;
 
+/** On a GPU, recomputing has to lower the memory peak by this share: less does not pay for the traffic. */
+export const minRecomputedShare = 1 / 8;
+
+/** How many calls the first reader of a recomputed value may wait, to follow a kernel that computes the value in passing. */
+export const maxReaderDelay = 8;
+
 /**
  * PDL credit for native GEMMs: isolated timing misses the launch overlap that cuBLASLt kernels lack. The value is from
  * A/B runs of a bf16 training step on an H200. It is less than a launch, because the wait itself remains.

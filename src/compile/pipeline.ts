@@ -26,6 +26,7 @@ import { eliminateDeadCalls } from "./passes/dce.js";
 import { hoistOutputs } from "./passes/hoist-outputs.js";
 import { pretransposeOperands } from "./passes/pretranspose-operands.js";
 import { pretransposeWeights } from "./passes/pretranspose-weights.js";
+import { recomputeActivations } from "./passes/recompute-activations.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
 import { tileRows } from "./passes/row-tiling.js";
@@ -106,7 +107,7 @@ export const phases = {
   rematerialize: {
     pass: "rematerialize",
     purpose: "cheap values are recomputed after the memory peak instead of being kept",
-    run: rematerialize,
+    run: (program) => void rematerialize(program),
   },
   renameBuffers: {
     pass: "schedule",
@@ -166,6 +167,11 @@ export const phases = {
       if (isTuned) tileRows(runtime, program);
     },
   },
+  recomputeActivations: {
+    pass: "rematerialize",
+    purpose: "on a GPU, large activations are recomputed in backward if this lowers the memory peak by much",
+    run: (program, runtime) => recomputeActivations(runtime, program),
+  },
   batchCopies: {
     pass: "horizontalFusion",
     purpose: "on a GPU, copies of the same shape are one launch",
@@ -223,7 +229,7 @@ export function purposeOf(name: PhaseName): string {
 
 /**
  * Which passes run. `false` switches off all phases of a pass; the name of a phase switches off that phase alone. Defaults: all run,
- * except `autotune` in float32, where eager code's bits are kept, and `rematerialize` on a GPU with enough memory.
+ * except `autotune` in float32, where eager code's bits are kept, and the phase `rematerialize` on a GPU with enough memory.
  *
  * `streams` decides whether calls run on side streams: true or false; default: a GPU tries both. `pdl: false` switches programmatic
  * dependent launch off. `schedule: false` switches both off.

@@ -23,12 +23,12 @@ const h100Multiprocessors = 132;
 export function withNullGpu<T>(
   precision: Precision,
   use: (device: Device) => T,
-  { multiprocessors = h100Multiprocessors } = {},
+  { multiprocessors = h100Multiprocessors, memory = "1GiB" } = {},
 ): T {
   const { driver } = openPrintingDriver({ parallelism: multiprocessors, supportsPdl: true });
   try {
     const device = new Device("cuda", {
-      ...{ driver, precision, memory: "1GiB", staging: "4MiB", stallAfter: "off" },
+      ...{ driver, precision, memory, staging: "4MiB", stallAfter: "off" },
       ...{ environment: testEnvironment, print: () => {} },
     });
     try {

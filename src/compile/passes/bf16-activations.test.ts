@@ -107,6 +107,14 @@ test("a product's result that kernels load is stored as bf16, and loaded as such
   }
 });
 
+test("a loss loads the logit of its label as bf16", () => {
+  const logits = product();
+  const label = term.load(0, "f32", term.position());
+  const [made, loss] = storeActivationsAsBf16(plain, [logits, rows(logits.made, { value: label })]);
+  assert.ok(made?.work.kind === "gemm" && loss?.work.kind === "row");
+  assert.deepEqual([made.work.problem.resultDtype, loss.work.kernel.inputs], ["bf16", ["bf16"]]);
+});
+
 test("kernels that load the same inputs as bf16 are one kernel", () => {
   const [first, second] = [product(), product()];
   const [one, other] = [rows(first.made), rows(second.made)];

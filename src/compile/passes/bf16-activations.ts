@@ -145,16 +145,13 @@ function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
   }
 }
 
-/** True if the buffer is an f32 input wherever it is an operand, and is not loaded by index. */
+/** True if the buffer is an f32 input wherever it is an operand. */
 function isLoaded(
   kernel: RowKernel,
   operands: readonly BufferSlice[],
   isNarrow: (slice: BufferSlice) => boolean,
 ): boolean {
-  const { isReadAtIndex } = factsOf(kernel);
-  return operands.every(
-    (slice, index) => !isNarrow(slice) || (kernel.inputs[index] === "f32" && !isReadAtIndex[index]),
-  );
+  return operands.every((slice, index) => !isNarrow(slice) || kernel.inputs[index] === "f32");
 }
 
 /** The same work with results stored and operands loaded as bf16. */

@@ -14,15 +14,28 @@ import {
 } from "../program/program.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
-export function rematerialize(program: Program): void {
+export interface RematerializeLimits {
+  /** The smallest value that is recomputed; default: a share of the peak. */
+  readonly minBytes?: number;
+  /** The share by which a round has to lower the peak; default: any. */
+  readonly minGain?: number;
+}
+
+/** Returns the nodes that compute values again. */
+export function rematerialize(
+  program: Program,
+  { minBytes, minGain = 0 }: RematerializeLimits = {},
+): readonly Node[] {
+  const inserted: Node[] = [];
   let bytes = peakBytesOf(program.calls);
   for (let round = 0; round < maxRematerializeRounds; round++) {
-    const edits = editsAtPeak(program);
+    const edits = editsAtPeak(program, minBytes ?? minRematerializedShare * bytes);
     const nextBytes = peakBytesOf(callsWith(program, edits));
-    if (nextBytes >= bytes) return;
-    apply(program, edits);
+    if (nextBytes >= bytes || nextBytes > (1 - minGain) * bytes) break;
+    inserted.push(...apply(program, edits));
     bytes = nextBytes;
   }
+  return inserted;
 }
 
 function peakBytesOf(calls: readonly Call[]): number {
@@ -48,26 +61,27 @@ function callsWith(program: Program, edits: Edits): readonly Call[] {
   });
 }
 
-function apply(program: Program, edits: Edits): void {
-  for (const [node, { inserted, call }] of edits) {
-    for (const copy of inserted) program.insertBefore(node, copy);
+function apply(program: Program, edits: Edits): readonly Node[] {
+  return [...edits].flatMap(([node, { inserted, call }]) => {
+    const copies = inserted.map((copy) => program.insertBefore(node, copy));
     program.replace(node, call);
-  }
+    return copies;
+  });
 }
 
-/** Recomputes values that are live at the peak after it, if possible. */
-function editsAtPeak(program: Program): Edits {
+/** Recomputes values of at least `minBytes` that are live at the peak after it, if possible. */
+function editsAtPeak(program: Program, minBytes: number): Edits {
   const { nodes } = program;
   const indices = new Map(nodes.map((node, index) => [node, index]));
   const indexOf = (node: Node): number => indices.get(node) ?? 0;
   const lifetimes = lifetimesOf(inOrder(program.calls));
-  const { position: peak, bytes } = peakOf(lifetimes);
+  const { position: peak } = peakOf(lifetimes);
   const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
   const inserted = new Map<Node, Call[]>();
   /** The copy of a buffer that its readers use from a node on. */
   const copyFrom = new Map<Buffer, { readonly reader: Node; readonly copy: Buffer }>();
   for (const { buffer, first, last } of lifetimes) {
-    if (first >= peak || last <= peak || plannedBytes(buffer) < minRematerializedShare * bytes) continue;
+    if (first >= peak || last <= peak || plannedBytes(buffer) < minBytes) continue;
     const producer = producerOf(program, buffer);
     if (!producer) continue;
     const { readers } = program.uses(buffer);
