@@ -109,7 +109,7 @@ test("a product's result that kernels load is stored as bf16, and loaded as such
 
 test("a loss loads the logit of its label as bf16", () => {
   const logits = product();
-  const label = term.load(0, "f32", term.position());
+  const label = term.load(0, "f32", term.position);
   const [made, loss] = storeActivationsAsBf16(plain, [logits, rows(logits.made, { value: label })]);
   assert.ok(made?.work.kind === "gemm" && loss?.work.kind === "row");
   assert.deepEqual([made.work.problem.resultDtype, loss.work.kernel.inputs], ["bf16", ["bf16"]]);
