@@ -67,6 +67,7 @@ export {
   type CompileOptions,
   type ConvolutionOptions,
   cat,
+  checkpoint,
   conv1d,
   conv2d,
   Device,

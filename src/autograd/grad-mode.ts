@@ -6,7 +6,7 @@ import { HoldfastError } from "../errors/index.js";
 import { type GuardedField, stateChanged, tracing } from "./guards.js";
 
 const mode = { isRecording: true };
-const recording: GuardedField<typeof mode> = {
+const recordingField: GuardedField<typeof mode> = {
   read: (mode) => mode.isRecording,
   write: (mode, isRecording) => {
     mode.isRecording = isRecording === true;
@@ -15,7 +15,7 @@ const recording: GuardedField<typeof mode> = {
 const modeName = (): string => "noGrad() around the call";
 
 export function isRecording(): boolean {
-  tracing.guards?.noteRead(mode, recording, mode.isRecording, modeName);
+  tracing.guards?.noteRead(mode, recordingField, mode.isRecording, modeName);
   return mode.isRecording;
 }
 
@@ -34,7 +34,7 @@ export function isRecording(): boolean {
 export function noGrad<T>(body: () => T): T {
   // Nested noGrad() changes nothing.
   if (!isRecording()) return requireSync(body());
-  tracing.guards?.noteWrite(mode, recording, false, modeName);
+  tracing.guards?.noteWrite(mode, recordingField, false, modeName);
   mode.isRecording = false;
   stateChanged();
   try {
@@ -42,7 +42,18 @@ export function noGrad<T>(body: () => T): T {
   } finally {
     mode.isRecording = true;
     stateChanged();
-    tracing.guards?.noteRestored(mode, recording);
+    tracing.guards?.noteRestored(mode, recordingField);
+  }
+}
+
+/** Runs a function with recording for backward, also inside noGrad(). */
+export function recording<T>(body: () => T): T {
+  if (mode.isRecording) return body();
+  mode.isRecording = true;
+  try {
+    return body();
+  } finally {
+    mode.isRecording = false;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { Attributes, DeviceArray, KernelOp, StridedView, ValueType, ViewOp } from "../ops/index.js";
-import { type Runtime, SavedSet } from "../runtime/index.js";
+import { type Runtime, SavedSet, type Storage } from "../runtime/index.js";
 import { versionOf } from "./versions.js";
 
 export type DifferentiableOp = KernelOp | ViewOp;
@@ -36,10 +36,25 @@ export interface RecordedOperand {
 /** The destination of an operand's gradient. */
 export type Edge = { readonly source: Source } | { readonly leaf: Leaf } | undefined;
 
+/** Computes saved tensors again that were not kept. */
+export interface Recomputer {
+  /** True for memory that it computes again. */
+  hasCreated(storage: Storage): boolean;
+  /** Makes the recorded ops save their tensors again, by `saveAgain`. */
+  require(): void;
+  /** Called when a recorded op has released its saved tensors. */
+  noteReleased(): void;
+}
+
 interface Saved {
   readonly array: DeviceArray;
   readonly version: number;
 }
+
+/** Takes the place of a saved tensor that backward computes again. */
+const recomputed = Symbol("recomputed");
+
+type SavedOrRecomputed = Saved | typeof recomputed;
 
 let nodes = 0;
 
@@ -58,8 +73,9 @@ export class Node {
   readonly operandTypes: readonly ValueType[];
   readonly outputTypes: readonly ValueType[];
   /** By operand index: a literal number, or the saved tensor; most are undefined. */
-  #operands: readonly (number | Saved | undefined)[];
-  #outputs: (Saved | undefined)[] = [];
+  #operands: readonly (number | SavedOrRecomputed | undefined)[];
+  #outputs: (SavedOrRecomputed | undefined)[] = [];
+  readonly #recomputer: Recomputer | undefined;
   readonly #pins: SavedSet;
   #isReleased = false;
   #hasStepEnded = false;
@@ -70,8 +86,10 @@ export class Node {
     operands: readonly (RecordedOperand | number)[],
     outputs: readonly DeviceArray[],
     attributes: Attributes,
+    recomputer?: Recomputer,
   ) {
     this.op = op;
+    this.#recomputer = recomputer;
     this.attributes = attributes;
     this.edges = operands.map(makeEdge);
     this.needs = this.edges.map((edge) => edge !== undefined);
@@ -79,7 +97,7 @@ export class Node {
     this.outputTypes = outputs;
     this.#pins = new SavedSet(runtime.arena, pinHolder(op.name));
     const savedIndices = op.saves?.(this.needs, attributes);
-    const saved: (number | Saved | undefined)[] = operands.map((operand) =>
+    const saved: (number | SavedOrRecomputed | undefined)[] = operands.map((operand) =>
       typeof operand === "number" ? operand : undefined,
     );
     for (const index of savedIndices?.operands ?? []) {
@@ -95,11 +113,11 @@ export class Node {
 
   operand(index: number): DeviceArray | number {
     const saved = this.#operands[index];
-    return typeof saved === "number" ? saved : this.#recall(saved, index, "operand");
+    return typeof saved === "number" ? saved : this.#recall("operand", index);
   }
 
   output(index: number): DeviceArray {
-    return this.#recall(this.#outputs[index], index, "output");
+    return this.#recall("output", index);
   }
 
   get isReleased(): boolean {
@@ -108,9 +126,22 @@ export class Node {
 
   /** After an in-place op has written: its saved outputs are the new values. */
   renewOutputs(): void {
-    this.#outputs = this.#outputs.map(
-      (saved) => saved && { array: saved.array, version: versionOf(saved.array.storage) },
+    this.#outputs = this.#outputs.map((saved) =>
+      typeof saved === "object" ? { array: saved.array, version: versionOf(saved.array.storage) } : saved,
     );
+  }
+
+  /** Saves operands and outputs of a second run where those of the first were not kept. */
+  saveAgain(operands: readonly (RecordedOperand | number)[], outputs: readonly DeviceArray[]): void {
+    if (this.#isReleased) return;
+    this.#operands = this.#operands.map((saved, index) => {
+      const operand = operands[index];
+      return saved === recomputed && typeof operand === "object" ? this.#pin(operand.array) : saved;
+    });
+    this.#outputs = this.#outputs.map((saved, index) => {
+      const output = outputs[index];
+      return saved === recomputed && output ? this.#pin(output) : saved;
+    });
   }
 
   /** Rejects a backward pass through an op whose step has ended, whether it saved anything or not. */
@@ -126,19 +157,29 @@ export class Node {
 
   /** Releases everything that was saved: backward has used it, or its step has ended. Idempotent. */
   release(endedBy?: "step"): void {
+    const isFirst = !this.#isReleased;
     this.#isReleased = true;
     this.#hasStepEnded ||= endedBy === "step";
     this.#operands = [];
     this.#outputs = [];
     this.#pins.release();
+    if (isFirst) this.#recomputer?.noteReleased();
   }
 
-  #save(array: DeviceArray): Saved {
+  #save(array: DeviceArray): SavedOrRecomputed {
+    if (array.storage && this.#recomputer?.hasCreated(array.storage)) return recomputed;
+    return this.#pin(array);
+  }
+
+  #pin(array: DeviceArray): Saved {
     if (array.storage) this.#pins.save(array.storage);
     return { array, version: versionOf(array.storage) };
   }
 
-  #recall(saved: Saved | undefined, index: number, role: "operand" | "output"): DeviceArray {
+  #recall(role: "operand" | "output", index: number): DeviceArray {
+    const find = () => (role === "operand" ? this.#operands : this.#outputs)[index];
+    if (find() === recomputed) this.#recomputer?.require();
+    const saved = find();
     const { name } = this.op;
     if (this.#isReleased) {
       throw new HoldfastError(
@@ -148,7 +189,7 @@ export class Node {
         { numbers: { op: name } },
       );
     }
-    if (!saved) {
+    if (typeof saved !== "object") {
       throw new HoldfastError(
         "BAD_ARGUMENT",
         `The gradient of ${name} reads ${role} ${index}, which its op table entry does not save.`,

@@ -19,10 +19,11 @@ import {
   runOp,
   typeOfOperand,
 } from "../ops/index.js";
-import { ownerOf, type Runtime } from "../runtime/index.js";
+import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { type BackwardOptions, runBackward } from "./backward.js";
 import { isRecording } from "./grad-mode.js";
 import { type DifferentiableOp, lastNodeId, Node } from "./node.js";
+import { currentRecomputation } from "./recomputation.js";
 import { Value } from "./value.js";
 import { noteRecordedWrite, noteWrite } from "./versions.js";
 
@@ -30,6 +31,8 @@ export interface TapeOptions {
   readonly runtime: Runtime;
   /** Called for every array that an op creates, forward and backward. */
   readonly onResult?: (op: string, array: DeviceArray) => void;
+  /** True for the memory of the device's random state. */
+  readonly isRandomState?: (storage: Storage) => boolean;
 }
 
 export class Tape {
@@ -70,8 +73,12 @@ export class Tape {
       );
     }
     const arrays = operands.map(toArray);
+    this.#noteDraw(arrays);
     const outputs = runOp(runtime, op, arrays, attributes);
-    for (const output of outputs) this.#onResult(op.name, output);
+    for (const output of outputs) {
+      if (output.storage) currentRecomputation()?.noteOutput(output.storage, arrays);
+      this.#onResult(op.name, output);
+    }
     const node = this.#record(op as DifferentiableOp, operands, outputs, attributes);
     if (op.kind === "view") return outputs.map((array) => makeView(operands, array, node));
     return outputs.map((array, output) => new Value(array, node && { source: { node, output } }));
@@ -171,9 +178,26 @@ export class Tape {
         { numbers: { op: op.name } },
       );
     }
-    const node = new Node(this.#options.runtime, op, operands, outputs, attributes);
+    const { runtime } = this.#options;
+    const recomputation = currentRecomputation();
+    if (recomputation?.isRunningAgain) {
+      const node = recomputation.repeated(op, operands, attributes);
+      node.saveAgain(operands, outputs);
+      return node;
+    }
+    const node = new Node(runtime, op, operands, outputs, attributes, recomputation);
+    recomputation?.add(runtime, node);
     this.#open.add(node);
     return node;
+  }
+
+  #noteDraw(operands: readonly (DeviceArray | number)[]): void {
+    const recomputation = currentRecomputation();
+    const { runtime, isRandomState } = this.#options;
+    if (!recomputation || !isRandomState) return;
+    for (const operand of operands)
+      if (typeof operand === "object" && operand.storage && isRandomState(operand.storage))
+        recomputation.noteDraw(runtime, operand);
   }
 
   #forget(node: Node, endedBy?: "step"): void {

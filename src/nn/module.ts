@@ -3,7 +3,7 @@
  * enough.
  */
 
-import { type GuardedField, stateChanged, tracing } from "../autograd/index.js";
+import { beforeChange, type GuardedField, stateChanged, tracing } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
@@ -245,6 +245,7 @@ export abstract class Module {
   train(isTraining = true): this {
     for (const [, module] of this.namedModules()) {
       tracing.guards?.noteWrite(module, Module.#mode, isTraining, () => module.#modeName());
+      beforeChange(module, Module.#mode);
       module.#isTraining = isTraining;
     }
     stateChanged();

@@ -67,7 +67,7 @@ export type {
   ValueType,
   ViewOp,
 } from "./op.js";
-export { inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
+export { inRecomputation, inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
 export { drawArray, drawOnHost, isDrawable, type Random } from "./random/draw.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { type ArgExtremeAttributes as PlaceAttributes, argmax, argmin } from "./reduction/arg-extremes.js";

@@ -16,6 +16,19 @@ export abstract class OpTrace extends CallTrace {
   abstract recordOp(op: LoweredOp): void;
   /** Returns the function that ends the phase. */
   abstract enterStepPhase(phase: StepPhase): () => void;
+  /** Marks the calls until the returned function is called: they repeat earlier ones. */
+  abstract enterRecomputation(): () => void;
+}
+
+/** Runs a function that repeats earlier work to save memory. Only a trace records that. */
+export function inRecomputation<T>(runtime: Runtime, body: () => T): T {
+  const trace = runtime.traceSink;
+  const leave = trace instanceof OpTrace ? trace.enterRecomputation() : undefined;
+  try {
+    return body();
+  } finally {
+    leave?.();
+  }
 }
 
 /** Runs a function as a phase of a training step. Only a trace records phases. */

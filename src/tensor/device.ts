@@ -85,7 +85,11 @@ export class Device {
     try {
       compareOnDevice(this.runtime);
       const onResult = detectNaN ? rejectNaN(this.runtime) : undefined;
-      this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
+      this.tape = new Tape({
+        runtime: this.runtime,
+        ...(onResult && { onResult }),
+        isRandomState: (storage) => storage === this.seeds.randomState.storage,
+      });
       this.seeds = new DeviceSeeds(this.runtime);
       this.lifetimes = new Lifetimes(this.runtime);
       this.randomValue = new Value(this.seeds.randomState);

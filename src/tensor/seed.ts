@@ -76,6 +76,17 @@ export function drawPosition(): DrawPosition {
   return { seed, draws };
 }
 
+/** Runs a function with draws on the host from an earlier position. Devices keep their random states. */
+export function withDrawPosition<T>(position: DrawPosition, body: () => T): T {
+  const latest = drawPosition();
+  ({ seed, draws } = position);
+  try {
+    return body();
+  } finally {
+    ({ seed, draws } = latest);
+  }
+}
+
 /** Restores a position. This reseeds every open device, so write its `randomState` afterwards. */
 export function restoreDrawPosition(position: DrawPosition): void {
   if (!Number.isSafeInteger(position.draws) || position.draws < 0) {

@@ -38,7 +38,8 @@ export function fuseEpilogues(runtime: Runtime, program: Program): void {
 /** The calls of a GEMM and of a row kernel as one; undefined if they cannot be fused. */
 function fusedCall(runtime: Runtime, program: Program, gemm: Node, rows: Node): Call | undefined {
   const [first, second] = [gemm.call, rows.call];
-  if (first.work.kind !== "gemm" || second.work.kind !== "row" || second.isRematerialized) return undefined;
+  if (first.work.kind !== "gemm" || second.work.kind !== "row") return undefined;
+  if (second.isRematerialized && !first.isRematerialized) return undefined;
   const { problem } = first.work;
   const { operands, scalars } = second.work;
   const candidate = epilogueIn(problem, second.work);

@@ -48,6 +48,8 @@ export function groupCalls<Item>(program: Program, grouping: Grouping<Item>): vo
     const near = open.flatMap((other) => groups.get(other) ?? []);
     const joining = { node, items: [item], calls: [node.call] };
     for (const group of grouping.rank?.(near, item) ?? near.toReversed()) {
+      // A rematerialised call stays after the original one.
+      if (isRematerialized(group.calls[0]) !== isRematerialized(node.call)) continue;
       if (!grouping.canJoin(group, item)) continue;
       // Two nodes can be fused although the second depends on the first; kernels of one launch must be independent.
       if (program.producersOf(node).has(group.node) || path?.wouldExtend(group.node, node)) continue;
@@ -75,6 +77,8 @@ export function groupCalls<Item>(program: Program, grouping: Grouping<Item>): vo
     if (group && group.items.length > 1) program.replace(node, mergedCall(group, grouping));
   }
 }
+
+const isRematerialized = (call: Call | undefined): boolean => call?.isRematerialized === true;
 
 function mergedCall<Item>(group: Group<Item>, grouping: Grouping<Item>): Call {
   const op = [...new Set(group.calls.map((call) => call.op))].join(" + ");

@@ -1,6 +1,7 @@
 /** Common subexpression elimination: calls that do the same work on the same values run once. */
 
 import { literalKey } from "../../units/index.js";
+import { castOf } from "../program/casts.js";
 import { kindOf } from "../program/kinds/index.js";
 import type { KeyParts } from "../program/kinds/kind.js";
 import { type Access, accessesOf, type Buffer, type Call, type Program } from "../program/program.js";
@@ -26,7 +27,11 @@ export function eliminateCommonCalls(
   for (const node of program.nodes) {
     const { work } = node.call;
     const outputs = outputsOf(node.call);
-    const isPure = outputs.length > 0 && outputs.every((output) => isWholeResult(program, output));
+    const isPure =
+      outputs.length > 0 &&
+      outputs.every((output) => isWholeResult(program, output)) &&
+      // Keeping the first result would undo the recomputation; converted weights are kept in any case.
+      (!node.call.isRematerialized || castOf(node)?.from.buffer.storage !== undefined);
     const key = isPure ? `${work.kind} ${kindOf(work).key(work, parts)}` : undefined;
     const first = key === undefined ? undefined : firstCalls.get(key);
     if (first) {

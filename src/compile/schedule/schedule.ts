@@ -92,7 +92,9 @@ function chooseSideStream(
     const soonest = maxOf(links[index]?.successors ?? [], (later) => neededAt[later] ?? 0);
     // The last call stays: there the main stream has joined all others.
     // Fills and copies run on the runtime's own stream only.
-    const canGo = index < calls.length - 1 && isLaunched(call) && (slackOf[index] ?? 0) >= Math.max(1, slack);
+    // A rematerialised call would run early, and hold its results longer.
+    const mayGo = index < calls.length - 1 && isLaunched(call) && !call.isRematerialized;
+    const canGo = mayGo && (slackOf[index] ?? 0) >= Math.max(1, slack);
     isOnSideStream[index] = canGo && mains - soonest >= slack;
     neededAt[index] = isOnSideStream[index] ? soonest : ++mains;
   }

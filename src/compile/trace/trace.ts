@@ -120,6 +120,7 @@ class Tracer extends OpTrace {
   /** The op whose calls are being recorded. */
   #op: string | undefined;
   #phase: StepPhase = "forward";
+  #isRecomputing = false;
 
   readonly #expected: ExpectedWork | undefined;
   readonly #signatures = new Signatures();
@@ -164,6 +165,13 @@ class Tracer extends OpTrace {
     this.#phase = phase;
     return () => {
       this.#phase = outer;
+    };
+  }
+
+  enterRecomputation(): () => void {
+    this.#isRecomputing = true;
+    return () => {
+      this.#isRecomputing = false;
     };
   }
 
@@ -299,7 +307,10 @@ class Tracer extends OpTrace {
   }
 
   #add(name: string, work: Work): void {
-    const call = { op: this.#op ?? name, work, phase: this.#phase };
+    const call: Call = {
+      ...{ op: this.#op ?? name, work, phase: this.#phase },
+      ...(this.#isRecomputing && { isRematerialized: true }),
+    };
     const position = this.calls.length;
     const expected = this.#expected;
     if (expected && this.#signatures.of(call) !== expected.calls[position])

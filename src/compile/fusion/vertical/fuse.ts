@@ -79,8 +79,7 @@ class Fusion {
     const { call } = node;
     const member = fusionNodeOf(call);
     if (member) this.#groups.set(node, { members: [member], draft: undefined });
-    // A rematerialised call is not fused with earlier calls, which would recompute it too early; later ones may join it.
-    if (call.isRematerialized || !(member || call.work.kind === "copy")) return;
+    if (!(member || call.work.kind === "copy")) return;
     this.#combineNeighbours(node, neighbours);
     if (member && hasOneRow(member)) this.#combineOfOneRow(node);
   }
@@ -143,6 +142,8 @@ class Fusion {
     const [first, second] = a.isBefore(b) ? [a, b] : [b, a];
     const [earlier, later] = [this.#membersOf(first, second), this.#membersOf(second, first)];
     if (!earlier || !later || areHoisted(earlier) !== areHoisted(later)) return;
+    // Fused with an earlier call of another kind, a rematerialised call would run too early; later ones may join it.
+    if (later.some(isRematerialized) && !earlier.every(isRematerialized) && !later.some(isFirstRun)) return;
     const members = [...earlier, ...later];
     if (members.length > maxMembers) return;
     const draft = combine(members, this.#neededByOthers([a, b], members), this.#capabilities);
@@ -218,6 +219,9 @@ const rootsOf = (nodes: readonly Node[]): Node[] => [...new Set(nodes.map(({ roo
 
 const areHoisted = (members: readonly FusionNode[]): boolean => members.some(({ call }) => call.isHoisted);
 
+const isRematerialized = ({ call }: FusionNode): boolean => call.isRematerialized === true;
+const isFirstRun = (member: FusionNode): boolean => !isRematerialized(member);
+
 /** True if the call has a single row, or a single element. */
 function hasOneRow({ elements, rowSize }: FusionNode): boolean {
   return elements === (rowSize ?? 1);
@@ -231,6 +235,7 @@ function callOf(members: readonly FusionNode[], draft: Draft): Call {
     op: joinNames(calls.map(({ op }) => op)),
     phase: latestPhase(calls),
     ...(areHoisted(members) && { isHoisted: true }),
+    ...(members.every(isRematerialized) && { isRematerialized: true }),
     work: rowsOf(draft),
   };
   originalCalls.set(call, calls);
