@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
-import { PlacedStep } from "../src/compile/execute/placed-step.js";
+import { PlacedStep, StepBlock } from "../src/compile/execute/placed-step.js";
 import { assignStreams, type PassSettings } from "../src/compile/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
@@ -95,7 +95,9 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
           call.work.kind === "combo" ? [index] : [],
         );
         assert.ok(indices.length > 0);
-        const step = PlacedStep.place(on.runtime, plan, "again");
+        const block = new StepBlock(on.runtime, plan.plan.bytes, "again");
+        const step = PlacedStep.place(on.runtime, plan, block);
+        block.release();
         const submitted = step.commands.map(({ call }) => call).filter((call) => indices.includes(call));
         assert.deepEqual(submitted, indices);
         step.close();

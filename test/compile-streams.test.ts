@@ -212,7 +212,7 @@ const withNotes =
       ),
     );
 
-test("with capture auto the candidates alternate, one is kept, and the memory of the others is freed", () => {
+test("with capture auto the candidates alternate, share their memory, and one is kept", () => {
   const notes = new Map<string, string>();
   let kept: string | undefined;
   const actual = withDevice(
@@ -232,7 +232,12 @@ test("with capture auto the candidates alternate, one is kept, and the memory of
           const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
           assert.equal(hasSideStreams, tuning!.kept.includes("streams"));
           assert.ok(placed.commands.length > 0);
-          const { live } = device.runtime.arena.figures;
+          const { live, highWater } = device.runtime.arena.figures;
+          const largest = Math.max(...planBytes.map((size) => size ?? 0));
+          assert.ok(
+            highWater < 2 * largest,
+            `${highWater} bytes: the candidates have not shared their memory`,
+          );
           assert.ok(
             live < 2 * planned.plan.bytes,
             `${live} bytes are live, the plan has ${planned.plan.bytes}`,
@@ -275,11 +280,11 @@ test("the candidate that an earlier process kept is the only one, with the same 
   });
 });
 
-/** Memory is taken in chunks. Those of a GPU are larger, and so is a step that does not fit twice. */
+/** Memory is taken in chunks, which are larger on a GPU. Side streams need more memory than the spare bytes. */
 const short =
   testDevice === "cpu"
-    ? { rows: 640, spare: 192 * 1024, chunk: bytes(256 * 1024) }
-    : { rows: 10_240, spare: 3 * 1024 * 1024, chunk: bytes(4 * 1024 * 1024) };
+    ? { rows: 2560, spare: 144 * 1024, chunk: bytes(16 * 1024) }
+    : { rows: 40_960, spare: 1024 * 1024, chunk: bytes(2 * 1024 * 1024) };
 
 test("if memory is short, only the plan without side streams is tried", () => {
   const run = (device: Device): void => {
@@ -289,7 +294,6 @@ test("if memory is short, only the plan without side streams is tried", () => {
     const { peak } = compiled.memory(...inputs);
     const room = budget.left + arena.figures.committed - arena.figures.live;
     const { spare } = short;
-    assert.ok(peak > spare, `${peak} bytes would fit twice`);
     budget.charge("weights", bytes(room - peak - spare), "another program");
     const expected = [...candidatesOf(device, ["graph"]), "direct"];
     for (let call = 0; call < triesOfCandidate * expected.length; call++) compiled(...inputs);

@@ -3,7 +3,7 @@
 export { assignStreams, planStep, serializedStep } from "./compile.js";
 export { streamOptions } from "./cost-model.js";
 export { timeCalls } from "./execute/call-times.js";
-export { PlacedStep } from "./execute/placed-step.js";
+export { PlacedStep, StepBlock } from "./execute/placed-step.js";
 export { fitsMemory, requireAvailable } from "./memory/memory-check.js";
 export type { MemoryReport, PeakHolder } from "./memory/memory-report.js";
 export {

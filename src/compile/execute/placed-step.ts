@@ -27,10 +27,10 @@ export class PlacedStep {
   /** Submits all of its commands. */
   readonly run: () => void;
 
-  /** Allocates a plan's memory. */
-  static place(runtime: Runtime, { schedule, plan }: PlannedStep, label: string): PlacedStep {
+  /** Places a plan in a block that has at least its size. */
+  static place(runtime: Runtime, { schedule, plan }: PlannedStep, block: StepBlock): PlacedStep {
     const calls = schedule.calls.map(({ call }) => call);
-    const memory = new StepMemory(runtime, plan, label);
+    const memory = new StepMemory(runtime, plan, block);
     try {
       verifyPlan(calls, schedule, plan, memory.block?.span);
       const commands = emitCommands(runtime, calls, (slice) => memory.resolve(slice), schedule.calls);
@@ -82,19 +82,52 @@ export class PlacedStep {
   }
 }
 
-/** The memory of a plan: one block of the arena, and views of it and of persistent memory. */
+/**
+ * One block of the arena. Plans that never run at the same time may share it, because no step memory outlives a run. The creator and
+ * every placed plan hold it, and the last of them frees it.
+ */
+export class StepBlock {
+  readonly #runtime: Runtime;
+  readonly storage: Storage | undefined;
+  #holders = 1;
+
+  constructor(runtime: Runtime, bytes: number, label: string) {
+    this.#runtime = runtime;
+    const { arena } = runtime;
+    this.storage = bytes > 0 ? arena.allocate(bytes, label) : undefined;
+    if (this.storage) arena.pin(this.storage, label);
+  }
+
+  hold(): void {
+    this.#holders += 1;
+  }
+
+  release(): void {
+    this.#holders -= 1;
+    const { arena } = this.#runtime;
+    if (this.#holders > 0 || !this.storage || !arena.isLive(this.storage)) return;
+    arena.unpin(this.storage);
+    if (arena.isLive(this.storage)) arena.free(this.storage);
+  }
+}
+
+/** The memory of a plan: a block of the arena, and views of it and of persistent memory. */
 class StepMemory {
   readonly #runtime: Runtime;
   readonly #plan: Plan;
   readonly #views = new Map<string, Storage>();
-  readonly block: Storage | undefined;
+  readonly #block: StepBlock;
+  #isOpen = true;
 
-  constructor(runtime: Runtime, plan: Plan, label: string) {
+  constructor(runtime: Runtime, plan: Plan, block: StepBlock) {
     this.#runtime = runtime;
     this.#plan = plan;
-    const { arena } = runtime;
-    this.block = plan.bytes > 0 ? arena.allocate(plan.bytes, label) : undefined;
-    if (this.block) arena.pin(this.block, label);
+    this.#block = block;
+    block.hold();
+  }
+
+  get block(): Storage | undefined {
+    return this.#block.storage;
   }
 
   /** The buffer that these calls write last at an offset of the block. */
@@ -132,9 +165,8 @@ class StepMemory {
       if (arena.isLive(view)) arena.dropView(view);
     }
     this.#views.clear();
-    if (!this.block || !arena.isLive(this.block)) return;
-    arena.unpin(this.block);
-    if (arena.isLive(this.block)) arena.free(this.block);
+    if (this.#isOpen) this.#block.release();
+    this.#isOpen = false;
   }
 }
 

@@ -7,6 +7,7 @@ import {
   type PassSettings,
   PlacedStep,
   type PlannedStep,
+  StepBlock,
   serializedStep,
   streamOptions,
   streamSetting,
@@ -48,25 +49,63 @@ export function startPlan(runtime: Runtime, options: PlanOptions, planned: Plann
   const isTuned = runtime.settings.capture === "auto";
   const remembered = isTuned ? placeRemembered(runtime, options, planned) : undefined;
   if (remembered) return untuned(remembered);
-  const plain = placePlan(runtime, options, { schedule: graph, planned });
+  const streamed = isTuned ? streamedPlans(runtime, options, planned) : [];
+  const block = allocateBlock(runtime, options, planned, streamed);
+  try {
+    return startIn(block, runtime, options, planned, streamed);
+  } finally {
+    block.release();
+  }
+}
+
+/** A block for a plan, and for its variants with side streams if there is enough memory: they run one at a time. */
+function allocateBlock(
+  runtime: Runtime,
+  { name }: PlanOptions,
+  { plan }: PlannedStep,
+  streamed: readonly CandidatePlan[],
+): StepBlock {
+  const largest = Math.max(plan.bytes, ...streamed.map(({ planned }) => planned.plan.bytes));
+  if (largest > plan.bytes) {
+    try {
+      if (streamed.every(({ planned }) => fitsMemory(runtime, planned.memory)))
+        return new StepBlock(runtime, largest, name);
+    } catch (error) {
+      // The free memory may be fragmented.
+      if (!isMemoryRejection(error)) throw error;
+    }
+  }
+  return new StepBlock(runtime, plan.bytes, name);
+}
+
+function startIn(
+  block: StepBlock,
+  runtime: Runtime,
+  options: PlanOptions,
+  planned: PlannedStep,
+  streamed: readonly CandidatePlan[],
+): RunningPlan {
+  const plain = placePlan(runtime, options, { schedule: graph, planned }, block);
   const { placed, replayable } = plain;
-  if (!isTuned || replayable.mode !== "graph") return untuned(plain);
-  let isComplete = true;
-  const onShortMemory = (): void => {
-    isComplete = false;
-  };
+  if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") return untuned(plain);
+  const fitting = streamed.filter((variant) => variant.planned.plan.bytes <= (block.storage?.span.size ?? 0));
   const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
   const candidates: PlanCandidate[] = [];
   try {
     candidates.push(...serializedCandidate(runtime, options, plain));
-    for (const streamed of streamedCandidates(runtime, options, planned, onShortMemory)) {
-      candidates.push(streamed);
-      candidates.push(...serializedCandidate(runtime, options, streamed));
+    for (const variant of fitting) {
+      const candidate = placePlan(runtime, options, variant, block);
+      if (candidate.replayable.mode !== "graph") {
+        closeCandidate(candidate);
+        continue;
+      }
+      candidates.push(candidate);
+      candidates.push(...serializedCandidate(runtime, options, candidate));
     }
     candidates.push({ ...plain, name: "direct", replayable: direct });
     const note = noteOf(runtime, options, planned);
     const onTuned = ({ kept }: TuningResult): void => {
-      if (isComplete) runtime.remember(note, kept);
+      if (fitting.length === streamed.length) runtime.remember(note, kept);
     };
     return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates], onTuned));
   } catch (error) {
@@ -97,8 +136,9 @@ function placePlan(
   runtime: Runtime,
   { name }: PlanOptions,
   { schedule, planned, isSerialized = false }: CandidatePlan,
+  block: StepBlock,
 ): PlanCandidate {
-  const whole = PlacedStep.place(runtime, planned, name);
+  const whole = PlacedStep.place(runtime, planned, block);
   try {
     const placed = isSerialized ? whole.serialized() : whole;
     const replayable = runtime.capture(name, placed.run, placed.scratch);
@@ -131,12 +171,16 @@ function placeRemembered(
   if (!streams && name !== graph) return undefined;
   const scheduled = streams ? assignStreams(runtime, planned, streams[1]) : planned;
   if (!scheduled || (streams && !fitsMemory(runtime, scheduled.memory))) return undefined;
+  let block: StepBlock | undefined;
   try {
-    const candidate = placePlan(runtime, options, { schedule, planned: scheduled, isSerialized });
+    block = new StepBlock(runtime, scheduled.plan.bytes, options.name);
+    const candidate = placePlan(runtime, options, { schedule, planned: scheduled, isSerialized }, block);
     if (candidate.replayable.mode === "graph") return candidate;
     closeCandidate(candidate);
   } catch (error) {
     if (!streams || !isMemoryRejection(error)) throw error;
+  } finally {
+    block?.release();
   }
   return undefined;
 }
@@ -157,29 +201,18 @@ function serializedCandidate(
   return [];
 }
 
-/** Side streams are tried on GPUs, where small kernels leave the device idle, and only if all plans fit in memory. */
-function* streamedCandidates(
+/** The variants with side streams. They are tried on GPUs, where small kernels leave the device idle. */
+function streamedPlans(
   runtime: Runtime,
-  options: PlanOptions,
+  { passes }: PlanOptions,
   planned: PlannedStep,
-  onShortMemory: () => void,
-): Generator<PlanCandidate> {
-  const isAllowed = streamSetting(options.passes) ?? capabilitiesOf(runtime).hasStreams;
-  if (!isAllowed) return;
-  for (const [name, placement] of Object.entries(streamOptions)) {
-    const streamed = assignStreams(runtime, planned, placement);
-    if (!streamed) continue;
-    if (!fitsMemory(runtime, streamed.memory)) return onShortMemory();
-    try {
-      const candidate = placePlan(runtime, options, { schedule: streamedGraph(name), planned: streamed });
-      if (candidate.replayable.mode === "graph") yield candidate;
-      else closeCandidate(candidate);
-    } catch (error) {
-      // The free memory may be fragmented. The plan without side streams already has its memory.
-      if (!isMemoryRejection(error)) throw error;
-      return onShortMemory();
-    }
-  }
+): readonly CandidatePlan[] {
+  const isAllowed = streamSetting(passes) ?? capabilitiesOf(runtime).hasStreams;
+  if (!isAllowed) return [];
+  return Object.entries(streamOptions).flatMap(([name, options]): CandidatePlan | [] => {
+    const streamed = assignStreams(runtime, planned, options);
+    return streamed ? { schedule: streamedGraph(name), planned: streamed } : [];
+  });
 }
 
 const memoryRejections: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
