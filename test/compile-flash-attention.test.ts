@@ -20,9 +20,9 @@ afterEach(() => {
 });
 
 /** Two steps of attention over slices of one projection: results, the sum of the gradients, and the random state after them. */
-function train(device: Device, { isCompiled = false, rows = 68 } = {}) {
+function train(device: Device, { isCompiled = false, rows = 68, dtype = "f32" as "f32" | "f16" } = {}) {
   manualSeed(7);
-  const qkv = randn([batch, rows, heads + 2 * keyHeads, width], { device, requiresGrad: true });
+  const qkv = randn([batch, rows, heads + 2 * keyHeads, width], { device, dtype, requiresGrad: true });
   const factor = randn([batch, rows, heads, width], { device });
   // The second sequence has three keys less.
   const isKey = Array.from({ length: batch * rows }, (_, at) => at < batch * rows - 3);
@@ -83,4 +83,17 @@ test("a compiled step of attention with dropout has no memory for scores", () =>
     planned && planned.plan.bytes < batch * heads * rows * rows,
     "a byte for each score would not fit",
   );
+});
+
+test("attention of f16 tensors reads and writes them as they are", () => {
+  const { planned } = withNullGpu("f32", (planning) => train(planning, { isCompiled: true, dtype: "f16" }));
+  const works = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
+  const attention = works.flatMap((work) => (work.kind === "attention" ? [work] : []));
+  for (const { direction, layouts, shape } of attention) {
+    const halves = Object.keys(layouts).filter((name) => layouts[name]?.dtype === "f16");
+    const inputs = direction === "forward" ? [] : ["outGradient", "out"];
+    assert.deepEqual(halves.toSorted(), ["query", "key", "value", ...inputs].toSorted());
+    assert.equal(shape.resultDtype, "f16");
+  }
+  assert.equal(attention.length, 2);
 });

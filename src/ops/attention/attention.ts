@@ -23,7 +23,7 @@ import {
 } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
-import { type AttentionSizes, attentionMask, attentionOperand } from "./operands.js";
+import { type AttentionSizes, attentionInput, attentionMask, attentionOperand } from "./operands.js";
 
 export type AttentionAttributes = {
   /** True if row i sees columns 0 to i only. */
@@ -184,10 +184,11 @@ export function lowerAttention(
   const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);
   const dtype = attentionCompute(output.dtype);
   const target = resultArray(lowering, output, dtype);
+  const read = inputDtype([query, key, value, output], keeps);
   const [q, k, v] = [
-    attentionOperand(lowering, query, queryShape(sizes), dtype),
-    attentionOperand(lowering, key, keyShape(sizes), dtype),
-    attentionOperand(lowering, value, valueShape(sizes), dtype),
+    attentionInput(lowering, query, queryShape(sizes), read ?? dtype),
+    attentionInput(lowering, key, keyShape(sizes), read ?? dtype),
+    attentionInput(lowering, value, valueShape(sizes), read ?? dtype),
   ];
   const out = attentionOperand(lowering, target, target.shape, target.dtype);
   const mask =
@@ -208,6 +209,16 @@ export function lowerAttention(
     isCausal,
   });
   if (target !== output) copyArray(lowering, target, output);
+}
+
+/** The 16-bit dtype that the kernels read as it is: that of all arrays, if scores are not stored. */
+function inputDtype(
+  [first, ...others]: readonly DeviceArray[],
+  keeps: AttentionAttributes["keeps"],
+): "f16" | "bf16" | undefined {
+  const dtype = first?.dtype;
+  const isRead = keeps === "statistics" && others.every((other) => other.dtype === dtype);
+  return isRead && (dtype === "f16" || dtype === "bf16") ? dtype : undefined;
 }
 
 function problemOfDropout(dropout: DropoutArrays | undefined) {
@@ -270,11 +281,12 @@ export function lowerAttentionGradient(
   const [queryGradient, keyGradient, valueGradient] = targets.map((array) =>
     attentionOperand(lowering, array, array.shape, array.dtype),
   );
+  const read = inputDtype([query, key, value, upstream], keeps) ?? dtype;
   const operands = {
-    query: attentionOperand(lowering, query, queryShape(sizes), dtype),
-    key: attentionOperand(lowering, key, keyShape(sizes), dtype),
-    value: attentionOperand(lowering, value, valueShape(sizes), dtype),
-    outGradient: attentionOperand(lowering, upstream, outShape(sizes), dtype),
+    query: attentionInput(lowering, query, queryShape(sizes), read),
+    key: attentionInput(lowering, key, keyShape(sizes), read),
+    value: attentionInput(lowering, value, valueShape(sizes), read),
+    outGradient: attentionInput(lowering, upstream, outShape(sizes), read),
   };
   const problem = { ...operands, queryGradient, keyGradient, valueGradient };
   const memory =
@@ -315,7 +327,8 @@ function flashMemory(
   const [draw, maskArray] = p === undefined ? [undefined, ...others] : others;
   const { shape, dtype } = keptType(sizes, statistics?.dtype ?? "f32", "statistics");
   const deltas = lowering.scratchArray(shape, dtype);
-  const out = result && attentionOperand(lowering, result, outShape(sizes), dtype);
+  const read = result && inputDtype([result], "statistics");
+  const out = result && attentionInput(lowering, result, outShape(sizes), read ?? dtype);
   const mask = maskArray && attentionMask(lowering, maskArray, sizes, dtype);
   if (!statistics?.storage || !deltas.storage || !out) return undefined;
   const dropout = problemOfDropout(draw && p !== undefined && dropsAny(p) ? { draw, p } : undefined);

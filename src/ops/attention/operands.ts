@@ -1,7 +1,7 @@
 /** Describes arrays to the attention kernels: [batch, heads, rows, width] with strides, copied only if necessary. */
 
 import type { Dtype } from "../../ir/index.js";
-import type { AttentionMask, AttentionOperand } from "../../kernels/index.js";
+import type { AttentionInput, AttentionMask, AttentionOperand } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
 import { batchStrideOf } from "../matmul/gemm.js";
@@ -31,6 +31,17 @@ export function attentionOperand(
   const { storage, strides, batchStride } = broadcastTo(lowering, array, shape, dtype, hasUnitStride);
   const [rowStride = 0, headStride = 0] = strides.slice(-3);
   return storage && { storage, batchStride, headStride, rowStride };
+}
+
+/** The same to read, with its dtype if that is a half float. */
+export function attentionInput(
+  lowering: Lowering,
+  array: DeviceArray,
+  shape: Shape,
+  dtype: Dtype,
+): AttentionInput | undefined {
+  const operand = attentionOperand(lowering, array, shape, dtype);
+  return operand && (dtype === "f16" || dtype === "bf16") ? { ...operand, dtype } : operand;
 }
 
 /** A mask that broadcasts to [batch…, heads, rows, columns]. */
