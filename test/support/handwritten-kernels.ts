@@ -70,7 +70,7 @@ function flashAttention(element: FlashElement, isShared: boolean): readonly Kern
   ];
   const other = isScalar(element) ? source : halfSource;
   const sources = { query: source, key: other, value: source, outGradient: other };
-  const tileN = element === "f64" ? 16 : 64;
+  const tileN = element === "f64" ? 16 : element === "f32" ? 32 : 64;
   const config = {
     ...{ element, depth: 64, valueDepth: 64, isCausal: true, hasMask: true, isGrouped: true, sources },
     ...{ tile: { warps: 4, blocksM: 1, tileN, stages: 2 }, resultDtype: dtype, dropout: { isShared } },
@@ -139,9 +139,10 @@ export const handwrittenKernels: readonly KernelSource[] = [
       ),
     ),
   ]),
-  ...(["bf16", "f16", "tf32", "f32", "f64"] as const).flatMap((element) =>
-    [true, false].flatMap((isShared) => flashAttention(element, isShared)),
-  ),
+  ...flashAttention("f16", false),
+  ...flashAttention("tf32", true),
+  ...flashAttention("f32", false),
+  ...flashAttention("f64", true),
   smallAttention("forward", "f32", [1, 1, 1, 1], true),
   smallAttention("backward", "f32", [1, 1, 1, 1], true),
   ...(["f32", "f64"] as const).flatMap((dtype) => [

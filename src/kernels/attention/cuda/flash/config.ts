@@ -60,8 +60,8 @@ function accumulatorsOf({ blocksM }: FlashTile, columns: number, element: FlashE
 }
 
 /**
- * The first tile whose shared memory fits, and whose accumulators do: `columnsOf` counts the columns of all accumulators of a row. The
- * last tile if none does.
+ * The first tile whose shared memory and accumulators fit, and whose code is not too long for FMA. `columnsOf` counts the columns of all
+ * accumulators of a row. Undefined if no tile fits.
  */
 export function chooseTile(
   element: FlashElement,
@@ -69,9 +69,11 @@ export function chooseTile(
   sharedBytesOf: (tile: FlashTile) => number,
   columnsOf: (tile: FlashTile) => number,
 ): FlashTile | undefined {
-  const limit = maxAccumulators[isScalar(element) ? "fma" : "mma"];
+  const [limit, maxTileN] = isScalar(element) ? [maxAccumulators.fma, 32] : [maxAccumulators.mma, Infinity];
   return tiles.find(
     (tile) =>
-      sharedBytesOf(tile) <= maxSharedBytes && accumulatorsOf(tile, columnsOf(tile), element) <= limit,
+      tile.tileN <= maxTileN &&
+      sharedBytesOf(tile) <= maxSharedBytes &&
+      accumulatorsOf(tile, columnsOf(tile), element) <= limit,
   );
 }

@@ -25,7 +25,7 @@ ${preludeOf(prelude)}${declareFragments(element)}
 static constexpr unsigned threads = ${32 * tile.warps}, blocksM = ${tile.blocksM}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned depth = ${depth}, valueDepth = ${valueDepth}, padding = ${rowPadding(element)};
 ${declareTiles(inputs, element)}
-${declareProducts}
+${declareProducts(element)}
 ${pointTo}`;
 }
 

@@ -1,10 +1,15 @@
+import { type FlashElement, isScalar } from "./fragments.js";
+
 /** C++: the products of a warp's rows with a visited tile, over the tile's depth or over its rows. */
-export const declareProducts = `
+export function declareProducts(element: FlashElement): string {
+  // FMA for a whole depth would not fit the instruction cache, and would take minutes to compile.
+  const unroll = isScalar(element) ? "#pragma unroll 2" : "#pragma unroll";
+  return `
 // acc[row, visited] += Σ_d stay[row, d] · visit[visited, d]
 template <unsigned size>
 static __device__ __forceinline__ void multiply(
     Real (&acc)[blocksM][tileN / 8][4], const Element* stay, unsigned warpRow, const Element* visit) {
-#pragma unroll
+${unroll}
   for (unsigned k = 0; k < size; k += mmaK) {
     Fragments::A a[blocksM];
 #pragma unroll
@@ -43,3 +48,4 @@ static __device__ __forceinline__ void multiplyAccumulators(
     }
   }
 }`;
+}
