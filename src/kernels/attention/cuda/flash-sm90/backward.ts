@@ -36,6 +36,8 @@ export interface Sm90BackwardTile extends Sm90FlashTile {
 }
 
 export interface Sm90BackwardConfig extends Sm90FlashConfig {
+  /** True if several heads of queries share a head of keys and values. */
+  readonly isGrouped: boolean;
   readonly tile: Sm90BackwardTile;
   readonly side: Side;
 }
@@ -55,6 +57,7 @@ export function sm90BackwardParameters({
     pairs: "u32",
     sectionPairs: "u32",
     heads: "u32",
+    groupHeads: "u32",
     tiles: "u32",
     rows: "i32",
     columns: "i32",
@@ -80,6 +83,9 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const sharedBytes = sm90BackwardBytes(config);
   const { consumer, producer } = registersOf(tile);
   const { widen } = elementTypes[element];
+  // Side "columns" visits all heads of queries that share its head of keys and values.
+  const eachHead = isRows || !config.isGrouped ? "" : headsOfGroup;
+  const visitedHead = isRows ? "head / groupHeads" : `(${queryHead(config)})`;
   const issuesEarly = !isRows && tile.issuesEarly;
   const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
   return cudaKernel({
@@ -125,7 +131,7 @@ ${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(stageTiles + 
   }
   fenceMbarrierInit();
   __syncthreads();
-${declareWork(isRows)}
+${declareWork(isRows, isRows ? "heads" : "heads / groupHeads")}
   const int firstStay = tile * tileM;
 ${
   isRows
@@ -146,17 +152,18 @@ ${
         Stay2::load(stays + i * stayBytes + Stay1::bytes, &${stay2}, head * ${stay2}Head, firstStay + 64 * i, ${stay2}Matrix, stayFull);
       }
       Position at;
+${eachHead}
 #pragma unroll 1
       for (int visit = firstVisit; visit < endVisit; visit += tileN) {
         // A fresh mbarrier has completed the phase before its first.
         mbarrierWait(empty + at.stage, at.parity ^ 1);
         mbarrierArriveExpectTx(full + at.stage, stageBytes);
         unsigned char* const stageTile = stageTiles + at.stage * stageBytes;
-        Visit1::load(stageTile, &${visit1}, head * ${visit1}Head, visit, ${visit1}Matrix, full + at.stage);
-        Visit2::load(stageTile + Visit1::bytes, &${visit2}, head * ${visit2}Head, visit, ${visit2}Matrix, full + at.stage);
+        Visit1::load(stageTile, &${visit1}, ${visitedHead} * ${visit1}Head, visit, ${visit1}Matrix, full + at.stage);
+        Visit2::load(stageTile + Visit1::bytes, &${visit2}, ${visitedHead} * ${visit2}Head, visit, ${visit2}Matrix, full + at.stage);
         at.advance();
       }
-    }${isRows ? "" : loadFacts}
+    }${isRows ? "" : loadFacts(eachHead, queryHead(config))}
   } else {
     setmaxnregInc<${consumer}>();
     const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
@@ -183,8 +190,9 @@ ${
 }
     mbarrierWait(stayFull, 0);
     Position at;
-    int visit = firstVisit;
+${isRows ? "    int visit = firstVisit;" : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
+${isRows ? "" : `${eachHead} {\n    int visit = firstVisit;`}
 ${!isRows && isCausal ? skipHidden : ""}
 #pragma unroll 1
     for (; visit < ${isRows && isCausal ? "endVisit && visit <= firstOfGroup + 63" : "endVisit"}; visit += tileN) {
@@ -224,6 +232,7 @@ ${isRows || issuesEarly ? "" : `      pack<tileN>(packedPowers, scores);\n${mult
 ${tile.drains ? drain(isRows) : ""}
       at.advance();
     }
+${isRows ? "" : "    }"}
     wgmmaWait<0>();
     fenceAll(result1);
 ${isRows ? "" : "    fenceAll(result2);"}
@@ -265,18 +274,27 @@ function storeResult(
       storeRows<${width}>(${acc}, ${factors}, ${staging}, ${name}Pair + (long long)firstOfGroup * ${name}Row, ${name}Row, ${count} - firstOfGroup);`;
 }
 
+const headsOfGroup = `
+#pragma unroll 1
+      for (unsigned headOfGroup = 0; headOfGroup < groupHeads; headOfGroup++)`;
+
+/** C++: the visited head of side "columns". */
+function queryHead({ isGrouped }: Sm90BackwardConfig): string {
+  return isGrouped ? "head * groupHeads + headOfGroup" : "head";
+}
+
 /** A warp loads the statistics and deltas of visited queries; those of queries that don't exist make their probabilities 0. */
-const loadFacts = `
+const loadFacts = (eachHead: string, head: string): string => `
     if (threadIdx.x >= consumers + 32 && threadIdx.x < consumers + 64) {
       const float infinity = __uint_as_float(0x7f800000u);
       Position at;
+${eachHead}
 #pragma unroll 1
       for (int visit = firstVisit; visit < endVisit; visit += tileN) {
         mbarrierWait(empty + at.stage, at.parity ^ 1);
         for (unsigned i = threadIdx.x % 32; i < tileN; i += 32) {
-          const long long row = visit + (int)i;
-          facts[at.stage * tileN + i] =
-              row < rows ? make_float2(statistics[pair * rows + row], deltas[pair * rows + row]) : make_float2(infinity, 0);
+          const long long row = visit + (int)i, index = (batch * heads + ${head}) * rows + row;
+          facts[at.stage * tileN + i] = row < rows ? make_float2(statistics[index], deltas[index]) : make_float2(infinity, 0);
         }
         mbarrierArrive(full + at.stage);
         at.advance();
@@ -290,11 +308,11 @@ ${declarePairs("unsigned short", "out")}
     const unsigned short* const outGradientPair = outGradientRows + batch * outGradientBatch + head * outGradientHead;
 #pragma unroll
     for (unsigned half = 0; half < 2; half++) {
-      const long long row = stayed + 8 * (int)half;
+      const long long row = stayed + 8 * (int)half, index = (batch * heads + head) * rows + row;
       statistic[half] = __uint_as_float(0x7f800000u);
       delta[half] = 0;
       if (row < rows) {
-        statistic[half] = statistics[pair * rows + row];
+        statistic[half] = statistics[index];
 #pragma unroll
         for (unsigned d = 8 * member; d < valueWidth; d += 32) {
           const uint4 first = *reinterpret_cast<const uint4*>(outGradientPair + row * outGradientRow + d);
@@ -310,7 +328,7 @@ ${declarePairs("unsigned short", "out")}
       }
       delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 1);
       delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 2);
-      if (row < rows && member == 0) deltas[pair * rows + row] = delta[half];
+      if (row < rows && member == 0) deltas[index] = delta[half];
     }`;
 
 /** Hides columns after a row's last visible one. Tiles without a hidden column need no test of their elements. */

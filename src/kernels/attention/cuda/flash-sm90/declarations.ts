@@ -118,15 +118,15 @@ static __device__ __forceinline__ void storeRows(
 
 /**
  * C++: which tile of which (batch, head) a block has, as `tile` and `pairNumber`. Pairs come in sections whose visited operands fit in the
- * L2 cache together. In a section the blocks with the longest work come first: those with the last tiles or those with the first.
+ * L2 cache together. `heads`: of one batch. In a section the blocks with the longest work come first: those with the last tiles or those with the first.
  */
-export function declareWork(isLastFirst: boolean): string {
+export function declareWork(isLastFirst: boolean, heads = "heads"): string {
   return `
   const unsigned sectionBlocks = sectionPairs * tiles, firstPair = blockIdx.x / sectionBlocks * sectionPairs;
   const unsigned pairsHere = pairs - firstPair < sectionPairs ? pairs - firstPair : sectionPairs;
   const unsigned tile = ${isLastFirst ? "tiles - 1 - " : ""}blockIdx.x % sectionBlocks / pairsHere;
   const unsigned pairNumber = firstPair + blockIdx.x % sectionBlocks % pairsHere;
-  const long long pair = pairNumber, batch = pairNumber / heads, head = pairNumber % heads;`;
+  const long long batch = pairNumber / (${heads}), head = pairNumber % (${heads});`;
 }
 
 /** C++: `name` as the aligned start of dynamic shared memory. */

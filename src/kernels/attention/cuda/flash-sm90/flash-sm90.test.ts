@@ -5,7 +5,12 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { type Case, plainCase, prepare } from "../../../../../test/support/attention-cases.js";
-import { referenceAttention, referenceGradients } from "../../../../../test/support/attention-reference.js";
+import {
+  Dense,
+  type Lookup,
+  referenceAttention,
+  referenceGradients,
+} from "../../../../../test/support/attention-reference.js";
 import { effort } from "../../../../../test/support/effort.js";
 import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
@@ -74,7 +79,7 @@ function runCase(
   operands: ReturnType<typeof prepare>,
   { element = "bf16", tiles = "long" }: Options,
 ) {
-  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
+  const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
   const { narrow, widen } = codecs[element];
   return on.step(() => {
     const buffers = new Map<string, Storage>();
@@ -87,7 +92,7 @@ function runCase(
       return { storage, batchStride, headStride, rowStride, dtype: element };
     };
     const numbers = (name: string) => on.arena.allocate(4 * batch * heads * rows, name);
-    const shape = { dtype: "f32", batch, heads, rows, columns, width, valueWidth } as const;
+    const shape = { dtype: "f32", batch, heads, keyHeads, rows, columns, width, valueWidth } as const;
     const inputs = {
       ...{ ...shape, scale, isCausal, resultDtype: element },
       ...{ query: operand("query"), key: operand("key"), value: operand("value"), out: operand("out") },
@@ -133,11 +138,33 @@ function refer(testCase: Case) {
   // Values that both element types represent: what remains is the rounding inside of the kernels.
   for (const { values } of Object.values(operands))
     values.set(widenF16(narrowToF16(widenBf16(narrowToBf16(values as Float32Array)))));
-  const inputs = { query: operands.query.at, key: operands.key.at, value: operands.value.at };
+  const { batch, heads, keyHeads = heads, columns, width, valueWidth } = testCase;
+  const keyHeadOf = (head: number): number => Math.floor((head * keyHeads) / heads);
+  const shared =
+    (at: Lookup): Lookup =>
+    (b, h, row, d) =>
+      at(b, keyHeadOf(h), row, d);
+  const { query, key, value, outGradient } = operands;
+  const inputs = { query: query.at, key: shared(key.at), value: shared(value.at) };
   const { out, probabilities } = referenceAttention(testCase, { ...inputs, mask: () => 0 });
-  const outGradient = operands.outGradient.at;
-  const gradients = referenceGradients(testCase, { ...inputs, probabilities: probabilities.at, outGradient });
-  return { operands, expected: { out, ...gradients } };
+  const gradients = referenceGradients(testCase, {
+    ...{ ...inputs, probabilities: probabilities.at, outGradient: outGradient.at },
+  });
+  // A head of keys gets the gradients of all heads that share it.
+  const summed = (dense: Dense, size: number): Dense => {
+    const sum = new Dense(batch, keyHeads, columns, size);
+    for (let b = 0; b < batch; b++)
+      for (let h = 0; h < heads; h++)
+        for (let row = 0; row < columns; row++)
+          for (let d = 0; d < size; d++) sum.add(b, keyHeadOf(h), row, d, dense.at(b, h, row, d));
+    return sum;
+  };
+  const { queryGradient, keyGradient, valueGradient } = gradients;
+  const expected = {
+    ...{ out, queryGradient },
+    ...{ keyGradient: summed(keyGradient, width), valueGradient: summed(valueGradient, valueWidth) },
+  };
+  return { operands, expected };
 }
 
 /** By case: several tests have the same. */
@@ -146,7 +173,7 @@ const references = new Map<string, ReturnType<typeof refer>>();
 /** Fails unless the results of a case are right, and the memory around them is unchanged. */
 function check(on: Runtime, testCase: Case, options: Options = {}): void {
   const { element = "bf16" } = options;
-  const { batch, heads, rows, columns, width, valueWidth } = testCase;
+  const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth } = testCase;
   const key = JSON.stringify(testCase);
   const { operands, expected } = references.get(key) ?? refer(testCase);
   references.set(key, { operands, expected });
@@ -155,10 +182,11 @@ function check(on: Runtime, testCase: Case, options: Options = {}): void {
     const { layout, values } = operands[name];
     const around = new Set(values.keys());
     const largest = expected[name].values.reduce((most, one) => Math.max(most, Math.abs(one)), 1);
-    const long = name === "out" || name === "queryGradient" ? rows : columns;
+    const isOfRows = name === "out" || name === "queryGradient";
+    const [long, headCount] = isOfRows ? [rows, heads] : [columns, keyHeads];
     const wide = name === "out" || name === "valueGradient" ? valueWidth : width;
     for (let b = 0; b < batch; b++)
-      for (let h = 0; h < heads; h++)
+      for (let h = 0; h < headCount; h++)
         for (let row = 0; row < long; row++)
           for (let d = 0; d < wide; d++) {
             const index = layout.indexOf(b, h, row, d);
@@ -195,13 +223,14 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         const cases: readonly Partial<Case>[] = [
           { rows: 1, columns: 1, isCausal: false },
           { rows: 66, columns: 10, batch: 2, order: "heads first" },
+          { heads: 4, keyHeads: 2, rows: 66, columns: 66, width: 16 },
           { heads: 1 },
           { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
           { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 300, columns: 300, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 400, columns: 400, width: 64, valueWidth: 64, scale: 0.125 },
         ];
-        for (const one of effort({ quick: cases.slice(0, 3), thorough: cases }))
+        for (const one of effort({ quick: cases.slice(0, 4), thorough: cases }))
           check(runtime, { ...packed, ...one }, { tiles });
         const numRuns = effort({ quick: 0, thorough: 25 });
         if (numRuns === 0) return;
@@ -266,6 +295,12 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "i % 2 < limit ? lowest : score",
       "i % 2 < limit - 999 ? lowest : score",
     ],
+    [
+      "only the first head of a group counts",
+      "headOfGroup < groupHeads",
+      "headOfGroup < groupHeads && headOfGroup < 1",
+      { heads: 2, keyHeads: 1, rows: 66, columns: 66, width: 16 },
+    ],
     ["two tiles of queries share their facts", "facts[at.stage * tileN + i] =", "facts[i] ="],
   ] as readonly (readonly [string, string, string, Partial<Case>?])[]) {
     test(`red proof: ${what}`, () => {
@@ -288,9 +323,10 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
     works.flatMap((work) => {
       const config = { element: "bf16", width, valueWidth: width, isCausal: true, access: "out" } as const;
       const sides = (["rows", "columns"] as const).map((side) => {
-        const tile = chooseBackwardTile({ ...config, side }, work);
+        const backward = { ...config, side, isGrouped: width === 128 };
+        const tile = chooseBackwardTile(backward, work);
         assert.ok(tile, `a tile of ${width} for ${side}`);
-        return sm90BackwardKernel({ ...config, side, tile });
+        return sm90BackwardKernel({ ...backward, tile });
       });
       const tile = chooseForwardTile(config, work);
       assert.ok(tile, `a tile of ${width}`);

@@ -23,6 +23,7 @@ export function sm90ForwardParameters({
     pairs: "u32",
     sectionPairs: "u32",
     heads: "u32",
+    groupHeads: "u32",
     tiles: "u32",
     rows: "i32",
     columns: "i32",
@@ -96,10 +97,10 @@ ${declareWork(true)}
         // A fresh mbarrier has completed the phase before its first.
         mbarrierWait(keyEmpty + at.stage, at.parity ^ 1);
         mbarrierArriveExpectTx(keyFull + at.stage, KeyTile::bytes);
-        KeyTile::load(keys + at.stage * KeyTile::bytes, &key, head * keyHead, visit * tileN, keyMatrix, keyFull + at.stage);
+        KeyTile::load(keys + at.stage * KeyTile::bytes, &key, head / groupHeads * keyHead, visit * tileN, keyMatrix, keyFull + at.stage);
         mbarrierWait(valueEmpty + at.stage, at.parity ^ 1);
         mbarrierArriveExpectTx(valueFull + at.stage, ValueTile::bytes);
-        ValueTile::load(values + at.stage * ValueTile::bytes, &value, head * valueHead, visit * tileN, valueMatrix, valueFull + at.stage);
+        ValueTile::load(values + at.stage * ValueTile::bytes, &value, head / groupHeads * valueHead, visit * tileN, valueMatrix, valueFull + at.stage);
         at.advance();
       }
     }
@@ -226,7 +227,7 @@ ${
       total += __shfl_xor_sync(0xffffffffu, total, 2);
       factors[half] = 1 / total;
       if (member == 0 && row + 8 * (int)half < rows)
-        statistics[pair * rows + row + 8 * half] = fmaf(rowMax[half], scale2, log2f(total));
+        statistics[(batch * heads + head) * rows + row + 8 * half] = fmaf(rowMax[half], scale2, log2f(total));
     }
     // All of the warpgroup's reads of its queries are complete.
     namedBarrierSync(1 + warpgroup, 128);

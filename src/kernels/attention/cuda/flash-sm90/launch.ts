@@ -6,7 +6,14 @@ import { maxVectorBytes } from "../../../cost-model.js";
 import { argumentsInOrder } from "../../../launch-arguments.js";
 import { cachedSource } from "../../../source-cache.js";
 import type { Target } from "../../../target.js";
-import { type FlashBackwardProblem, type FlashProblem, resultDtypeOf } from "../../problem.js";
+import {
+  type AttentionShape,
+  type FlashBackwardProblem,
+  type FlashProblem,
+  isOfKeys,
+  keyShapeOf,
+  resultDtypeOf,
+} from "../../problem.js";
 import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
 import {
   type Side,
@@ -33,8 +40,8 @@ function elementOf(
   inputs: readonly OperandLayout[],
   results: readonly OperandLayout[],
 ): HalfElement | undefined {
-  const { width, valueWidth, scale, heads, keyHeads = heads, mask, dropoutP } = problem;
-  const isPlain = mask === undefined && dropoutP === undefined && keyHeads === heads;
+  const { width, valueWidth, scale, mask, dropoutP } = problem;
+  const isPlain = mask === undefined && dropoutP === undefined;
   const element = resultDtypeOf(problem);
   if (device.computeCapability !== capability || (element !== "bf16" && element !== "f16")) return undefined;
   if (!isPlain || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
@@ -58,7 +65,7 @@ function hasRows({ strides }: OperandLayout, rows: number): boolean {
 function mapArguments(
   name: string,
   { width, strides }: OperandLayout,
-  { batch, heads }: FlashProblem | FlashBackwardProblem,
+  { batch, heads }: AttentionShape,
 ): Readonly<Record<string, number>> {
   return {
     [`${name}Columns`]: (heads - 1) * strides.Head + width,
@@ -80,8 +87,9 @@ export function lowerSm90Forward(
 ): readonly LaunchCommand[] | undefined {
   const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const query = layOut(problem, problem.query, rows, width);
-  const key = layOut(problem, problem.key, columns, width);
-  const value = layOut(problem, problem.value, columns, valueWidth);
+  const keyShape = keyShapeOf(problem);
+  const key = layOut(keyShape, problem.key, columns, width);
+  const value = layOut(keyShape, problem.value, columns, valueWidth);
   const out = layOutResult(problem, problem.out, rows, valueWidth);
   const element = elementOf(target, problem, [query, key, value], [out]);
   if (!element || !hasRows(query, rows) || !hasRows(key, columns) || !hasRows(value, columns))
@@ -99,10 +107,10 @@ export function lowerSm90Forward(
       arguments: argumentsInOrder(sm90ForwardParameters(config), {
         ...{ ...storagesOf({ query, key, value, out }), statistics: problem.statistics },
         ...mapArguments("query", query, problem),
-        ...mapArguments("key", key, problem),
-        ...mapArguments("value", value, problem),
+        ...mapArguments("key", key, keyShape),
+        ...mapArguments("value", value, keyShape),
         ...{ pairs, sectionPairs: sectionPairsOf(columns * (width + valueWidth), element), heads, tiles },
-        ...{ rows, columns, scale, ...stridesOf({ out }) },
+        ...{ groupHeads: heads / keyShape.heads, rows, columns, scale, ...stridesOf({ out }) },
       }),
     },
   ];
@@ -116,45 +124,55 @@ export function lowerSm90Backward(
   op: string,
   chooseTile = chooseBackwardTile,
 ): readonly LaunchCommand[] | undefined {
-  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const { heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const keyShape = keyShapeOf(problem);
+  const groupHeads = heads / keyShape.heads;
   const inputs = {
     query: layOut(problem, problem.query, rows, width),
-    key: layOut(problem, problem.key, columns, width),
-    value: layOut(problem, problem.value, columns, valueWidth),
+    key: layOut(keyShape, problem.key, columns, width),
+    value: layOut(keyShape, problem.value, columns, valueWidth),
     outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
   };
   const out = layOut(problem, problem.out, rows, valueWidth);
   const results = {
     queryGradient: layOutResult(problem, problem.queryGradient, rows, width),
-    keyGradient: layOutResult(problem, problem.keyGradient, columns, width),
-    valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
+    keyGradient: layOutResult(keyShape, problem.keyGradient, columns, width),
+    valueGradient: layOutResult(keyShape, problem.valueGradient, columns, valueWidth),
   };
   const { query, key, value, outGradient } = inputs;
   const element = elementOf(target, problem, [...Object.values(inputs), out], Object.values(results));
   const areRows = [query, outGradient].every((operand) => hasRows(operand, rows));
   if (!element || !areRows || ![key, value].every((operand) => hasRows(operand, columns))) return undefined;
-  const pairs = batch * heads;
   const { statistics, deltas } = problem;
   const values = {
     ...{ ...storagesOf({ ...inputs, out, ...results }), outGradientRows: outGradient.storage },
     ...Object.assign(
       {},
-      ...Object.entries(inputs).map(([name, input]) => mapArguments(name, input, problem)),
+      ...Object.entries(inputs).map(([name, input]) =>
+        mapArguments(name, input, isOfKeys(name) ? keyShape : problem),
+      ),
     ),
-    ...{ ...stridesOf({ out, ...results }), statistics, deltas, pairs, heads, rows, columns, scale },
+    ...{ ...stridesOf({ out, ...results }), statistics, deltas, heads, groupHeads, rows, columns, scale },
   };
   const launchOf = (side: Side): LaunchCommand | undefined => {
-    const partial = { element, width, valueWidth, isCausal, access, side };
-    const [stayCount, visitCount] = side === "rows" ? [rows, columns] : [columns, rows];
-    const tile = chooseTile(partial, workOf(target, problem, stayCount, visitCount));
+    const partial = { element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 };
+    const [stays, stayCount, visitCount] =
+      side === "rows" ? [problem, rows, columns] : [keyShape, columns, groupHeads * rows];
+    const work = workOf(target, stays, stayCount, visitCount);
+    const tile = chooseTile(partial, work);
     if (!tile) return undefined;
     const config: Sm90BackwardConfig = { ...partial, tile };
     const tiles = Math.ceil(stayCount / tileM(tile));
     const sectionPairs = sectionPairsOf(visitCount * (width + valueWidth), element);
     return {
-      ...{ kind: "launch", op, blocks: pairs * tiles },
+      ...{ kind: "launch", op, blocks: work.pairs * tiles },
       source: cachedSource(`flash sm90 backward ${JSON.stringify(config)}`, () => sm90BackwardKernel(config)),
-      arguments: argumentsInOrder(sm90BackwardParameters(config), { ...values, tiles, sectionPairs }),
+      arguments: argumentsInOrder(sm90BackwardParameters(config), {
+        ...values,
+        pairs: work.pairs,
+        tiles,
+        sectionPairs,
+      }),
     };
   };
   // Side "rows" stores the deltas that side "columns" reads.

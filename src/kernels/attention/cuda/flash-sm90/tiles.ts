@@ -8,6 +8,9 @@ import { sm90ForwardBytes } from "./forward.js";
 /** Registers of a consumer besides accumulators and packed operands: addresses, statistics, fragments in flight. */
 const otherRegisters = 32;
 
+/** Registers for the loop over the heads of a group. */
+const groupRegisters = 8;
+
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
 
@@ -96,8 +99,8 @@ export function chooseBackwardTile(
   config: Omit<Sm90BackwardConfig, "tile">,
   work: Work,
 ): Sm90BackwardTile | undefined {
-  const { side, width, valueWidth } = config;
-  const results = width / 2 + (side === "columns" ? valueWidth / 2 : 0);
+  const { side, width, valueWidth, isGrouped } = config;
+  const results = width / 2 + (side === "columns" ? valueWidth / 2 + (isGrouped ? groupRegisters : 0) : 0);
   return chooseTile(
     backwardTiles[side],
     work,
