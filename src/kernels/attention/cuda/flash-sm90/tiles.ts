@@ -85,9 +85,9 @@ const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
     ],
   },
   columns: {
-    short: [{ warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 2, issuesEarly: true, drains: false }],
+    short: [],
     long: [
-      { warpgroups: 2, tileN: 96, stages: 3, blocksPerSm: 1, issuesEarly: true, drains: false },
+      { warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 2, issuesEarly: true, drains: false },
       { warpgroups: 2, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: true, drains: false },
       { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
       { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
