@@ -155,12 +155,12 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
   test("is correct with every tile and direction, for special and random geometries", () => {
-    // Each pair of tile and direction is a kernel to compile. A quick run has the smallest tile and another one in each direction.
+    // Each pair of tile and direction is a kernel to compile. A quick run has the smallest tile, and another one in one direction.
     for (const [row, direction] of directions.entries()) {
       const splits = direction === "weight-gradient" ? 2 : 1;
       for (const [index, tile] of channelsLastTiles.entries()) {
         const isSmall = tile === small.tile;
-        if (!isThorough && !isSmall && index !== row + 2) continue;
+        if (!isThorough && !isSmall && (index !== 3 || direction !== "input-gradient")) continue;
         const drawn = isThorough ? fc.sample(randomGeometry, 2).filter(({ groups }) => groups === 1) : [];
         const tried = isThorough
           ? geometries
@@ -176,7 +176,7 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
   test("multiplies f32 as TF32: the weight and the operands of its gradient are transposed", () => {
     for (const direction of directions) {
       const tiles = isThorough ? channelsLastTiles.slice(2) : [small.tile];
-      const tried = isThorough ? geometries : [manyTiles, specialGeometries["strided"]!];
+      const tried = isThorough ? geometries : [specialGeometries["strided"]!];
       for (const tile of tiles)
         for (const shape of tried)
           prove(runtime, shape, {
