@@ -24,7 +24,7 @@ import { epilogueArguments } from "./epilogue.js";
 import { type GatherSizes, type GatherVariant, gatherKernel, gatherParameters } from "./gather-kernel.js";
 import type { ChannelsLastTile } from "./tiles.js";
 import {
-  sumThreads,
+  sumWeights,
   type WeightGradientSizes,
   type WeightGradientVariant,
   weightGradientKernel,
@@ -180,7 +180,7 @@ function lowerWeightGradient(
   };
   const taps = areaOf(kernel);
   const sum: LaunchCommand = {
-    ...{ kind: "launch", op, blocks: Math.ceil((outChannels * taps * channels) / sumThreads) },
+    ...{ kind: "launch", op, blocks: Math.ceil((outChannels * taps * channels) / sumWeights) },
     source: cachedSource(`cuda convolution channels-last sum ${dtype} ${access}`, () =>
       weightSumKernel(dtype, access),
     ),

@@ -117,7 +117,11 @@ ${transposes ? transposingMainloop : mainloop(tile, { a: false, b: false })}
     }
   }`;
 
-export const sumThreads = 256;
+const sumThreads = 256;
+/** Threads that share a weight: each adds every so many partial sums. */
+const sumGroups = 8;
+/** Weights of a CTA of the second kernel. */
+export const sumWeights = sumThreads / sumGroups;
 
 export function weightSumParameters(access: "out" | "partial-out"): Readonly<Record<string, Parameter>> {
   return {
@@ -134,7 +138,7 @@ export function weightSumParameters(access: "out" | "partial-out"): Readonly<Rec
   };
 }
 
-/** Adds the partial sums [splits, out, taps, padded channels] in order: weight [out, channels, taps]. */
+/** Adds the partial sums [splits, out, taps, padded channels] in a fixed order: weight [out, channels, taps]. */
 export function weightSumKernel(dtype: ConvolutionDtype, access: "out" | "partial-out"): KernelSource {
   return cudaKernel({
     name: `convolution.channels-last.sum.${dtype}`,
@@ -142,18 +146,27 @@ export function weightSumKernel(dtype: ConvolutionDtype, access: "out" | "partia
     elements: typeOf(dtype),
     pointers: { partials: "float" },
     threads: sumThreads,
-    declarations: `${declareElement(dtype)}\n${declareDivisor}`,
+    declarations: `${declareElement(dtype)}\n${declareDivisor}
+static constexpr unsigned groups = ${sumGroups}, weights = ${sumWeights};`,
     body: `
+  __shared__ float sums[groups][weights];
   ${["perChannel", "perTap"].map(constructDivisor).join("\n  ")}
-  const unsigned index = blockIdx.x * ${sumThreads} + threadIdx.x;
-  if (index >= outChannels * taps * channels) return;
+  const unsigned inBlock = threadIdx.x % weights, group = threadIdx.x / weights, index = blockIdx.x * weights + inBlock;
+  const bool isInside = index < outChannels * taps * channels;
   const unsigned row = perChannel.divide(index), channel = index - row * channels;
-  const unsigned out = perTap.divide(row), tap = row - out * taps;
   const unsigned long long count = (unsigned long long)outChannels * taps * paddedChannels;
-  const float* partial = partials + (unsigned long long)row * paddedChannels + channel;
-  float sum = *partial;
+  const float* const partial = partials + (unsigned long long)row * paddedChannels + channel;
+  float sum = 0;
+  if (isInside) {
 #pragma unroll 8
-  for (unsigned split = 1; split < splits; split++) sum += partial[split * count];
+    for (unsigned split = group; split < splits; split += groups) sum += partial[split * count];
+  }
+  sums[group][inBlock] = sum;
+  __syncthreads();
+  if (group > 0 || !isInside) return;
+#pragma unroll
+  for (unsigned other = 1; other < groups; other++) sum += sums[other][inBlock];
+  const unsigned out = perTap.divide(row), tap = row - out * taps;
   weight[(out * channels + channel) * taps + tap] = Conversion::narrow(sum);`,
   });
 }
