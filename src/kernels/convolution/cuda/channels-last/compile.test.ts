@@ -41,13 +41,13 @@ const kernels: readonly KernelSource[] = (["bf16", "f32"] as const).flatMap((ope
     ...tilesOf("forward").map((tile) =>
       gatherKernel({
         ...{ element, tile, resultDtype: operands, isFilterKMajor: true, hasBias: true, epilogue: relu },
-        ...{ storesVectors: true, access: "out" },
+        ...{ storesVectors: true, access: "out", hasWholeTaps: false },
       }),
     ),
     ...tilesOf("input-gradient").map((tile) =>
       gatherKernel({
         ...{ element, tile, resultDtype: "f32", isFilterKMajor: operands === "f32", hasBias: false },
-        ...{ storesVectors: operands === "f32", access: "partial-out" },
+        ...{ storesVectors: operands === "f32", access: "partial-out", hasWholeTaps: false },
       }),
     ),
     ...tilesOf("weight-gradient").map((tile) => weightGradientKernel({ element, tile, access: "out" })),

@@ -21,6 +21,8 @@ export interface GatherVariant {
   readonly resultDtype: ConvolutionDtype;
   /** True if the filter's neighbours in memory are along K (forward), false if they are along N (input gradient). */
   readonly isFilterKMajor: boolean;
+  /** True if the channels of the gathered image are whole k-tiles. Only the input gradient depends on it. */
+  readonly hasWholeTaps: boolean;
   readonly hasBias: boolean;
   readonly epilogue?: ConvolutionEpilogue | undefined;
   /** True if rows of results can be stored 16 bytes at a time. */
@@ -102,23 +104,31 @@ const loadKMajorFilter = `
       cpAsync<16>(tile + bytesA + smemOffset + i * rowsPerPass * 128, filter + (isInside ? column * filterStride + filterChunk : 0), isInside ? 16 : 0);
     }`;
 
-/** A row of B has the channels of one tap and one channel of the gathered image. */
-const loadNMajorFilter = `
+/**
+ * A row of B has the channels of one tap and one channel of the gathered image. If the image's channels are whole k-tiles, all rows of a
+ * k-tile have the same tap.
+ */
+const loadNMajorFilter = (hasWholeTaps: boolean): string => `
     constexpr unsigned chunksN = tileN / chunkElements, kPerPass = threads / chunksN;
     const unsigned chunkN = threadIdx.x % chunksN, threadK = threadIdx.x / chunksN;
     // Passes are whole groups of eight rows, which repeat the swizzle.
     static_assert(kPerPass % 8 == 0, "whole groups of rows");
     const unsigned smemN = bytesA + chunkN / 8 * boxBytes + swizzledOffset(threadK, chunkN % 8);
     const bool isColumn = firstN + chunkN * chunkElements < (unsigned)n;
+${hasWholeTaps ? findTap("kTile * 8", "    ") : ""}
 #pragma unroll
     for (unsigned i = 0; i < tileK / kPerPass; i++) {
       const unsigned kRow = kTile * tileK + threadK + i * kPerPass;
-      const unsigned rowTap = perTap.divide(kRow / chunkElements), channel = kRow - rowTap * (unsigned)imageChannels;
-      const unsigned rowI = perTapRow.divide(rowTap), rowJ = rowTap - rowI * perTapRow.divisor;
-      const bool isInside = isColumn && rowTap < (unsigned)taps && channel < (unsigned)filterRows;
-      const unsigned offset = channel * filterStride + filterOrigin + rowI * filterTapRow + rowJ * filterTapColumn + firstN + chunkN * chunkElements;
-      cpAsync<16>(tile + smemN + i * kPerPass * 128, filter + (isInside ? offset : 0), isInside ? 16 : 0);
+${hasWholeTaps ? "" : findTap("kRow / chunkElements", "      ")}
+      const unsigned channel = kRow - rowTap * (unsigned)imageChannels;
+      const bool isInside = isColumn && ${hasWholeTaps ? "" : "rowTap < (unsigned)taps && "}channel < (unsigned)filterRows;
+      cpAsync<16>(tile + smemN + i * kPerPass * 128, filter + (isInside ? tapPlace + channel * filterStride : 0), isInside ? 16 : 0);
     }`;
+
+/** C++: `rowTap`, the tap of a chunk of K, and `tapPlace`, its distance in the filter. */
+const findTap = (chunk: string, indentation: string): string => `
+${indentation}const unsigned rowTap = perTap.divide(${chunk}), rowI = perTapRow.divide(rowTap), rowJ = rowTap - rowI * perTapRow.divisor;
+${indentation}const unsigned tapPlace = filterOrigin + rowI * filterTapRow + rowJ * filterTapColumn + firstN + chunkN * chunkElements;`;
 
 function bodyOf(variant: GatherVariant, sharedBytes: number): string {
   const { isFilterKMajor } = variant;
@@ -154,7 +164,7 @@ function bodyOf(variant: GatherVariant, sharedBytes: number): string {
       const bool isInside = isTap && (unsigned)(places[i].row + tapRow) < (unsigned)imageHeight && (unsigned)(places[i].column + tapColumn) < (unsigned)imageWidth;
       cpAsync<16>(tile + smemOffset + i * rowsPerPass * 128, image + (isInside ? places[i].offset + tapOffset : 0), isInside ? 16 : 0);
     }
-${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter}
+${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter(variant.hasWholeTaps)}
   };
   const unsigned firstTile = 0, endTile = (kChunks + 7) / 8;
 ${mainloop(variant.tile, { a: true, b: isFilterKMajor })}

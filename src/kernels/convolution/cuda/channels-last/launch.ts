@@ -110,6 +110,7 @@ function lowerGather(
   const perChunk = maxVectorBytes / dtypes[channelsLast.operands].bytes;
   const variant: GatherVariant = {
     ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward || isTransposed },
+    hasWholeTaps: !isForward && imageChannels % (8 * perChunk) === 0,
     ...{ hasBias: bias !== undefined, epilogue: printedEpilogue(problem) },
     storesVectors:
       (n * dtypes[dtype].bytes) % maxVectorBytes === 0 && result.span.address % maxVectorBytes === 0,
