@@ -206,10 +206,10 @@ const minTileRowsToTranspose = 6;
 const flopsPerTransposedByte = 160;
 
 /**
- * How much longer a TF32 GEMM takes, as a share of its time with K-major operands. Measured on an H200 with `bench/gpu/gemm-shapes.ts`:
- * 0.4 to 0.8 if both operands are MN-major, and up to 0.2 if one of them is.
+ * What a K-major copy of an operand saves, as a share of the time of the GEMM with K-major operands. Measured on an H200 with
+ * `bench/gpu/gemm-shapes.ts`: 0.3 to 0.9 if both operands are MN-major, and 0 to 0.25 if only that one is.
  */
-const slowdown = { mnMajor: 0.6, mnMajorB: 0.15 } as const;
+const savedShare = { ofTwo: 0.6, ofOne: 0.15 } as const;
 
 /** True if a launch that copies the operand takes less time than the GEMM gains from a K-major one. */
 function isWorthCopying(
@@ -235,7 +235,7 @@ export function prefersTransposed(device: Device, precision: GemmPrecision, prob
   // K becomes the row length of the transposed B, which TMA needs in multiples of 16 bytes.
   return (
     tileRows >= minTileRowsToTranspose &&
-    (isHidden || isWorthCopying(device, problem, n * k, slowdown.mnMajorB)) &&
+    (isHidden || isWorthCopying(device, problem, n * k, savedShare.ofOne)) &&
     (k * dtypes.f32.bytes) % tmaAlignment === 0 &&
     canImplement(problem) &&
     !isUnalignedBatch(problem, device.parallelism)
@@ -252,7 +252,7 @@ export function selectOperandToTranspose(
   if (elementOf(device, precision, problem) !== "tf32" || !isWeightGradient({ a, b })) return undefined;
   // Rows of the copy begin on 16 bytes.
   if (batch !== 1 || (k * dtypes.f32.bytes) % tmaAlignment !== 0) return undefined;
-  if (!isWorthCopying(device, problem, k * Math.min(m, n), slowdown.mnMajor)) return undefined;
+  if (!isWorthCopying(device, problem, k * Math.min(m, n), savedShare.ofTwo)) return undefined;
   return m < n ? "a" : "b";
 }
 
