@@ -204,6 +204,11 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
+  test("adds the partial sums of many splits, of which some have no positions", () => {
+    const shape = specialGeometries["one result"]!;
+    prove(runtime, shape, { direction: "weight-gradient", config: { ...small, splits: 65 } });
+  });
+
   test("red proof: the check detects a wrong stride, border, dilation and kernel", () => {
     const shape = geometry({
       ...{ batch: 2, channels: 4, outChannels: 4, size: [9, 9], kernel: [3, 3], stride: [2, 2] },

@@ -24,7 +24,8 @@ import { epilogueArguments } from "./epilogue.js";
 import { type GatherSizes, type GatherVariant, gatherKernel, gatherParameters } from "./gather-kernel.js";
 import type { ChannelsLastTile } from "./tiles.js";
 import {
-  sumWeights,
+  sumGroupsFor,
+  sumWeightsFor,
   type WeightGradientSizes,
   type WeightGradientVariant,
   weightGradientKernel,
@@ -181,9 +182,10 @@ function lowerWeightGradient(
   };
   const taps = areaOf(kernel);
   const sum: LaunchCommand = {
-    ...{ kind: "launch", op, blocks: Math.ceil((outChannels * taps * channels) / sumWeights) },
-    source: cachedSource(`cuda convolution channels-last sum ${dtype} ${access}`, () =>
-      weightSumKernel(dtype, access),
+    ...{ kind: "launch", op, blocks: Math.ceil((outChannels * taps * channels) / sumWeightsFor(splits)) },
+    source: cachedSource(
+      `cuda convolution channels-last sum ${dtype} ${access} ${sumGroupsFor(splits)}`,
+      () => weightSumKernel(dtype, access, sumGroupsFor(splits)),
     ),
     arguments: argumentsInOrder(weightSumParameters(access), {
       ...{ partials: scratch, weight, outChannels, channels, paddedChannels: imageChannels, taps, splits },

@@ -118,10 +118,11 @@ ${transposes ? transposingMainloop : mainloop(tile, { a: false, b: false })}
   }`;
 
 const sumThreads = 256;
-/** Threads that share a weight: each adds every so many partial sums. */
-const sumGroups = 8;
+
+/** Threads that share a weight: each adds every so many partial sums. Many splits have few weights, which leave most threads idle. */
+export const sumGroupsFor = (splits: number): number => (splits > 64 ? 8 : 1);
 /** Weights of a CTA of the second kernel. */
-export const sumWeights = sumThreads / sumGroups;
+export const sumWeightsFor = (splits: number): number => sumThreads / sumGroupsFor(splits);
 
 export function weightSumParameters(access: "out" | "partial-out"): Readonly<Record<string, Parameter>> {
   return {
@@ -139,7 +140,11 @@ export function weightSumParameters(access: "out" | "partial-out"): Readonly<Rec
 }
 
 /** Adds the partial sums [splits, out, taps, padded channels] in a fixed order: weight [out, channels, taps]. */
-export function weightSumKernel(dtype: ConvolutionDtype, access: "out" | "partial-out"): KernelSource {
+export function weightSumKernel(
+  dtype: ConvolutionDtype,
+  access: "out" | "partial-out",
+  groups: number,
+): KernelSource {
   return cudaKernel({
     name: `convolution.channels-last.sum.${dtype}`,
     parameters: weightSumParameters(access),
@@ -147,7 +152,7 @@ export function weightSumKernel(dtype: ConvolutionDtype, access: "out" | "partia
     pointers: { partials: "float" },
     threads: sumThreads,
     declarations: `${declareElement(dtype)}\n${declareDivisor}
-static constexpr unsigned groups = ${sumGroups}, weights = ${sumWeights};`,
+static constexpr unsigned groups = ${groups}, weights = ${sumThreads / groups};`,
     body: `
   __shared__ float sums[groups][weights];
   ${["perChannel", "perTap"].map(constructDivisor).join("\n  ")}
