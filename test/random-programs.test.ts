@@ -57,7 +57,12 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
   if (details.failed) failWith(details);
   assert.ok(programs >= minPrograms, `${programs} programs were run`);
   assert.ok(illConditioned < 0.02 * programs, `${illConditioned} of ${programs} were not compared with f64`);
-  assert.ok(rejections < 0.05 * instructions, `${rejections} of ${instructions} instructions were rejected`);
+  // Of a few programs, the share of rejected instructions is a matter of chance.
+  const maxShare = effort({ quick: 0.1, thorough: 0.05 });
+  assert.ok(
+    rejections < maxShare * instructions,
+    `${rejections} of ${instructions} instructions were rejected`,
+  );
 });
 
 test("every op of the table and every special literal is generated", () => {

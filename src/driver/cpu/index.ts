@@ -6,9 +6,9 @@ export { basicKernels, blockCount, elementsPerBlock } from "./basic-kernels.js";
 export { type Blas, type BlasSearch, findBlas, openBlas, type RejectedBlas } from "./blas.js";
 export { type BlasGemm, blasNoTranspose, blasRowMajor, blasTransposed } from "./blas-gemm.js";
 export { type CpuDriver, type CpuDriverOptions, openCpuDriver } from "./driver.js";
+export { hasMemory64 } from "./has-memory64.js";
 export { encodeKernel, type KernelModule } from "./kernel-module.js";
 export { type MathFunction, mathFunctions } from "./math-functions.js";
-export { hasMemory64 } from "./memory64.js";
 export { hasRelaxedSimd } from "./relaxed-simd.js";
 export {
   Code,

@@ -24,7 +24,8 @@ import type { MemoryInfo } from "../driver.js";
 import { loadKoffi } from "../foreign-functions.js";
 import { readHostMemory } from "../host-memory.js";
 import { Reservations, requireReservable } from "../reservations.js";
-import { createMemory32, createMemory64, hasMemory64, maximumBytes64, type WasmMemory } from "./memory64.js";
+import { hasMemory64 } from "./has-memory64.js";
+import { createMemory32, createMemory64, maximumBytes64, type WasmMemory } from "./memory64.js";
 import { pageBytes } from "./wasm.js";
 
 /** Each growth costs a protection change and a notification of every thread, so small commits share one. */

@@ -4,7 +4,6 @@
  */
 
 import { GiB } from "../../units/index.js";
-import { pageBytes } from "./wasm.js";
 
 /** The maximum of V8. Modules declare it too. */
 export const maximumBytes64 = 16 * GiB;
@@ -24,14 +23,6 @@ export function createMemory32(maximumPages: number): WasmMemory {
 /** Undefined if the engine has no memory of this size. */
 export function createMemory64(maximumPages: number): WasmMemory | undefined {
   return createStandard(maximumPages) ?? createExperimental(maximumPages);
-}
-
-let answer: boolean | undefined;
-
-/** True if the engine has memories of more than 4 GiB. */
-export function hasMemory64(): boolean {
-  answer ??= createMemory64(maximumBytes64 / pageBytes) !== undefined;
-  return answer;
 }
 
 /** As specified: page counts are big integers. */

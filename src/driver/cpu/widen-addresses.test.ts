@@ -7,8 +7,8 @@ import { rejects } from "../../../test/support/rejects.js";
 import { bytes, GiB, span } from "../../units/index.js";
 import { basicKernels, blockCount } from "./basic-kernels.js";
 import { openCpuDriver } from "./driver.js";
+import { hasMemory64 } from "./has-memory64.js";
 import { encodeKernel } from "./kernel-module.js";
-import { hasMemory64 } from "./memory64.js";
 import { type Code, pageBytes } from "./wasm.js";
 import { maxWideSpan } from "./widen-addresses.js";
 

@@ -1,3 +1,5 @@
+/** The products of flash attention: of two tiles in shared memory, and of accumulators with a tile. */
+
 import { type FlashElement, isScalar } from "./fragments.js";
 
 /** C++: the products of a warp's rows with a visited tile, over the tile's depth or over its rows. */
