@@ -13,6 +13,7 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
+import { declareDropoutOfPair, dropoutNumbers } from "../flash/dropout.js";
 import { declarePairs, strideParameters } from "../parameters.js";
 import {
   registersOf,
@@ -23,7 +24,7 @@ import {
   tileM,
   warpgroupRows,
 } from "./config.js";
-import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
 import { inputMap, inputParameters } from "./operands.js";
 
 export type Side = "rows" | "columns";
@@ -45,11 +46,14 @@ export interface Sm90BackwardConfig extends Sm90FlashConfig {
 /** The arguments, in order. Side "rows" stores the deltas that side "columns" reads. */
 export function sm90BackwardParameters({
   side,
+  element,
   access,
-}: Pick<Sm90BackwardConfig, "side" | "access">): Readonly<Record<string, Parameter>> {
+  dropout,
+}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
   const isRows = side === "rows";
   return {
     ...inputParameters("query", "key", "value", "outGradient"),
+    ...(dropout && { randomState: "in" as const }),
     ...(isRows && { outGradientRows: "in" as const, out: "in" as const }),
     statistics: "in",
     deltas: isRows ? "out" : "in",
@@ -63,6 +67,7 @@ export function sm90BackwardParameters({
     columns: "i32",
     ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
     scale: "f32",
+    ...(dropout && dropoutNumbers(element)),
   };
 }
 
@@ -75,7 +80,7 @@ export function sm90BackwardBytes({ tile, width, valueWidth, side }: Sm90Backwar
 }
 
 export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
-  const { element, tile, isCausal, side } = config;
+  const { element, tile, isCausal, side, dropout } = config;
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
   const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
@@ -86,6 +91,11 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   // Side "columns" visits all heads of queries that share its head of keys and values.
   const eachHead = isRows || !config.isGrouped ? "" : headsOfGroup;
   const visitedHead = isRows ? "head / groupHeads" : `(${queryHead(config)})`;
+  const dropoutOfHead = dropout
+    ? declareDropoutOfPair(`batch * heads + ${isRows ? "head" : queryHead(config)}`)
+    : "";
+  const packPowers = `      pack<tileN>(packedPowers, scores${dropout ? ", kept" : ""});`;
+  const gradient = dropout ? "(kept.has(i) ? dropoutScale * gradients[i] : 0)" : "gradients[i]";
   const issuesEarly = !isRows && tile.issuesEarly;
   const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
   return cudaKernel({
@@ -98,19 +108,22 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
       blocksPerSm: tile.blocksPerSm,
       sharedBytes,
     },
-    pointers: Object.fromEntries(
-      ["outGradientRows", "out", "queryGradient", "keyGradient", "valueGradient"].map((name) => [
-        name,
-        "unsigned short",
-      ]),
-    ),
+    pointers: {
+      ...Object.fromEntries(
+        ["outGradientRows", "out", "queryGradient", "keyGradient", "valueGradient"].map((name) => [
+          name,
+          "unsigned short",
+        ]),
+      ),
+      ...(dropout && { randomState: "unsigned" }),
+    },
     maps: {
       [stay1]: map(stay1, stayCount, warpgroupRows),
       [stay2]: map(stay2, stayCount, warpgroupRows),
       [visit1]: map(visit1, visitCount, tile.tileN),
       [visit2]: map(visit2, visitCount, tile.tileN),
     },
-    declarations: `${isRows && widen ? preludeOf(new Set([widen])) : ""}${declareSm90Flash(config)}`,
+    declarations: `${isRows && widen ? preludeOf(new Set([widen])) : ""}${declareSm90Flash(config, side)}`,
     body: `
 ${declareSmem("stays", sharedBytes)}
   typedef Tile<64, width> Stay1;
@@ -190,9 +203,10 @@ ${
 }
     mbarrierWait(stayFull, 0);
     Position at;
-${isRows ? "    int visit = firstVisit;" : ""}
+${dropout ? "    Kept kept;" : ""}
+${isRows ? `${dropoutOfHead}\n    int visit = firstVisit;` : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
-${isRows ? "" : `${eachHead} {\n    int visit = firstVisit;`}
+${isRows ? "" : `${eachHead} {${dropoutOfHead}\n    int visit = firstVisit;`}
 ${!isRows && isCausal ? skipHidden : ""}
 #pragma unroll 1
     for (; visit < ${isRows && isCausal ? "endVisit && visit <= firstOfGroup + 63" : "endVisit"}; visit += tileN) {
@@ -205,6 +219,7 @@ ${!isRows && isCausal ? skipHidden : ""}
       wgmmaCommit();
       multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
       wgmmaCommit();
+${dropout ? drawKept(side, "stayed - group", "visit") : ""}
       wgmmaWait<1>();
       fenceAll(scores);
       fenceAll(result1);
@@ -216,15 +231,15 @@ ${isRows ? "" : "      const float2* const tileFacts = facts + at.stage * tileN 
       for (unsigned i = 0; i < tileN / 2; i++) {
         scores[i] = ex2Approx(fmaf(scores[i], scale2, -${isRows ? "statistic[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].x"}));
       }
-${issuesEarly ? "      pack<tileN>(packedPowers, scores);" : ""}
+${issuesEarly ? packPowers : ""}
       wgmmaWait<0>();
       fenceAll(gradients);
 ${issuesEarly ? multiplyPowers : ""}
 #pragma unroll
       for (unsigned i = 0; i < tileN / 2; i++) {
-        gradients[i] = scores[i] * (gradients[i] - ${isRows ? "delta[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].y"});
+        gradients[i] = scores[i] * (${gradient} - ${isRows ? "delta[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].y"});
       }
-${isRows || issuesEarly ? "" : `      pack<tileN>(packedPowers, scores);\n${multiplyPowers}`}
+${isRows || issuesEarly ? "" : `${packPowers}\n${multiplyPowers}`}
       pack<tileN>(packed, gradients);
       wgmmaFence();
       multiplyPacked<tileN, width>(result1, packed, stageTile);
@@ -245,7 +260,7 @@ ${storeResult(isRows ? "queryGradient" : "keyGradient", "width", "result1", "fac
 ${
   isRows
     ? ""
-    : `      const float factors2[2] = {1, 1};
+    : `      const float factors2[2] = {${dropout ? "dropoutScale, dropoutScale" : "1, 1"}};
 ${storeResult("valueGradient", "valueWidth", "result2", "factors2", "myStays + Stay1::bytes", stayCount)}`
 }
     }

@@ -14,14 +14,18 @@ import {
   wgmmaHalves,
 } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
+import { declareDropout } from "../flash/dropout.js";
 import { pointTo } from "../parameters.js";
 import { consumersOf, type Sm90FlashConfig, tileM } from "./config.js";
 
 /** The alignment of tiles: the 128-byte swizzle follows address bits. */
 export const smemAlignment = 1024;
 
-/** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. */
-export function declareSm90Flash({ element, tile, width, valueWidth }: Sm90FlashConfig): string {
+/** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
+export function declareSm90Flash(
+  { element, tile, width, valueWidth, isCausal, dropout }: Sm90FlashConfig,
+  side: "rows" | "columns",
+): string {
   const sizes = [...new Set([tile.tileN, width, valueWidth])];
   const ptx = [
     ...[elementTags, smemDescriptor, wgmmaHalves(element, sizes), wgmmaGroups, setmaxnreg, namedBarrierSync],
@@ -32,7 +36,7 @@ ${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
-${tiles}
+${tiles}${dropout ? declareDropout(dropout, side, isCausal) + keptElements : ""}
 ${pointTo}`;
 }
 
@@ -115,6 +119,29 @@ static __device__ __forceinline__ void storeRows(
     if (row < rows) *reinterpret_cast<uint4*>(to + row * rowStride + 8 * chunk) = *reinterpret_cast<const uint4*>(at(row, chunk));
   }
 }`;
+
+const keptElements = `
+// A bit for each accumulator: 1 if dropout keeps it.
+struct Kept {
+  unsigned words[tileN / keptWidth];
+  __device__ __forceinline__ bool has(unsigned i) const { return words[i / 32] >> i % 32 & 1; }
+};
+
+// The same as above, with 0 instead of dropped accumulators.
+template <unsigned n>
+static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const float (&acc)[n / 2], const Kept& kept) {
+#pragma unroll
+  for (unsigned i = 0; i < n / 4; i++)
+    a[i / 4][i % 4] = packHalves<Element>(kept.has(2 * i) ? acc[2 * i] : 0, kept.has(2 * i + 1) ? acc[2 * i + 1] : 0);
+}`;
+
+/** C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. */
+export function drawKept(side: "rows" | "columns", stayed: string, visit: string): string {
+  const at = side === "rows" ? [stayed, `${visit} + i * keptWidth`] : [`${visit} + i * keptWidth`, stayed];
+  return `
+#pragma unroll
+      for (unsigned i = 0; i < tileN / keptWidth; i++) kept.words[i] = dropout.keptOf(${at.join(", ")});`;
+}
 
 /**
  * C++: which tile of which (batch, head) a block has, as `tile` and `pairNumber`. Pairs come in sections whose visited operands fit in the

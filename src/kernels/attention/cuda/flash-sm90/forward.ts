@@ -7,17 +7,21 @@
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { declareDropoutOfPair, dropoutNumbers } from "../flash/dropout.js";
 import { declarePairs } from "../parameters.js";
 import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
-import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
 import { inputMap, inputParameters } from "./operands.js";
 
 /** The arguments, in order. */
 export function sm90ForwardParameters({
+  element,
   access,
-}: Pick<Sm90FlashConfig, "access">): Readonly<Record<string, Parameter>> {
+  dropout,
+}: Pick<Sm90FlashConfig, "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
   return {
     ...inputParameters("query", "key", "value"),
+    ...(dropout && { randomState: "in" as const }),
     out: access,
     statistics: access,
     pairs: "u32",
@@ -31,6 +35,7 @@ export function sm90ForwardParameters({
     outHead: "u32",
     outRow: "u32",
     scale: "f32",
+    ...(dropout && dropoutNumbers(element)),
   };
 }
 
@@ -43,19 +48,22 @@ export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): 
 }
 
 export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
-  const { element, tile, isCausal, width, valueWidth } = config;
+  const { element, tile, isCausal, width, valueWidth, dropout } = config;
   const sharedBytes = sm90ForwardBytes(config);
   const { consumer, producer } = registersOf(tile);
+  // While the products of the tile are computed.
+  const draw = dropout ? drawKept("rows", "row - group", "visit * tileN") : "";
   return cudaKernel({
     ...{ name: `attention.flash.sm90.${element}`, parameters: sm90ForwardParameters(config) },
-    ...{ elements: "float", pointers: { out: "unsigned short" }, requiredCapability: "9.0" },
+    ...{ elements: "float", requiredCapability: "9.0" },
+    pointers: { out: "unsigned short", ...(dropout && { randomState: "unsigned" }) },
     ...{ threads: threadsOf(tile), blocksPerSm: tile.blocksPerSm, sharedBytes },
     maps: {
       query: inputMap("query", element, "rows", warpgroupRows),
       key: inputMap("key", element, "columns", tile.tileN),
       value: inputMap("value", element, "columns", tile.tileN),
     },
-    declarations: declareSm90Flash(config),
+    declarations: declareSm90Flash(config, "rows"),
     body: `
 ${declareSmem("queries", sharedBytes)}
   typedef Tile<64, width> QueryTile;
@@ -116,6 +124,7 @@ ${declareWork(true)}
     };
     float result[valueWidth / 2], scores[tileN / 2], rowMax[2] = {lowest, lowest}, rowTotal[2] = {0, 0}, rescale[2];
     unsigned powers[tileN / 16][4];
+${dropout ? `${declareDropoutOfPair("pairNumber")}\n    Kept kept;` : ""}
 #pragma unroll
     for (unsigned i = 0; i < valueWidth / 2; i++) result[i] = 0;
 
@@ -151,6 +160,7 @@ ${declareWork(true)}
           float& score = scores[i / 2 * 4 + 2 * half + i % 2];
           score = ex2Approx(fmaf(score, scale2, -base));
           total += score;
+${dropout ? "          if (!kept.has(i / 2 * 4 + 2 * half + i % 2)) score = 0;" : ""}
         }
         rowTotal[half] = fmaf(rowTotal[half], rescale[half], total);
       }
@@ -179,6 +189,7 @@ ${
     wgmmaFence();
     multiply<width, tileN>(scores, myQueries, keys + keyAt.stage * KeyTile::bytes);
     wgmmaCommit();
+${draw}
     wgmmaWait<0>();
     fenceAll(scores);
     release(keyEmpty + keyAt.stage);
@@ -198,6 +209,7 @@ ${
       wgmmaFence();
       multiplyPacked<tileN, valueWidth>(result, powers, values + valueAt.stage * ValueTile::bytes);
       wgmmaCommit();
+${draw}
       wgmmaWait<1>();
       fenceAll(scores);
       release(keyEmpty + keyAt.stage);
@@ -225,7 +237,7 @@ ${
       float total = rowTotal[half];
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
-      factors[half] = 1 / total;
+      factors[half] = ${dropout ? "dropoutScale" : "1"} / total;
       if (member == 0 && row + 8 * (int)half < rows)
         statistics[(batch * heads + head) * rows + row + 8 * half] = fmaf(rowMax[half], scale2, log2f(total));
     }

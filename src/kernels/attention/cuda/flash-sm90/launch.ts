@@ -14,6 +14,7 @@ import {
   keyShapeOf,
   resultDtypeOf,
 } from "../../problem.js";
+import { dropoutOf } from "../flash/dropout.js";
 import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
 import {
   type Side,
@@ -40,11 +41,10 @@ function elementOf(
   inputs: readonly OperandLayout[],
   results: readonly OperandLayout[],
 ): HalfElement | undefined {
-  const { width, valueWidth, scale, mask, dropoutP } = problem;
-  const isPlain = mask === undefined && dropoutP === undefined;
+  const { width, valueWidth, scale, mask } = problem;
   const element = resultDtypeOf(problem);
   if (device.computeCapability !== capability || (element !== "bf16" && element !== "f16")) return undefined;
-  if (!isPlain || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
+  if (mask || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
   const operands = [...inputs, ...results];
   return operands.every((operand) => operand.dtype === element && isAligned(operand)) ? element : undefined;
 }
@@ -95,7 +95,11 @@ export function lowerSm90Forward(
   if (!element || !hasRows(query, rows) || !hasRows(key, columns) || !hasRows(value, columns))
     return undefined;
   const pairs = batch * heads;
-  const partial = { element, width, valueWidth, isCausal, access };
+  const dropout = dropoutOf(problem);
+  const partial = {
+    ...{ element, width, valueWidth, isCausal, access },
+    ...(dropout && { dropout: dropout.config }),
+  };
   const tile = chooseTile(partial, workOf(target, problem, rows, columns));
   if (!tile) return undefined;
   const config: Sm90FlashConfig = { ...partial, tile };
@@ -111,6 +115,7 @@ export function lowerSm90Forward(
         ...mapArguments("value", value, keyShape),
         ...{ pairs, sectionPairs: sectionPairsOf(columns * (width + valueWidth), element), heads, tiles },
         ...{ groupHeads: heads / keyShape.heads, rows, columns, scale, ...stridesOf({ out }) },
+        ...dropout?.arguments,
       }),
     },
   ];
@@ -144,6 +149,7 @@ export function lowerSm90Backward(
   const areRows = [query, outGradient].every((operand) => hasRows(operand, rows));
   if (!element || !areRows || ![key, value].every((operand) => hasRows(operand, columns))) return undefined;
   const { statistics, deltas } = problem;
+  const dropout = dropoutOf(problem);
   const values = {
     ...{ ...storagesOf({ ...inputs, out, ...results }), outGradientRows: outGradient.storage },
     ...Object.assign(
@@ -153,9 +159,13 @@ export function lowerSm90Backward(
       ),
     ),
     ...{ ...stridesOf({ out, ...results }), statistics, deltas, heads, groupHeads, rows, columns, scale },
+    ...dropout?.arguments,
   };
   const launchOf = (side: Side): LaunchCommand | undefined => {
-    const partial = { element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 };
+    const partial = {
+      ...{ element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 },
+      ...(dropout && { dropout: dropout.config }),
+    };
     const [stays, stayCount, visitCount] =
       side === "rows" ? [problem, rows, columns] : [keyShape, columns, groupHeads * rows];
     const work = workOf(target, stays, stayCount, visitCount);

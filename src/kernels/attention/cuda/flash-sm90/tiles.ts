@@ -11,6 +11,9 @@ const otherRegisters = 32;
 /** Registers for the loop over the heads of a group. */
 const groupRegisters = 8;
 
+/** Registers for the random state, the words in flight and the bits of kept elements. */
+const dropoutRegisters = 8;
+
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
 
@@ -69,7 +72,7 @@ export function chooseForwardTile(
     forwardTiles,
     work,
     // Scores, packed powers, and the result.
-    ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2,
+    ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2 + (config.dropout ? dropoutRegisters : 0),
     (tile) => sm90ForwardBytes({ ...config, tile }),
   );
 }
@@ -99,13 +102,15 @@ export function chooseBackwardTile(
   config: Omit<Sm90BackwardConfig, "tile">,
   work: Work,
 ): Sm90BackwardTile | undefined {
-  const { side, width, valueWidth, isGrouped } = config;
+  const { side, width, valueWidth, isGrouped, dropout } = config;
   const results = width / 2 + (side === "columns" ? valueWidth / 2 + (isGrouped ? groupRegisters : 0) : 0);
+  const drawn = dropout ? dropoutRegisters : 0;
   return chooseTile(
     backwardTiles[side],
     work,
     // Scores and their gradients, and the packed operands of products in flight.
-    ({ tileN, issuesEarly, drains }) => results + tileN + (drains ? 0 : tileN / (issuesEarly ? 2 : 4)),
+    ({ tileN, issuesEarly, drains }) =>
+      results + drawn + tileN + (drains ? 0 : tileN / (issuesEarly ? 2 : 4)),
     (tile) => sm90BackwardBytes({ ...config, tile }),
   );
 }

@@ -142,7 +142,7 @@ ${hasSecond ? "  Real result2[blocksM][valueDepth / 8][4] = {};" : ""}
   ${load(stay2, "stay2", "tileM", "firstStay", stayCount)}
 ${visitsHeads ? visitHeads(declareInputPairs(sources, ["query", "outGradient"], keyHead)) : ""}
 ${hasMask ? declarePairs(real, "mask") : ""}
-${dropout ? declareDropoutOfPair : ""}
+${dropout ? declareDropoutOfPair("pair") : ""}
   // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
   auto factsOf = [&](unsigned row) {
     return row < rows ? Facts{statistics[pair * rows + row], deltas[pair * rows + row]} : Facts{infinity(), 0};

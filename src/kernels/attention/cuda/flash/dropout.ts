@@ -9,6 +9,8 @@
 
 import type { Parameter } from "../../../../driver/index.js";
 import { counter, philoxFunction, seed } from "../../../random/cuda-kernels.js";
+import { scaleOfKept, thresholdOf } from "../../../random/index.js";
+import type { FlashBackwardProblem, FlashProblem } from "../../problem.js";
 import type { FlashElement } from "./fragments.js";
 
 /** What a kernel knows about dropout. `isShared`: the number of columns is a multiple of four, so lanes share calls. */
@@ -22,6 +24,14 @@ export function dropoutNumbers(element: FlashElement) {
     string,
     Parameter
   >;
+}
+
+/** The arguments of dropout, and the constants of its kernels. */
+export function dropoutOf({ columns, dropoutP, randomState }: FlashProblem | FlashBackwardProblem) {
+  if (dropoutP === undefined || !randomState) return undefined;
+  const numbers = { keepThreshold: thresholdOf(1 - dropoutP), dropoutScale: scaleOfKept(dropoutP) };
+  const config: FlashDropout = { isShared: columns % 4 === 0 };
+  return { config, arguments: { randomState, ...numbers } };
 }
 
 /** Rows of a warp's block of probabilities: queries, or keys if the kernel computes the transposed scores. */
@@ -61,7 +71,7 @@ const visibleBlocks: Readonly<Record<Side, string>> = {
     const unsigned end = blocks;`,
 };
 
-/** C++: `Dropout`, which tells for the 16 × tileN elements of a warp which of them are kept. */
+/** C++: `Dropout`, which tells for 16 × keptWidth elements of a warp which of them are kept. */
 export function declareDropout({ isShared }: FlashDropout, side: Side, isCausal: boolean): string {
   const { row, column, next } = calls[side];
   const element = elements[side];
@@ -87,6 +97,9 @@ export function declareDropout({ isShared }: FlashDropout, side: Side, isCausal:
   return `
 ${philoxFunction}
 ${isShared ? exchangeBits : ""}
+// A word has a bit for each element of a lane.
+static constexpr unsigned keptWidth = tileN < 64 ? tileN : 64;
+
 struct Dropout {
   const unsigned counter0, counter1, seed0, seed1, threshold;
   const unsigned long long firstRow;
@@ -94,8 +107,7 @@ struct Dropout {
 
   // The elements of a warp from this row and column on: bit 4 · j + e is 1 if accumulator e of block j is kept.
   __device__ __forceinline__ unsigned keptOf(unsigned row, unsigned column) const {
-    constexpr unsigned blocks = tileN / 8;
-    static_assert(4 * blocks <= 32, "a bit per element of a lane");
+    constexpr unsigned blocks = keptWidth / 8;
     const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     unsigned kept = 0;${isCausal ? visibleBlocks[side] : "\n    const unsigned begin = 0, end = blocks;"}${isShared ? sharedCalls : ownCalls}
   }
@@ -118,11 +130,13 @@ static __device__ __forceinline__ unsigned exchangeBits(unsigned bits) {
   return threadIdx.x & lane ? (bits & ~low) | (theirs & ~low) >> bit : (bits & low) | (theirs & low) << bit;
 }`;
 
-/** C++: `dropout` of a (batch, head) pair. */
-export const declareDropoutOfPair = `
+/** C++: `dropout` of the (batch, head) pair with this number. */
+export function declareDropoutOfPair(pair: string): string {
+  return `
   const Dropout dropout = {
       randomState[${counter}], randomState[${counter + 1}], randomState[${seed}], randomState[${seed + 1}], keepThreshold,
-      (unsigned long long)pair * rows, columns};`;
+      (unsigned long long)(${pair}) * rows, (unsigned)columns};`;
+}
 
 /** C++: whether an accumulator is kept. */
 export const isKept = "kept[i] >> (4 * j + e) & 1";

@@ -102,7 +102,7 @@ ${declarePairs(stored, "out")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned endColumn = ${isCausal ? "firstRow + tileM < columns ? firstRow + tileM : columns" : "columns"};
   const Real scale2 = scale * log2E;
-${dropout ? declareDropoutOfPair : ""}
+${dropout ? declareDropoutOfPair("pair") : ""}
   Real result[blocksM][valueDepth / 8][4] = {};
   Real rowMax[blocksM][2], rowTotal[blocksM][2] = {};
 #pragma unroll

@@ -5,7 +5,6 @@ import { dtypes } from "../../../../ir/index.js";
 import type { LaunchCommand } from "../../../../runtime/index.js";
 import { maxSharedBytesPerBlock, maxVectorBytes } from "../../../cost-model.js";
 import { argumentsInOrder } from "../../../launch-arguments.js";
-import { scaleOfKept, thresholdOf } from "../../../random/index.js";
 import { cachedSource } from "../../../source-cache.js";
 import type { Target } from "../../../target.js";
 import {
@@ -27,6 +26,7 @@ import {
 } from "./backward.js";
 import { chooseTile, depthOf, tileM } from "./config.js";
 import { chooseDeltaConfig, deltaKernel, deltaParameters, deltaRows } from "./deltas.js";
+import { dropoutOf } from "./dropout.js";
 import {
   type ForwardConfig,
   flashForwardBytes,
@@ -89,13 +89,6 @@ function argumentsOfMask(shape: AttentionShape, storedMask: AttentionMask | unde
 function groupOf(problem: AttentionShape) {
   const { heads } = keyShapeOf(problem);
   return heads === problem.heads ? undefined : { groupHeads: problem.heads / heads };
-}
-
-/** The arguments of dropout, and the constants of its kernels. */
-function dropoutOf({ columns, dropoutP, randomState }: FlashProblem | FlashBackwardProblem) {
-  if (dropoutP === undefined || !randomState) return undefined;
-  const numbers = { keepThreshold: thresholdOf(1 - dropoutP), dropoutScale: scaleOfKept(dropoutP) };
-  return { config: { isShared: columns % 4 === 0 }, arguments: { randomState, ...numbers } };
 }
 
 export function lowerFlash(
