@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { type Case, plainCase, prepare } from "../../../../../test/support/attention-cases.js";
+import { dropoutState, keptBy } from "../../../../../test/support/attention-dropout.js";
 import {
   Dense,
   type Lookup,
@@ -17,6 +18,7 @@ import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js
 import { openTestGpu } from "../../../../../test/support/test-device.js";
 import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
+import { encodeState } from "../../../random/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
 import { sm90BackwardKernel } from "./backward.js";
@@ -70,6 +72,8 @@ interface Options {
   readonly element?: Element;
   /** The tiles for long or short visits; default: long. Or the problem's own, as the backend lowers it. */
   readonly tiles?: "long" | "short" | "own";
+  /** The probability that a probability is dropped. */
+  readonly dropoutP?: number;
 }
 
 /** Runs a case in both directions, and returns each result's buffer, whole. */
@@ -77,7 +81,7 @@ function runCase(
   on: Runtime,
   testCase: Case,
   operands: ReturnType<typeof prepare>,
-  { element = "bf16", tiles = "long" }: Options,
+  { element = "bf16", tiles = "long", dropoutP }: Options,
 ) {
   const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
   const { narrow, widen } = codecs[element];
@@ -97,6 +101,7 @@ function runCase(
       ...{ ...shape, scale, isCausal, resultDtype: element },
       ...{ query: operand("query"), key: operand("key"), value: operand("value"), out: operand("out") },
       statistics: numbers("statistics"),
+      ...(dropoutP && { dropoutP, randomState: put(on, encodeState(dropoutState), "randomState") }),
     };
     const backward = {
       ...{ ...inputs, deltas: numbers("deltas"), outGradient: operand("outGradient") },
@@ -133,7 +138,7 @@ function runCase(
 }
 
 /** The operands of a case and its results in float64. */
-function refer(testCase: Case) {
+function refer(testCase: Case, dropoutP?: number) {
   const operands = prepare(testCase);
   // Values that both element types represent: what remains is the rounding inside of the kernels.
   for (const { values } of Object.values(operands))
@@ -146,9 +151,10 @@ function refer(testCase: Case) {
       at(b, keyHeadOf(h), row, d);
   const { query, key, value, outGradient } = operands;
   const inputs = { query: query.at, key: shared(key.at), value: shared(value.at) };
-  const { out, probabilities } = referenceAttention(testCase, { ...inputs, mask: () => 0 });
+  const kept = dropoutP ? { kept: keptBy(testCase, dropoutP) } : {};
+  const { out, probabilities } = referenceAttention(testCase, { ...inputs, ...kept, mask: () => 0 });
   const gradients = referenceGradients(testCase, {
-    ...{ ...inputs, probabilities: probabilities.at, outGradient: outGradient.at },
+    ...{ ...inputs, ...kept, probabilities: probabilities.at, outGradient: outGradient.at },
   });
   // A head of keys gets the gradients of all heads that share it.
   const summed = (dense: Dense, size: number): Dense => {
@@ -172,10 +178,10 @@ const references = new Map<string, ReturnType<typeof refer>>();
 
 /** Fails unless the results of a case are right, and the memory around them is unchanged. */
 function check(on: Runtime, testCase: Case, options: Options = {}): void {
-  const { element = "bf16" } = options;
+  const { element = "bf16", dropoutP } = options;
   const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth } = testCase;
-  const key = JSON.stringify(testCase);
-  const { operands, expected } = references.get(key) ?? refer(testCase);
+  const key = JSON.stringify([testCase, dropoutP]);
+  const { operands, expected } = references.get(key) ?? refer(testCase, dropoutP);
   references.set(key, { operands, expected });
   const written = runCase(on, testCase, operands, options);
   for (const name of resultNames) {
@@ -207,6 +213,8 @@ const packed = {
 } as const satisfies Case;
 
 const wide = { rows: 20, columns: 20, width: 16, valueWidth: 128 } as const;
+
+const dropped = { rows: 70, columns: 68, width: 16, dropoutP: 0.4 } as const;
 
 describe("flash attention on wgmma", { skip: cudaMissing }, () => {
   for (const element of ["bf16", "f16"] as const) {
@@ -245,6 +253,22 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     });
   }
 
+  for (const tiles of ["long", "short"] as const) {
+    test(`with the tiles for ${tiles} visits drops the probabilities that the separate op drops`, () => {
+      const cases: readonly Partial<Case>[] = [
+        // Four lanes share their calls, or each has its own.
+        { rows: 140, columns: 136, width: 16 },
+        { rows: 70, columns: 67, batch: 2, heads: 4, keyHeads: 2, width: 16 },
+        { rows: 66, columns: 196, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
+        { rows: 300, columns: 300, width: 64, valueWidth: 64, scale: 0.125 },
+      ];
+      onGpu({}, (runtime) => {
+        for (const one of effort({ quick: cases.slice(0, 2), thorough: cases }))
+          check(runtime, { ...packed, ...one }, { tiles, dropoutP: 0.3 });
+      });
+    });
+  }
+
   test("leaves what it can't compute to other kernels", () => {
     const loaded: string[] = [];
     onGpu({ loaded }, (runtime) => {
@@ -255,8 +279,9 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         { padding: 4 },
         { shared: ["row"] },
       ] as const satisfies readonly Partial<Case>[];
-      for (const other of others)
-        check(runtime, { ...packed, heads: 2, rows: 9, columns: 9, ...other }, { tiles: "own" });
+      const small = { ...packed, heads: 2, rows: 9, columns: 9 };
+      for (const other of others) check(runtime, { ...small, ...other }, { tiles: "own" });
+      check(runtime, { ...small, width: 24 }, { tiles: "own", dropoutP: 0.3 });
     });
     assert.ok(loaded.length > 0);
     assert.deepEqual(
@@ -302,14 +327,37 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       { heads: 2, keyHeads: 1, rows: 66, columns: 66, width: 16 },
     ],
     ["two tiles of queries share their facts", "facts[at.stage * tileN + i] =", "facts[i] ="],
-  ] as readonly (readonly [string, string, string, Partial<Case>?])[]) {
+    ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
+    ["both halves of a tile draw the same words", "visit * tileN + i * keptWidth", "visit * tileN", dropped],
+    ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
+    [
+      "a dropped probability has a gradient",
+      "? dropoutScale * gradients[i] : 0",
+      "? dropoutScale * gradients[i] : dropoutScale",
+      dropped,
+    ],
+    [
+      "a dropped probability counts in the gradient of values",
+      "packedPowers, scores, kept",
+      "packedPowers, scores",
+      dropped,
+    ],
+    [
+      "the heads of a group draw the same words",
+      "(batch * heads + head * groupHeads + headOfGroup)",
+      "(batch * heads + head * groupHeads)",
+      { ...dropped, heads: 2, keyHeads: 1 },
+    ],
+  ] as readonly (readonly [string, string, string, (Partial<Case> & Pick<Options, "dropoutP">)?])[]) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
       const alter = (code: string): string => {
         isAltered ||= code.includes(from);
         return code.replaceAll(from, to);
       };
-      const run = () => onGpu({ alter }, (runtime) => check(runtime, { ...packed, heads: 1, ...of }));
+      const { dropoutP, ...sizes } = of;
+      const testCase = { ...packed, heads: 1, ...sizes };
+      const run = () => onGpu({ alter }, (runtime) => check(runtime, testCase, dropoutP ? { dropoutP } : {}));
       assert.throws(run, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");
     });
@@ -319,31 +367,42 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
 describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
   const sizes = effort({ quick: [64], thorough: [16, 64, 80, 96, 128] });
   const works = [1024, 4096].map((rows) => ({ pairs: 96, rows, visited: rows / 2, sms: 132 }));
-  const kernels = sizes.flatMap((width) =>
-    works.flatMap((work) => {
-      const config = { element: "bf16", width, valueWidth: width, isCausal: true, access: "out" } as const;
-      const sides = (["rows", "columns"] as const).map((side) => {
-        const backward = { ...config, side, isGrouped: width === 128 };
-        const tile = chooseBackwardTile(backward, work);
-        assert.ok(tile, `a tile of ${width} for ${side}`);
-        return sm90BackwardKernel({ ...backward, tile });
-      });
-      const tile = chooseForwardTile(config, work);
-      assert.ok(tile, `a tile of ${width}`);
-      return [sm90ForwardKernel({ ...config, tile }), ...sides];
-    }),
+  const dropouts = [{}, { dropout: { isShared: true } }, { dropout: { isShared: false } }] as const;
+  const problems = sizes.flatMap((width) =>
+    works.flatMap((work) => dropouts.map((dropout) => ({ width, work, dropout }))),
   );
+  // Of each length without dropout, and once with shared calls.
+  const quickProblems = problems.filter(
+    ({ work, dropout }) => !("dropout" in dropout) || (dropout.dropout.isShared && work === works[0]),
+  );
+  const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(({ width, work, dropout }) => {
+    const sizes = { width, valueWidth: width };
+    const config = { element: "bf16", ...sizes, isCausal: true, access: "out", ...dropout } as const;
+    const sides = (["rows", "columns"] as const).map((side) => {
+      const backward = { ...config, side, isGrouped: width === 128 };
+      const tile = chooseBackwardTile(backward, work);
+      assert.ok(tile, `a tile of ${width} for ${side}`);
+      return sm90BackwardKernel({ ...backward, tile });
+    });
+    const tile = chooseForwardTile(config, work);
+    assert.ok(tile, `a tile of ${width}`);
+    return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel) => ({
+      kernel,
+      what: `${kernel.name} of ${JSON.stringify({ ...sizes, ...dropout, rows: work.rows })}`,
+    }));
+  });
 
   test("needs no local memory, and does not serialise wgmma", () => {
-    for (const [index, cost] of compileWithNvcc(kernels, "sm_90a").entries()) {
-      const { stackBytes, spillBytes, isSerialized } = cost;
-      const name = `${kernels[index]?.name} of ${sizes[Math.floor(index / 6)]}`;
+    const costs = compileWithNvcc(
+      kernels.map(({ kernel }) => kernel),
+      "sm_90a",
+    );
+    for (const [index, { stackBytes, spillBytes, isSerialized }] of costs.entries())
       assert.deepEqual(
         { stackBytes, spillBytes, isSerialized },
         { stackBytes: 0, spillBytes: 0, isSerialized: false },
-        name,
+        kernels[index]?.what,
       );
-    }
   });
 
   test("red proof: accumulators that do not fit in the registers are found", () => {

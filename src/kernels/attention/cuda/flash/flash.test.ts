@@ -13,6 +13,7 @@ import {
   prepareMask,
   type Values,
 } from "../../../../../test/support/attention-cases.js";
+import { dropoutState, keptBy } from "../../../../../test/support/attention-dropout.js";
 import {
   Dense,
   type Lookup,
@@ -20,12 +21,11 @@ import {
   referenceGradients,
 } from "../../../../../test/support/attention-reference.js";
 import { effort } from "../../../../../test/support/effort.js";
-import { expectedWords } from "../../../../../test/support/expected-words.js";
 import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
 import { openTestGpu, testDevice } from "../../../../../test/support/test-device.js";
 import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
-import { encodeState, thresholdOf } from "../../../random/index.js";
+import { encodeState } from "../../../random/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
 
@@ -87,18 +87,6 @@ interface ProofOptions extends Options {
   readonly sizes?: { readonly rows: number; readonly columns: number };
 }
 
-const randomState = { seed: 0x1234567890abcdefn, counter: 0x100000003n };
-
-/** 0 where the composed op drops an element of [batch, heads, rows, columns], and its scale elsewhere. */
-function keptBy({ batch, heads, rows, columns }: Case, p: number): Lookup {
-  const words = expectedWords(randomState, batch * heads * rows * columns);
-  const threshold = thresholdOf(1 - p);
-  return (b, h, row, column) => {
-    const word = words[((b * heads + h) * rows + row) * columns + column]!;
-    return word < threshold ? 1 / (1 - p) : 0;
-  };
-}
-
 /** Fails unless all results of a case are right, and the memory around them is unchanged. */
 function checkFlash(
   on: Runtime,
@@ -140,7 +128,7 @@ function checkFlash(
       key: operand("key").placed,
       value: operand("value").placed,
       ...(maskOperand && { mask: maskOperand }),
-      ...(dropoutP && { dropoutP, randomState: put(on, encodeState(randomState), "randomState") }),
+      ...(dropoutP && { dropoutP, randomState: put(on, encodeState(dropoutState), "randomState") }),
     };
     const kept = { statistics: numbers(batch * heads * rows, "statistics"), out: results.out.placed };
     submit(on, attentionCalls({ ...inputs, ...kept }));
