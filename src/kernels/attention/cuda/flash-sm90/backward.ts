@@ -7,6 +7,7 @@
  *
  * With P = 2^(score − statistics), a row's delta = Σ outGradient · out: dV = Pᵀ · dO, dS = P ∘ (dO · Vᵀ − delta), dQ = scale · dS · K and
  * dK = scale · dSᵀ · Q. Side "columns" computes the transposed scores, so that they are an A operand as they are.
+ * Dropout scales or drops P in dV and dO · Vᵀ in dS.
  */
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
@@ -94,6 +95,8 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const dropoutOfHead = dropout
     ? declareDropoutOfPair(`batch * heads + ${isRows ? "head" : queryHead(config)}`)
     : "";
+  // While the products of the tile are computed.
+  const draw = dropout ? drawKept(side, "stayed - group", "visit") : "";
   const packPowers = `      pack<tileN>(packedPowers, scores${dropout ? ", kept" : ""});`;
   const gradient = dropout ? "(kept.has(i) ? dropoutScale * gradients[i] : 0)" : "gradients[i]";
   const issuesEarly = !isRows && tile.issuesEarly;
@@ -219,7 +222,7 @@ ${!isRows && isCausal ? skipHidden : ""}
       wgmmaCommit();
       multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
       wgmmaCommit();
-${dropout ? drawKept(side, "stayed - group", "visit") : ""}
+${draw}
       wgmmaWait<1>();
       fenceAll(scores);
       fenceAll(result1);

@@ -127,7 +127,7 @@ struct Kept {
   __device__ __forceinline__ bool has(unsigned i) const { return words[i / 32] >> i % 32 & 1; }
 };
 
-// The same as above, with 0 instead of dropped accumulators.
+// Accumulators as the A operand of the next product, with 0 instead of dropped ones.
 template <unsigned n>
 static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const float (&acc)[n / 2], const Kept& kept) {
 #pragma unroll
