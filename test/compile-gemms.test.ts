@@ -10,6 +10,7 @@ import { cudaMissing } from "./support/kernel-runtime.js";
 import { openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
 
 const skip = cudaMissing;
+const skipOnGpu = testDevice === "cuda" ? "the size of a workspace is set on the emulator" : false;
 
 function openGpu(capture: "on" | "off"): Device {
   const driver = openTestGpu();
@@ -89,5 +90,19 @@ describe("a compiled step's GEMMs", { skip }, () => {
       losses,
       train(device, (step) => step),
     );
+  });
+
+  test("may leave another workspace in each run: the graph is kept", { skip: skipOnGpu }, () => {
+    openEmulator().set("gemmWorkspace", 150_000);
+    try {
+      const { losses, planned } = compileOn(openGpu("on"));
+      const scratches = planned.schedule.calls.flatMap(({ call: { work } }) =>
+        work.kind === "gemm" ? [work.problem.scratch] : [],
+      );
+      assert.ok(scratches.every((scratch) => scratch && scratch.size >= 150_000));
+      assert.ok(losses.every(Number.isFinite));
+    } finally {
+      openEmulator().set("gemmWorkspace", 0);
+    }
   });
 });

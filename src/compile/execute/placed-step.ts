@@ -8,6 +8,7 @@ import {
   type Buffer,
   type BufferSlice,
   type Call,
+  isSameSlice,
   type Plan,
   type Schedule,
 } from "../program/program.js";
@@ -74,6 +75,7 @@ export class PlacedStep {
     return {
       storage: block,
       nameAt: (offset) => this.#memory.lastWrittenAt(offset, this.#calls)?.label ?? block.label,
+      isComparable: (offset, size) => !this.#memory.hasWorkspaceIn(offset, size, this.#calls),
     };
   }
 
@@ -142,6 +144,23 @@ class StepMemory {
     return undefined;
   }
 
+  /** True if the last write to some byte of the range may be by a GEMM to its workspace. */
+  hasWorkspaceIn(offset: number, size: number, calls: readonly Call[]): boolean {
+    for (const call of calls.toReversed()) {
+      const workspace = workspaceOf(call);
+      for (const { slice, writes } of accessesOf(call)) {
+        const start = this.#plan.offsets.get(slice.buffer);
+        if (!writes || start === undefined) continue;
+        const first = start + slice.offset;
+        const end = first + slice.size;
+        if (first >= offset + size || end <= offset) continue;
+        if (workspace && isSameSlice(slice, workspace)) return true;
+        if (first <= offset && offset + size <= end) return false;
+      }
+    }
+    return false;
+  }
+
   resolve({ buffer, offset, size }: BufferSlice): Storage {
     const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
     const existing = this.#views.get(key);
@@ -178,4 +197,8 @@ function writtenSlices(calls: readonly Call[]): BufferSlice[] {
 function spanOf(slice: BufferSlice): Span {
   const { from, to } = extentOf(slice);
   return span(from, to - from);
+}
+
+function workspaceOf({ work }: Call): BufferSlice | undefined {
+  return work.kind === "gemm" ? work.problem.scratch : undefined;
 }

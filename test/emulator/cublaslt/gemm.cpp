@@ -133,8 +133,9 @@ int runGemm(const void* data) {
   if (biasBytes > 0 && (description.bias | biasStep) % 16 != 0) return misalignedStatus;
   if (call.workspaceBytes > 0) {
     if (!emulator_holds(reinterpret_cast<uint64_t>(call.workspace), call.workspaceBytes)) return illegalAddressStatus;
-    // The workspace is overwritten, so that data kept there is lost.
-    std::memset(call.workspace, 0xa5, call.workspaceBytes);
+    // The workspace is overwritten, so that data kept there is lost. What is left in it differs from call to call.
+    static unsigned char fill = 0xa5;
+    std::memset(call.workspace, fill++, call.workspaceBytes);
   }
   if (description.scaleType == f64Type) multiply<double>(call);
   else multiply<float>(call);
