@@ -134,31 +134,32 @@ class StepMemory {
 
   /** The buffer that these calls write last at an offset of the block. */
   lastWrittenAt(offset: number, calls: readonly Call[]): Buffer | undefined {
-    for (const call of calls.toReversed()) {
-      for (const { slice, writes } of accessesOf(call)) {
-        const start = this.#plan.offsets.get(slice.buffer);
-        const first = start === undefined ? Infinity : start + slice.offset;
-        if (writes && first <= offset && offset < first + slice.size) return slice.buffer;
-      }
-    }
+    for (const { slice } of this.#writesIn(offset, 1, calls)) return slice.buffer;
     return undefined;
   }
 
   /** True if the last write to some byte of the range may be by a GEMM to its workspace. */
   hasWorkspaceIn(offset: number, size: number, calls: readonly Call[]): boolean {
-    for (const call of calls.toReversed()) {
+    for (const { call, slice, coversAll } of this.#writesIn(offset, size, calls)) {
       const workspace = workspaceOf(call);
+      if (workspace && isSameSlice(slice, workspace)) return true;
+      if (coversAll) return false;
+    }
+    return false;
+  }
+
+  /** The writes to a range of the block, the last one first. */
+  *#writesIn(offset: number, size: number, calls: readonly Call[]) {
+    for (const call of calls.toReversed()) {
       for (const { slice, writes } of accessesOf(call)) {
         const start = this.#plan.offsets.get(slice.buffer);
         if (!writes || start === undefined) continue;
         const first = start + slice.offset;
         const end = first + slice.size;
         if (first >= offset + size || end <= offset) continue;
-        if (workspace && isSameSlice(slice, workspace)) return true;
-        if (first <= offset && offset + size <= end) return false;
+        yield { call, slice, coversAll: first <= offset && offset + size <= end };
       }
     }
-    return false;
   }
 
   resolve({ buffer, offset, size }: BufferSlice): Storage {

@@ -54,8 +54,8 @@ export function orthogonal(
 }
 
 /**
- * Turns a normal vector, of which the elements from `first` on count, into the w of its reflection I − w · wᵀ. The sum is in f64, in the
- * order of the elements.
+ * Replaces the elements of a normal vector from `first` on by the w of the reflection I − w · wᵀ. The sum is in f64, in the order of the
+ * elements.
  */
 function scaleReflector(vector: Float32Array, first: number, length: number): void {
   let sum = 0;

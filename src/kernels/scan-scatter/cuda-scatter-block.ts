@@ -18,6 +18,20 @@ export interface Entries {
   readonly position: string;
 }
 
+/** C++: `rowOf` and `owned`, the rows of a lane's entries from `first` on and which of a warp's are of the block; `ownCount` of them. */
+export function selectEntries(first: string, row: string, entriesPerLane: number): string {
+  return `unsigned rowOf[${entriesPerLane}], owned[${entriesPerLane}], ownCount = 0;
+    const unsigned firstOfLane = ${first} + warp * ${32 * entriesPerLane} + lane;
+    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+      const unsigned entry = firstOfLane + 32 * i;
+      rowOf[i] = entry < end ? ${row} - firstRow : none;
+    }
+    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
+      owned[i] = __ballot_sync(0xffffffffu, rowOf[i] < rowCount);
+      ownCount += __popc(owned[i]);
+    }`;
+}
+
 /** C++: the rows and the columns of a block. */
 export const rowsOfBlock = `  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned chunks = (inner + columnsPerBlock - 1) / columnsPerBlock;

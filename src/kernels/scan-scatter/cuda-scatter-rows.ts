@@ -8,7 +8,7 @@ import type { KernelSource } from "../../driver/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { cachedSource } from "../source-cache.js";
 import { threads } from "./cuda-columns.js";
-import { type Entries, type RowScatterVariant, rowsOfBlock } from "./cuda-scatter-block.js";
+import { type Entries, type RowScatterVariant, rowsOfBlock, selectEntries } from "./cuda-scatter-block.js";
 import { columnsPerBlock, residentBlocks, residentSparseBlocks, tileElements } from "./cuda-scatter-plan.js";
 import { printSparse } from "./cuda-scatter-sparse.js";
 
@@ -108,16 +108,7 @@ ${rowsOfBlock}
   ${range}
   for (unsigned first = begin; first < end; first += ${entriesPerRound}) {
     // Select the entries of the block's rows, in their order. A warp has consecutive entries.
-    unsigned rowOf[${entriesPerLane}], owned[${entriesPerLane}], ownCount = 0;
-    const unsigned firstOfLane = first + warp * ${32 * entriesPerLane} + lane;
-    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
-      const unsigned entry = firstOfLane + 32 * i;
-      rowOf[i] = entry < end ? ${row} - firstRow : none;
-    }
-    for (unsigned i = 0; i < ${entriesPerLane}; i++) {
-      owned[i] = __ballot_sync(0xffffffffu, rowOf[i] < rowCount);
-      ownCount += __popc(owned[i]);
-    }
+    ${selectEntries("first", row, entriesPerLane)}
     if (lane == 0) warpCounts[warp] = ownCount;
     __syncthreads();
     unsigned slot = 0, total = 0;

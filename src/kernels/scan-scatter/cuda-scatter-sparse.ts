@@ -5,7 +5,7 @@
 
 import { cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { threads } from "./cuda-columns.js";
-import { type Entries, type RowScatterVariant, rowsOfBlock } from "./cuda-scatter-block.js";
+import { type Entries, type RowScatterVariant, rowsOfBlock, selectEntries } from "./cuda-scatter-block.js";
 
 const warps = threads / 32;
 /** Entries that a lane reads at a time. A warp reads consecutive ones. */
@@ -37,16 +37,7 @@ ${rowsOfBlock}
   do {
     unsigned listed = 0;
     for (; next < end && listed <= ${maxListed - entriesPerRound}; next += ${entriesPerRound}, round++) {
-      unsigned rowOf[${entriesPerLane}], owned[${entriesPerLane}], ownCount = 0;
-      const unsigned firstOfLane = next + warp * ${32 * entriesPerLane} + lane;
-      for (unsigned i = 0; i < ${entriesPerLane}; i++) {
-        const unsigned entry = firstOfLane + 32 * i;
-        rowOf[i] = entry < end ? ${row} - firstRow : none;
-      }
-      for (unsigned i = 0; i < ${entriesPerLane}; i++) {
-        owned[i] = __ballot_sync(0xffffffffu, rowOf[i] < rowCount);
-        ownCount += __popc(owned[i]);
-      }
+      ${selectEntries("next", row, entriesPerLane)}
       // The counts of the next round are elsewhere, so that one barrier per round is enough.
       if (lane == 0) warpCounts[round % 2][warp] = ownCount;
       __syncthreads();

@@ -59,7 +59,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
   },
 };
 
-/** Rejects what is not a random state or a probability. */
+/** Throws unless `state` is a random state and `p` a probability. */
 export function requireDropout(op: string, state: ValueType, p: number): void {
   if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
     throw badShape(op, `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`);

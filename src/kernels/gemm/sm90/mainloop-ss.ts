@@ -1,5 +1,6 @@
 /** The wgmma SS mainloop: consumer warpgroups multiply k-tiles that both operands have in shared memory. */
 
+import { zeroAccumulators } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { transposedStages } from "./smem-tiles.js";
 import { mmaNOf, type Sm90Tile } from "./tiles.js";
 
@@ -7,16 +8,7 @@ import { mmaNOf, type Sm90Tile } from "./tiles.js";
 export const ssMainloop = (tile: Sm90Tile): string => `
   constexpr unsigned warpgroupsN = ${tile.swapsAB ? 1 : tile.warpgroupsN}, mmaM = ${tile.swapsAB ? 1 : tile.tileM / 64 / tile.warpgroupsM};
   constexpr unsigned mmaN = ${mmaNOf(tile)};
-  const unsigned warpgroup = threadIdx.x / 128, warpgroupM = warpgroup / warpgroupsN * (64 * mmaM), warpgroupN = warpgroup % warpgroupsN * mmaN;
-  float acc[mmaM][mmaN / 2];
-#pragma unroll
-  for (unsigned i = 0; i < mmaM; i++) {
-#pragma unroll
-    for (unsigned e = 0; e < mmaN / 2; e++) {
-      acc[i][e] = 0;
-      fenceOperand(acc[i][e]);
-    }
-  }
+${zeroAccumulators}
   for (unsigned kTile = 0; kTile < kTiles; kTile++) {
     const unsigned stage = kTile % stages;
     mbarrierWait(full + stage, kTile / stages % 2);

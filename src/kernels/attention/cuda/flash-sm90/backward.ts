@@ -26,7 +26,7 @@ import {
   warpgroupRows,
 } from "./config.js";
 import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
-import { inputMap, inputParameters } from "./operands.js";
+import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
 export type Side = "rows" | "columns";
 
@@ -59,13 +59,7 @@ export function sm90BackwardParameters({
     statistics: "in",
     deltas: isRows ? "out" : "in",
     ...(isRows ? { queryGradient: access } : { keyGradient: access, valueGradient: access }),
-    pairs: "u32",
-    sectionPairs: "u32",
-    heads: "u32",
-    groupHeads: "u32",
-    tiles: "u32",
-    rows: "i32",
-    columns: "i32",
+    ...sizeParameters,
     ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
     scale: "f32",
     ...(dropout && dropoutNumbers(element)),

@@ -11,7 +11,7 @@ import { declareDropoutOfPair, dropoutNumbers } from "../flash/dropout.js";
 import { declarePairs } from "../parameters.js";
 import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
 import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
-import { inputMap, inputParameters } from "./operands.js";
+import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
 /** The arguments, in order. */
 export function sm90ForwardParameters({
@@ -24,13 +24,7 @@ export function sm90ForwardParameters({
     ...(dropout && { randomState: "in" as const }),
     out: access,
     statistics: access,
-    pairs: "u32",
-    sectionPairs: "u32",
-    heads: "u32",
-    groupHeads: "u32",
-    tiles: "u32",
-    rows: "i32",
-    columns: "i32",
+    ...sizeParameters,
     outBatch: "u32",
     outHead: "u32",
     outRow: "u32",

@@ -24,6 +24,17 @@ export function inputParameters(...names: readonly string[]): Readonly<Record<st
   );
 }
 
+/** The parameters of the sizes, which all kernels have. */
+export const sizeParameters = {
+  pairs: "u32",
+  sectionPairs: "u32",
+  heads: "u32",
+  groupHeads: "u32",
+  tiles: "u32",
+  rows: "i32",
+  columns: "i32",
+} as const;
+
 /** The tensor map of an input whose number of rows is the parameter `rows`. */
 export function inputMap(
   name: string,

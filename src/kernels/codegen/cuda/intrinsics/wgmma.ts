@@ -143,3 +143,15 @@ export const setmaxnreg = `template <unsigned count>
 static __device__ __forceinline__ void setmaxnregDec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
 template <unsigned count>
 static __device__ __forceinline__ void setmaxnregInc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }`;
+
+/** C++: the position of a warpgroup in a CTA tile, and its accumulators: `mmaM` blocks of 64 × `mmaN`, which are zero. */
+export const zeroAccumulators = `  const unsigned warpgroup = threadIdx.x / 128, warpgroupM = warpgroup / warpgroupsN * (64 * mmaM), warpgroupN = warpgroup % warpgroupsN * mmaN;
+  float acc[mmaM][mmaN / 2];
+#pragma unroll
+  for (unsigned i = 0; i < mmaM; i++) {
+#pragma unroll
+    for (unsigned e = 0; e < mmaN / 2; e++) {
+      acc[i][e] = 0;
+      fenceOperand(acc[i][e]);
+    }
+  }`;

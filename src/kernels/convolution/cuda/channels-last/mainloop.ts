@@ -13,6 +13,7 @@ import {
   smemDescriptor,
   wgmmaSs,
   wgmmaSync,
+  zeroAccumulators,
 } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
 import { type ChannelsLastTile, kTileBytes, smemAlignment, threadsOf, transposedStages } from "./tiles.js";
@@ -58,21 +59,15 @@ export const alignStages = (sharedBytes: number): string => `
   dynamicSharedMemory(smem, ${sharedBytes});
   unsigned char* const stageTiles = smem + (${smemAlignment} - reinterpret_cast<unsigned long long>(smem) % ${smemAlignment}) % ${smemAlignment};`;
 
-/**
- * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies. Afterwards no thread reads
- * the stages.
- */
-const startAccumulators = `
-  const unsigned warpgroup = threadIdx.x / 128, warpgroupM = warpgroup / warpgroupsN * (64 * mmaM), warpgroupN = warpgroup % warpgroupsN * mmaN;
-  float acc[mmaM][mmaN / 2];
+/** C++: starts the copies of the first `ahead` k-tiles, and waits for one in each round of the loop that it opens. */
+const startLoop = `  auto loadStage = [&](unsigned kTile) {
+    if (kTile < endTile) loadTile(stageTiles + kTile % stages * stageBytes, kTile);
+    cpAsyncCommit();
+  };
 #pragma unroll
-  for (unsigned i = 0; i < mmaM; i++) {
-#pragma unroll
-    for (unsigned e = 0; e < mmaN / 2; e++) {
-      acc[i][e] = 0;
-      fenceOperand(acc[i][e]);
-    }
-  }`;
+  for (unsigned stage = 0; stage < ahead; stage++) loadStage(firstTile + stage);
+  for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
+    cpAsyncWait<ahead - 1>();`;
 
 const multiplyTile = (isKMajor: { readonly a: boolean; readonly b: boolean }): string => `
     wgmmaFence();
@@ -86,19 +81,17 @@ const multiplyTile = (isKMajor: { readonly a: boolean; readonly b: boolean }): s
     }
     wgmmaCommit();`;
 
+/**
+ * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies. Afterwards no thread reads
+ * the stages.
+ */
 export const mainloop = (
   { overlap }: ChannelsLastTile,
   isKMajor: { readonly a: boolean; readonly b: boolean },
-): string => `${startAccumulators}
+): string => `
+${zeroAccumulators}
   constexpr unsigned overlap = ${overlap}, ahead = stages - 1 - overlap;
-  auto loadStage = [&](unsigned kTile) {
-    if (kTile < endTile) loadTile(stageTiles + kTile % stages * stageBytes, kTile);
-    cpAsyncCommit();
-  };
-#pragma unroll
-  for (unsigned stage = 0; stage < ahead; stage++) loadStage(firstTile + stage);
-  for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
-    cpAsyncWait<ahead - 1>();
+${startLoop}
     fenceProxyAsync();
     if constexpr (overlap == 0) wgmmaWait<0>();
     // The k-tile has landed for all threads, and no warpgroup still reads the stage that is loaded next.
@@ -134,17 +127,11 @@ static __device__ __forceinline__ void transposeTile(unsigned char* kMajor, cons
 }`;
 
 /** C++: as `mainloop`, with MN-major operands of TF32, which all threads transpose in shared memory. */
-export const transposingMainloop = `${startAccumulators}
+export const transposingMainloop = `
+${zeroAccumulators}
   constexpr unsigned ahead = stages - 1;
   unsigned char* const transposed = stageTiles + stages * stageBytes;
-  auto loadStage = [&](unsigned kTile) {
-    if (kTile < endTile) loadTile(stageTiles + kTile % stages * stageBytes, kTile);
-    cpAsyncCommit();
-  };
-#pragma unroll
-  for (unsigned stage = 0; stage < ahead; stage++) loadStage(firstTile + stage);
-  for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
-    cpAsyncWait<ahead - 1>();
+${startLoop}
     // The k-tile has landed for all threads, and no warpgroup still reads the transposed tile that is written next.
     __syncthreads();
     const unsigned char* const source = stageTiles + kTile % stages * stageBytes;
