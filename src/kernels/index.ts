@@ -20,6 +20,7 @@ export {
 } from "./backend.js";
 export type { Backend } from "./backend-interface.js";
 export type { Capabilities } from "./capabilities.js";
+export { reducesInThread } from "./codegen/cuda/column-config.js";
 export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";

@@ -100,6 +100,14 @@ test("those of many rows have scratch memory of their own, which the call writes
   assert.equal(accessesOf(few!).length, 4);
 });
 
+test("a reduction of few rows stays alone if it has a thread for each of very many columns", () => {
+  const columns = 64 * 1024;
+  const [many, few] = [bufferOf(8 * columns), bufferOf(8 * 256)];
+  const calls = [reduce(few, 8, 256), reduce(many, 8, columns), reduce(few, 8, 256, other)];
+  assert.deepEqual(sizesOf(groupReductions(hopper, calls)).sort(), [1, 2]);
+  assert.deepEqual(sizesOf(groupReductions(on("cuda", 1024), calls)), [3], "on a GPU with more SMs");
+});
+
 test("its parts are found and replaced, each in its place", () => {
   const [call] = groupReductions(hopper, [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)]);
   const moved = bufferOf(3072 * 256);

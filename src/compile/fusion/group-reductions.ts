@@ -1,7 +1,7 @@
 /** Grouped column reductions, such as the gradients of biases and of norms' weights. Each keeps the bits that it has alone. */
 
 import { dtypes } from "../../ir/index.js";
-import { canGroupColumns, capabilitiesOf, columnScratchBytes } from "../../kernels/index.js";
+import { canGroupColumns, capabilitiesOf, columnScratchBytes, reducesInThread } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { busyReductionBytes, maxGroupedReductions } from "../cost-model.js";
 import type { BufferSlice, ColumnCall, Program } from "../program/program.js";
@@ -11,6 +11,8 @@ export function groupReductions(runtime: Runtime, program: Program): void {
   if (!capabilitiesOf(runtime).combinesKernels) return;
   const isBusy = (columns: readonly ColumnCall[]): boolean =>
     columns.reduce((sum, column) => sum + bytesRead(column), 0) >= busyReductionBytes(runtime.device);
+  // Grouped kernels have several threads per column, which idle if a column has few rows.
+  const fillsDevice = (column: ColumnCall): boolean => reducesInThread(column, runtime.device.parallelism);
   const canGroup = (columns: readonly ColumnCall[]): boolean =>
     columns.length <= maxGroupedReductions &&
     canGroupColumns(
@@ -19,7 +21,8 @@ export function groupReductions(runtime: Runtime, program: Program): void {
     );
   groupCalls<ColumnCall>(program, {
     defersConsumers: true,
-    itemOf: ({ work }) => (work.kind === "column" && !isBusy([work]) ? work : undefined),
+    itemOf: ({ work }) =>
+      work.kind === "column" && !isBusy([work]) && !fillsDevice(work) ? work : undefined,
     canJoin: ({ items }, column) => !isBusy(items) && canGroup([...items, column]),
     merge({ items: columns }) {
       const scratch = scratchFor(program, columns);

@@ -46,7 +46,7 @@ function configOf(
   return cudaColumnConfig(kernel, { rows, columns, strides }, processors);
 }
 
-test("few columns are spread over up to half of the SMs; with many columns a block takes a sector", () => {
+test("few columns are spread over up to half of the SMs, a block takes a sector of many columns, and a thread each of very many with few rows", () => {
   const cases: readonly [
     kernel: ColumnKernel,
     rows: number,
@@ -61,6 +61,9 @@ test("few columns are spread over up to half of the SMs; with many columns a blo
     [sumOf("f32"), 100_000, 8, 8, 1024],
     [sumOf("f32"), 64, 256, 64, 128],
     [sumOf("f32"), 64, 100_000, 12_500, 256],
+    [sumOf("f32"), 32, 100_000, 391, 256],
+    [sumOf("f32"), 33, 100_000, 12_500, 256],
+    [sumOf("f32"), 8, 30_000, 3750, 256],
     [sumOf("bf16"), 3072, 4096, 512, 1024],
     [sumOf("f64", "f64"), 3072, 4096, 1024, 1024],
     [normGradients, 3072, 256, 64, 1024],
@@ -74,6 +77,26 @@ test("few columns are spread over up to half of the SMs; with many columns a blo
 
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
+  const run = (rows: number, columns: number, processors: number): { key: string; actual: Uint8Array[] } => {
+    const config = configOf(normGradients, rows, columns, processors);
+    const inputs = normGradients.inputs.map((_, input) =>
+      Float32Array.from({ length: rows * (input < 2 ? columns : 1) }, (_value, index) =>
+        Math.sin(index * (input + 1)),
+      ),
+    );
+    const actual = runtime.step(() => {
+      const outputs = normGradients.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
+      const operands = [...inputs.map((values) => put(runtime, values, "input")), ...outputs];
+      runtime.launch({
+        op: normGradients.name,
+        kernel: runtime.kernel(config.print()),
+        blocks: config.blocks,
+        arguments: [...operands, ...config.sizes],
+      });
+      return outputs.map((output) => runtime.read(output));
+    });
+    return { key: config.key, actual };
+  };
 
   test("the bits do not depend on the number of SMs", () => {
     for (const [rows, columns] of [
@@ -83,34 +106,23 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       [3072, 9],
       [9999, 5],
     ] as const) {
-      const inputs = normGradients.inputs.map((_, input) =>
-        Float32Array.from({ length: rows * (input < 2 ? columns : 1) }, (_value, index) =>
-          Math.sin(index * (input + 1)),
-        ),
-      );
-      const run = (processors: number): { config: LaunchConfig; actual: Uint8Array[] } => {
-        const config = configOf(normGradients, rows, columns, processors);
-        const actual = runtime.step(() => {
-          const outputs = normGradients.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
-          const operands = [...inputs.map((values) => put(runtime, values, "input")), ...outputs];
-          runtime.launch({
-            op: normGradients.name,
-            kernel: runtime.kernel(config.print()),
-            blocks: config.blocks,
-            arguments: [...operands, ...config.sizes],
-          });
-          return outputs.map((output) => runtime.read(output));
-        });
-        return { config, actual };
-      };
       // On each of them a block takes fewer columns, and a column has more threads.
       const enough = [8, 4, 2].map((perBlock) => 4 * Math.ceil(columns / perBlock));
-      const [first, ...others] = [1, ...enough].map(run);
-      assert.equal(new Set([first!, ...others].map(({ config }) => config.key)).size, 4);
-      for (const { config, actual } of others) {
+      const [first, ...others] = [1, ...enough].map((processors) => run(rows, columns, processors));
+      assert.equal(new Set([first!, ...others].map(({ key }) => key)).size, 4);
+      for (const { key, actual } of others) {
         for (const [index, value] of actual.entries())
-          sameBytes(value, first!.actual[index]!, `${config.key}, value ${index}`);
+          sameBytes(value, first!.actual[index]!, `${key}, value ${index}`);
       }
+    }
+  });
+
+  test("a thread that reduces a whole column has the bits of several threads", () => {
+    for (const rows of [1, 5, 32]) {
+      const [inThread, inWarp] = [1, parallelism].map((processors) => run(rows, 300, processors));
+      assert.notEqual(inThread!.key, inWarp!.key);
+      for (const [index, value] of inThread!.actual.entries())
+        sameBytes(value, inWarp!.actual[index]!, `${rows} rows, value ${index}`);
     }
   });
 });

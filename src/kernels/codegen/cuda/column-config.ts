@@ -19,12 +19,26 @@ const maxColumns = sectorBytes / dtypes.f32.bytes;
 /** Loads in flight per thread, over all inputs: enough to hide DRAM latency. Measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset). */
 const maxLoadsInFlight = 16;
 
+/** Threads of a block whose threads reduce a column each. */
+const columnThreads = 256;
+
+/**
+ * True if each thread reduces a whole column: there are few rows, and enough columns for a block per SM. The sum of a batch's gradients
+ * of a position embedding is an example.
+ */
+export function reducesInThread(
+  { rows, columns }: Pick<Columns, "rows" | "columns">,
+  parallelism: number,
+): boolean {
+  return rows <= minPartials && columns >= parallelism * columnThreads;
+}
+
 /** `parallelism`: the number of SMs. It does not change the bits of a result, which follow from the number of rows. */
 export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchConfig {
   const { columns, strides } = launch;
   const sizes = columnSizes(kernel, launch);
   const layout = layoutOf(kernel, launch, parallelism);
-  let key = `c${layout.partials}/${layout.columns}/${layout.unroll}`;
+  let key = `c${layout.partials}/${layout.columns}/${layout.loadedRows ?? layout.unroll}`;
   for (const { column } of strides) key += column === "unit" ? "u" : "n";
   return {
     key,
@@ -57,12 +71,17 @@ function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
   const { rows, strides } = launch;
   const partials = columnPartials(rows);
+  const columnStrides = strides.map(({ column }) => column);
+  if (reducesInThread(launch, parallelism)) {
+    const loadedRows = 2 ** Math.ceil(Math.log2(rows));
+    return { strides: columnStrides, partials, lanes: 1, columns: columnThreads, unroll: 1, loadedRows };
+  }
   const columns = columnsPerBlock(kernel, launch, parallelism);
   const lanes = Math.min(partials, maxThreadsPerBlock / columns);
   const loadsPerRow = (partials / lanes) * Math.max(1, kernel.inputs.length);
   let unroll = 1;
   while (unroll * partials < rows && 2 * unroll * loadsPerRow <= maxLoadsInFlight) unroll *= 2;
-  return { strides: strides.map(({ column }) => column), partials, lanes, columns, unroll };
+  return { strides: columnStrides, partials, lanes, columns, unroll };
 }
 
 /**

@@ -21,12 +21,14 @@ export interface ColumnLayout {
   readonly strides: readonly ColumnStride[];
   /** Partials of a column. */
   readonly partials: number;
-  /** Threads per column: at least a warp, at most one per partial. */
+  /** Threads per column: one, or at least a warp and at most one per partial. */
   readonly lanes: number;
-  /** Columns of a block; at most as many as it has warps. */
+  /** Columns of a block; at most as many as it has warps if a column has several threads. */
   readonly columns: number;
   /** How many rows of each partial are loaded before the first is used. */
   readonly unroll: number;
+  /** A bound of the rows, if it is at most the number of partials. Further partials load nothing. Default: no bound is known. */
+  readonly loadedRows?: number;
 }
 
 /** The parameters: the inputs, the outputs, rows and columns as u32, each input's row stride; then the kernel's scalars. */
@@ -94,7 +96,8 @@ class Printer {
     printStrides(this.#text, this.#stride, (beginRow) => this.#printStride(beginRow));
     for (const reduction of this.#reductions)
       this.#combineHalves(reduction, reduction.partials, this.#threadPartials);
-    this.#printCombines();
+    if (lanes === 1) this.#printStores();
+    else this.#printCombines();
     // One block per SM: with fewer registers a thread could not keep all its loads in flight.
     return text.toKernel(this.#kernel.name, columns * lanes, 1);
   }
@@ -110,7 +113,7 @@ class Printer {
   #printStride(beginRow: BeginRow): void {
     const text = this.#text;
     const { lanes, unroll } = this.#layout;
-    text.unrolled("partial", this.#threadPartials * unroll, () => {
+    text.unrolled("partial", this.#layout.loadedRows ?? this.#threadPartials * unroll, () => {
       const resultOf = beginRow(`partial * ${lanes}u + lane`);
       const print = expressionPrinter(text, this.#kernel.values, this.#leaves());
       for (const reduction of this.#reductions) {
@@ -136,6 +139,15 @@ class Printer {
       position: () => "(int)position",
       row: () => "(int)row",
     };
+  }
+
+  /** Stores the results if a thread has all partials of its column. */
+  #printStores(): void {
+    const text = this.#text;
+    for (const { output, dtype, partials } of this.#reductions) {
+      const target = `${output}[${outputIndex(this.#kernel.outputLayout, "threadColumn")}]`;
+      text.line(`if (threadColumn < columns) ${target} = ${narrowed(text, dtype, `${partials}[0]`)};`);
+    }
   }
 
   /** Combines the threads' partials through shared memory: one warp per column. */
