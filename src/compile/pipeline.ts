@@ -30,6 +30,7 @@ import { recomputeActivations } from "./passes/recompute-activations.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
 import { tileRows } from "./passes/row-tiling.js";
+import { readSignsOfCasts } from "./passes/sign-reads.js";
 import { writeStridedOutputs } from "./passes/strided-outputs.js";
 import type { BufferSlice, Call, Program } from "./program/program.js";
 
@@ -129,9 +130,10 @@ export const phases = {
   verticalFusion: {
     pass: "verticalFusion",
     purpose: "elementwise chains and row reductions share a kernel",
-    run(program, runtime, { deadOnExit }) {
+    run(program, runtime, { deadOnExit, isTuned }) {
       splitElementwise(program);
       fuse(runtime, program, { deadOnExit });
+      if (isTuned) readSignsOfCasts(program);
     },
   },
   pretransposeWeights: {

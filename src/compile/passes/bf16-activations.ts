@@ -240,7 +240,7 @@ function insertCast(program: Program, node: Node, bias: BufferSlice): BufferSlic
 const known = new WeakMap<RowKernel, Map<string, RowKernel>>();
 
 /** A kernel that loads some inputs as bf16. Compiled code is cached by kernel identity, so each variant is made once. */
-function narrowKernel(
+export function narrowKernel(
   kernel: RowKernel,
   operands: readonly BufferSlice[],
   isNarrow: (slice: BufferSlice) => boolean,
