@@ -7,6 +7,7 @@ import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
 import { autotuneConvolutions, convolutionAlgorithmsIn } from "./autotune/convolutions.js";
+import { autotuneEpilogues, epilogueTilesIn } from "./autotune/epilogues.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { streamOptions } from "./cost-model.js";
 import { planAgreed, planOptional } from "./fallback.js";
@@ -98,6 +99,7 @@ function planCalls(
   if (isTuned && isEnabled(settings, gemmAlgorithms.name)) {
     program.renumber();
     report = autotuneGemms(runtime, program);
+    autotuneEpilogues(runtime, program);
     autotuneConvolutions(runtime, program);
     stages.push({ name: gemmAlgorithms.name, calls: program.calls });
   }
@@ -174,6 +176,7 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
     program.renumber();
     if (name === gemmAlgorithms.name) {
       autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
+      autotuneEpilogues(runtime, program, { known: epilogueTilesIn(runtime, after) });
       autotuneConvolutions(runtime, program, { known: convolutionAlgorithmsIn(runtime, after) });
     } else if (name === "bf16Activations") {
       const before = stages.findIndex((stage) => stage.name === name) - 1;

@@ -45,6 +45,7 @@ export {
   colsumRows,
   cublasLtKey,
   type Epilogue,
+  epilogueCandidates,
   firstNativeAlgorithm,
   type GemmDesc,
   type GemmDtype,

@@ -28,7 +28,7 @@ import {
   type Sm90Config,
   sm90BatchedConfig,
   sm90Candidates,
-  sm90EpilogueConfig,
+  sm90EpilogueConfigs,
   sm90GroupedConfig,
 } from "./sm90/index.js";
 
@@ -76,7 +76,7 @@ export function lowerGemmEpilogue(
 ): LaunchCommand {
   requireValid(problem);
   const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
-  const config = sm90EpilogueConfig(target, { ...problem, c }, epilogue);
+  const config = sm90EpilogueConfigs(target, { ...problem, c }, epilogue)[problem.algorithm ?? 0];
   if (!config || (epilogue.storesC && !problem.c))
     throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   return lowerSm90Gemms([problem], config, op, epilogue);

@@ -9,7 +9,7 @@ import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } fr
 import { dmmaConfigOf } from "./dmma/index.js";
 import {
   type Epilogue,
-  sm90EpilogueConfig,
+  sm90EpilogueConfigs,
   sm90GroupedConfig,
   sm90OperandToTranspose,
   sm90PrefersTransposedB,
@@ -47,7 +47,12 @@ export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]
 
 /** True if one launch can compute this GEMM with its epilogue, and is faster than two. */
 export function canFuseEpilogue(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): boolean {
-  return sm90EpilogueConfig(target, problem, epilogue) !== undefined;
+  return epilogueCandidates(target, problem, epilogue) > 0;
+}
+
+/** The number of algorithms of a GEMM with its epilogue, the default first; 0 if two launches are faster. */
+export function epilogueCandidates(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): number {
+  return sm90EpilogueConfigs(target, problem, epilogue).length;
 }
 
 /** True if a GEMM gains more from a transposed B than the transposition costs. */

@@ -15,6 +15,7 @@ export {
 export {
   canFuseEpilogue,
   canGroupGemms,
+  epilogueCandidates,
   gemmCalls,
   gemmCandidates,
   gemmScratchBytes,

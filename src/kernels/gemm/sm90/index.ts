@@ -7,7 +7,7 @@ export {
   lowerSm90Gemms,
   sm90BatchedConfig,
   sm90Candidates,
-  sm90EpilogueConfig,
+  sm90EpilogueConfigs,
   sm90GroupedConfig,
   sm90OperandToTranspose,
   sm90PrefersTransposedB,

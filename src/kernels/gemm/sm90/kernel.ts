@@ -95,7 +95,7 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
     ...{ name: `gemm_${element}_sm90`, elements: "float", requiredCapability: sm90Capability },
     ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
     ...(clusterSize !== undefined && { cluster: clusterSize }),
-    ...(usesRs && { blocksPerSm: 1 }),
+    ...(usesRs ? { blocksPerSm: 1 } : tile.ctasPerSm !== undefined && { blocksPerSm: tile.ctasPerSm }),
     parameters: sm90Parameters(config, accesses, epilogue),
     pointers: { ...printed?.pointers, ...pointersOf(config, accesses.length) },
     maps: tensorMapsOf(config, accesses.length),
@@ -140,7 +140,10 @@ function planSharedMemory(config: Sm90Config): { stages: number; sharedBytes: nu
   const transposedBytes =
     transposesB(config) && !isMmaSyncMainloop(config) ? transposedStages * tileN * kTileBytes : 0;
   const stageBytes = (tileM + tileN) * kTileBytes;
-  const stages = Math.min(tile.stages, Math.floor((maxStageBytes - transposedBytes) / stageBytes));
+  const stages = Math.min(
+    tile.stages,
+    Math.floor((maxStageBytes / (tile.ctasPerSm ?? 1) - transposedBytes) / stageBytes),
+  );
   const mbarrierBytes = 2 * stages * 8;
   const mainloopBytes = stages * stageBytes + transposedBytes + mbarrierBytes;
   const epilogueBytes = tile.swapsAB

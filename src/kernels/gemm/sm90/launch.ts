@@ -12,9 +12,9 @@ import type { Epilogue, Sm90Config } from "./configs.js";
 import { sm90Parameters, sm90Source } from "./kernel.js";
 import {
   listCandidates,
+  listEpilogueConfigs,
   prefersTransposed,
   selectBatchedConfig,
-  selectEpilogueConfig,
   selectGroupedConfig,
   selectOperandToTranspose,
 } from "./select-config.js";
@@ -66,13 +66,13 @@ export function sm90OperandToTranspose(
   return selectOperandToTranspose(device, settings.precision, problem);
 }
 
-/** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */
-export function sm90EpilogueConfig(
+/** The configs of a GEMM with a fused epilogue, in the order of its algorithms; none if two launches are faster. */
+export function sm90EpilogueConfigs(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
   epilogue: Epilogue,
-): Sm90Config | undefined {
-  return selectEpilogueConfig(device, settings.precision, problem, epilogue);
+): readonly Sm90Config[] {
+  return listEpilogueConfigs(device, settings.precision, problem, epilogue);
 }
 
 /** One launch for independent GEMMs of one config, or for one GEMM with its epilogue. */

@@ -85,16 +85,19 @@ const epilogueLimits = {
 /** Large tiles need to cover half of the SMs, or too many of them idle. */
 const minSmShareOfLargeTiles = 1 / 2;
 
-/** The config of a GEMM with a fused epilogue; undefined if two launches are faster. */
-export function selectEpilogueConfig(
+/** Tiles that autotuning compares with the default one, if they fill the SMs. */
+const epilogueTiles = [tiles.large, tiles.paired, tiles.wide] as const;
+
+/** The configs of a GEMM with a fused epilogue, the default first; none if two launches are faster. */
+export function listEpilogueConfigs(
   device: Device,
   precision: GemmPrecision,
   problem: GemmDesc,
   { kernel, gemmInput }: Epilogue,
-): Sm90Config | undefined {
+): readonly Sm90Config[] {
   const { n, k, batch = 1, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || !canImplement(problem) || a.isTransposed || batch !== 1) return undefined;
+  if (!element || !canImplement(problem) || a.isTransposed || batch !== 1) return [];
   const isKMajor = { a: true, b: b.isTransposed === true };
   const largeCtas = countCtas(problem, tiles.large);
   const usesLarge =
@@ -105,21 +108,23 @@ export function selectEpilogueConfig(
   const size = usesLarge ? "large" : "small";
   const { maxK, minSmShare } = epilogueLimits[size];
   const isWorthFusing = fillsSms(sizeInTiles(problem, tiles[size]), device.parallelism, minSmShare);
-  if (k > maxK || !isWorthFusing || c.rowStride !== n) return undefined;
+  if (k > maxK || !isWorthFusing || c.rowStride !== n) return [];
   const tile = usesLarge ? tiles.large : (singleWaveTile(problem, device.parallelism) ?? tiles.small);
   const { usesPosition, readsAtIndex } = factsOf(kernel);
   if (!storesElementsOnly(kernel) || usesPosition || readsAtIndex || kernel.inputs[gemmInput] !== "f32")
-    return undefined;
-  if (storesColsums(kernel) && (tile.swapsAB || mmaNOf(tile) !== colsumMmaN)) return undefined;
-  const config = {
-    element,
-    tile,
-    isKMajor,
-    hasBias: bias !== undefined,
-    constantN: n,
-    isUnbatched: true,
-  } as const;
-  return { ...config, ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) };
+    return [];
+  if (storesColsums(kernel) && (tile.swapsAB || mmaNOf(tile) !== colsumMmaN)) return [];
+  // The other tiles have no shared memory left for a transposed B.
+  const others = transposesB({ element, isKMajor })
+    ? []
+    : epilogueTiles.filter(
+        (other) =>
+          other !== tile && fillsSms(countCtas(problem, other), device.parallelism, other.ctasPerSm ?? 1),
+      );
+  return [tile, ...others].map((candidate) => ({
+    ...{ element, tile: candidate, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: true },
+    ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], candidate) },
+  }));
 }
 
 /** Column sums need the epilogue store in which a warp stores one row at a time, four columns per lane. */

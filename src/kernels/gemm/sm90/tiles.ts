@@ -10,6 +10,8 @@ export interface Sm90Tile {
   readonly stages: number;
   readonly warpgroupsM: number;
   readonly warpgroupsN: number;
+  /** CTAs that share an SM, so that one multiplies while the other stores; default: 1. */
+  readonly ctasPerSm?: 2;
   /** Split-K over the two CTAs of a cluster: each accumulates half of K. */
   readonly splitsK?: boolean;
   /** Computes Cᵀ = Bᵀ · Aᵀ: a warpgroup's 64 rows are columns of C, so that tileM can be any multiple of 8. */
@@ -19,14 +21,20 @@ export interface Sm90Tile {
 /** Bytes of K in one stage of an operand: the width of the 128-byte swizzle. */
 export const kTileBytes = 128;
 
-/** `large` is for small K; `square` has more stages for large K; `small` is for results with too few tiles of the others. */
-export const tiles: Readonly<Record<"large" | "square" | "small" | "mmaSync", Sm90Tile>> = {
-  large: { tileM: 192, tileN: 128, stages: 4, warpgroupsM: 3, warpgroupsN: 1 },
-  square: { tileM: 128, tileN: 128, stages: 6, warpgroupsM: 2, warpgroupsN: 1 },
-  small: { tileM: 64, tileN: 128, stages: 4, warpgroupsM: 1, warpgroupsN: 2 },
-  /** For the mma.sync mainloop, which needs several CTAs on an SM. */
-  mmaSync: { tileM: 64, tileN: 64, stages: 4, warpgroupsM: 1, warpgroupsN: 1 },
-};
+/**
+ * `large` is for small K; `paired` has two CTAs per SM, for long epilogues; `square` has more stages for large K; `small` is for results
+ * with too few tiles of the others.
+ */
+export const tiles: Readonly<Record<"large" | "wide" | "paired" | "square" | "small" | "mmaSync", Sm90Tile>> =
+  {
+    large: { tileM: 192, tileN: 128, stages: 4, warpgroupsM: 3, warpgroupsN: 1 },
+    wide: { tileM: 128, tileN: 256, stages: 4, warpgroupsM: 1, warpgroupsN: 2 },
+    paired: { tileM: 128, tileN: 128, stages: 3, warpgroupsM: 2, warpgroupsN: 1, ctasPerSm: 2 },
+    square: { tileM: 128, tileN: 128, stages: 6, warpgroupsM: 2, warpgroupsN: 1 },
+    small: { tileM: 64, tileN: 128, stages: 4, warpgroupsM: 1, warpgroupsN: 2 },
+    /** For the mma.sync mainloop, which needs several CTAs on an SM. */
+    mmaSync: { tileM: 64, tileN: 64, stages: 4, warpgroupsM: 1, warpgroupsN: 1 },
+  };
 
 /** For TF32 weight gradients: A and B are MN-major and K is large. */
 export const splitKTile: Sm90Tile = {

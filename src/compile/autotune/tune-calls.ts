@@ -1,0 +1,244 @@
+/**
+ * Selects the algorithms of calls by measurement: each distinct call is timed once per machine with its candidates, on separate memory,
+ * as short graphs. The driver's notes keep the results. A kind of call says what is distinct, and how a call looks with a candidate.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import {
+  alignment,
+  type LoadedCommand,
+  type Replayable,
+  type Runtime,
+  type Storage,
+} from "../../runtime/index.js";
+import { alignUp, beat, type Clock, span, systemClock } from "../../units/index.js";
+import { timingTolerance } from "../cost-model.js";
+import { emitCommands, listSources } from "../execute/emit.js";
+import { type BufferSlice, type Call, mapSlices, type Program, type Work } from "../program/program.js";
+import { addressOf } from "./gemm-desc.js";
+import { attempt, launchesFor, memoryErrors, rounds, smallNumber, timeMs } from "./gemm-times.js";
+
+/** A kind of call that has several algorithms, numbered from 0, the default. */
+export interface TunableKind<W extends Work> {
+  /** For notes, memory and progress. */
+  readonly name: string;
+  readonly maxCandidates: number;
+  isTunable(work: Work): work is W;
+  /** Calls with the same key share their result. The algorithm is not part of it. */
+  key(work: W): string;
+  countCandidates(runtime: Runtime, work: W): number;
+  algorithmOf(work: W): number;
+  /** The call with another algorithm. Scratch memory, if it needs any, is made by `makeScratch`. */
+  withAlgorithm(runtime: Runtime, work: W, algorithm: number, makeScratch: (bytes: number) => BufferSlice): W;
+}
+
+/** The selected algorithms, by the description of the call. */
+export type KnownChoices = Map<string, number>;
+
+export interface TuneOptions {
+  readonly known: KnownChoices;
+  readonly clock?: Clock;
+}
+
+const maxCallMs = 100;
+const maxTotalMs = 3000;
+
+export function tuneCalls<W extends Work>(
+  kind: TunableKind<W>,
+  runtime: Runtime,
+  program: Program,
+  { known, clock = systemClock }: TuneOptions,
+): void {
+  const distinct = new Map(
+    program.calls.flatMap(({ work }) =>
+      kind.isTunable(work) ? [[keyOf(kind, runtime, work), work] as const] : [],
+    ),
+  );
+  const unknown = [...distinct].filter(([key]) => !known.has(key) && !recall(kind, runtime, key, known));
+  measure(kind, runtime, unknown, known, clock);
+  for (const node of program.nodes) {
+    const { work } = node.call;
+    if (!kind.isTunable(work)) continue;
+    const algorithm = known.get(keyOf(kind, runtime, work)) ?? 0;
+    if (algorithm === kind.algorithmOf(work)) continue;
+    const makeScratch = (size: number): BufferSlice => ({
+      buffer: program.makeBuffer(size, `${kind.name} scratch`),
+      ...{ offset: 0, size },
+    });
+    program.replace(node, {
+      ...node.call,
+      work: kind.withAlgorithm(runtime, work, algorithm, makeScratch),
+    });
+  }
+}
+
+/** The algorithms of a program's calls, for another program that must have the same bits. */
+export function choicesIn<W extends Work>(
+  kind: TunableKind<W>,
+  runtime: Runtime,
+  calls: readonly Call[],
+): KnownChoices {
+  return new Map(
+    calls.flatMap(({ work }) =>
+      kind.isTunable(work) ? [[keyOf(kind, runtime, work), kind.algorithmOf(work)] as const] : [],
+    ),
+  );
+}
+
+function keyOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W): string {
+  return `${runtime.device.name}: ${kind.key(work)}`;
+}
+
+/** The text changes when the kernels change, so that old results are measured again. */
+const noteOf = ({ name }: { readonly name: string }, key: string): string => `${name} algorithm for ${key}`;
+
+function recall<W extends Work>(
+  kind: TunableKind<W>,
+  runtime: Runtime,
+  key: string,
+  known: KnownChoices,
+): boolean {
+  const note = Number(runtime.recall(noteOf(kind, key)) ?? Number.NaN);
+  const isValid = Number.isSafeInteger(note) && note >= 0 && note < kind.maxCandidates;
+  if (isValid) known.set(key, note);
+  return isValid;
+}
+
+function measure<W extends Work>(
+  kind: TunableKind<W>,
+  runtime: Runtime,
+  unknown: readonly (readonly [key: string, work: W])[],
+  known: KnownChoices,
+  clock: Clock,
+): void {
+  const trials = unknown.flatMap(([key, work]) => {
+    const candidates = trialsOf(kind, runtime, work);
+    return candidates.length > 1 ? [{ key, candidates }] : [];
+  });
+  if (trials.length === 0) return;
+  // Compiled before the clock starts: that takes longer than all trials.
+  runtime.loadKernels(
+    trials.flatMap(({ candidates }) =>
+      candidates.flatMap(({ call }) => listSources(runtime, [call], describeStorage)),
+    ),
+  );
+  const endMs = clock.nowMs() + maxTotalMs;
+  for (const [index, { key, candidates }] of trials.entries()) {
+    beat(`${kind.name}s`, index, trials.length);
+    const shareMs = (endMs - clock.nowMs()) / (trials.length - index);
+    if (shareMs <= 0) break;
+    const limitMs = Math.min(maxCallMs, shareMs);
+    const fastest = fastestOf(timeTrials(runtime, candidates, { name: kind.name, limitMs, clock }));
+    if (fastest === undefined) continue;
+    known.set(key, fastest);
+    runtime.remember(noteOf(kind, key), String(fastest));
+  }
+}
+
+/** The first of about equal ones. */
+function fastestOf(times: ReadonlyMap<number, number>): number | undefined {
+  const minMs = Math.min(...times.values());
+  for (const [algorithm, ms] of times) if (ms <= minMs * timingTolerance) return algorithm;
+  return undefined;
+}
+
+/** A call with one of its algorithms, on slices of one buffer that has the operands one after the other. */
+interface Trial {
+  readonly algorithm: number;
+  readonly call: Call;
+  readonly bytes: number;
+}
+
+function trialsOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W): readonly Trial[] {
+  const count = Math.min(kind.maxCandidates, kind.countCandidates(runtime, work));
+  return Array.from({ length: count }, (_, algorithm): Trial => {
+    const buffer = { id: 0, bytes: 0, label: `${kind.name} trial` };
+    let end = 0;
+    const place = (size: number, misalignment = 0): BufferSlice => {
+      const offset = end + misalignment;
+      end = alignUp(offset + size, alignment);
+      return { buffer, offset, size };
+    };
+    // The call has no scratch memory of its own then: `withAlgorithm` makes all of it.
+    const tuned = kind.withAlgorithm(runtime, work, algorithm, (size) => ({
+      buffer: { id: -1, bytes: size, label: "scratch" },
+      ...{ offset: 0, size },
+    }));
+    // A slice that several operands share stays shared.
+    const placed = new Map<string, BufferSlice>();
+    const moved = mapSlices(tuned, (slice) => {
+      const key = `${slice.buffer.id} ${slice.offset} ${slice.size}`;
+      const found = placed.get(key) ?? place(slice.size, addressOf(slice) % alignment);
+      placed.set(key, found);
+      return found;
+    });
+    return { algorithm, call: { op: kind.name, work: moved }, bytes: end };
+  });
+}
+
+/** A storage with a slice's size and alignment, and no memory. */
+function describeStorage(slice: BufferSlice): Storage {
+  return {
+    ...{ kind: "step", span: span(slice.offset, slice.size), label: slice.buffer.label },
+    ...{ generation: 0, home: slice, owner: undefined },
+  };
+}
+
+/** The time of each trial in milliseconds, on separate memory. Empty if there is no memory for the trials. */
+function timeTrials(
+  runtime: Runtime,
+  trials: readonly Trial[],
+  { name, limitMs, clock }: { readonly name: string; readonly limitMs: number; readonly clock: Clock },
+): ReadonlyMap<number, number> {
+  const block = allocate(runtime, Math.max(...trials.map(({ bytes }) => bytes)), `${name} trial`);
+  if (!block) return new Map();
+  const views: Storage[] = [];
+  const bursts = new Map<number, Replayable>();
+  const bestMs = new Map<number, number>();
+  const viewOf = ({ offset, size }: BufferSlice): Storage => {
+    const view = runtime.view(block, offset, size);
+    views.push(view);
+    return view;
+  };
+  try {
+    runtime.fill(block, smallNumber);
+    const startMs = clock.nowMs();
+    let launches = 0;
+    for (const { algorithm, call } of trials) {
+      if (bursts.size > 0 && clock.nowMs() - startMs > limitMs / 2) break;
+      const commands: readonly LoadedCommand[] = emitCommands(runtime, [call], viewOf).map(
+        ({ command }) => command,
+      );
+      const burst = attempt(() => {
+        timeMs(runtime, clock, () => runtime.submit(commands));
+        launches ||= launchesFor(timeMs(runtime, clock, () => runtime.submit(commands)));
+        return runtime.captureForTiming(name, () => {
+          for (let count = 0; count < launches; count++) runtime.submit(commands);
+        });
+      });
+      if (burst) bursts.set(algorithm, burst);
+    }
+    // Interleaved, so that a rising clock rate favours no candidate.
+    for (let round = 0; round < rounds && (round === 0 || clock.nowMs() - startMs < limitMs); round++) {
+      for (const [algorithm, burst] of bursts) {
+        const elapsed = timeMs(runtime, clock, () => burst.replay());
+        bestMs.set(algorithm, Math.min(elapsed, bestMs.get(algorithm) ?? Number.POSITIVE_INFINITY));
+      }
+    }
+  } finally {
+    for (const burst of bursts.values()) burst.close();
+    for (const view of views) runtime.arena.dropView(view);
+    runtime.arena.free(block);
+  }
+  return bestMs;
+}
+
+/** Undefined if there is no memory: lack of memory for tuning is no error. */
+function allocate(runtime: Runtime, size: number, label: string): Storage | undefined {
+  try {
+    return runtime.arena.allocate(size, label);
+  } catch (error) {
+    if (error instanceof HoldfastError && memoryErrors.has(error.code)) return undefined;
+    throw error;
+  }
+}
