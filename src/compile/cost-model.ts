@@ -80,6 +80,12 @@ const gemmFlopsPerByte = 256;
 const tileElements = 128 * 128;
 const fullWaves = 8;
 
+/**
+ * Output elements from which a GEMM with an epilogue is measured, alone and fused: two waves of tiles. With fewer, launches and waits
+ * decide, which a trial does not show.
+ */
+export const minMeasuredElements = ({ parallelism }: Device): number => 2 * tileElements * parallelism;
+
 export interface TilingLimits {
   /** Chunks begin at multiples of this: the rows of a tile, so that no chunk but the last has a partly filled one. */
   readonly rowAlignment: number;

@@ -5,6 +5,7 @@
 
 import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
+import { measureFusions } from "./autotune/epilogues.js";
 import { fuseAttentionCasts } from "./fusion/attention-cast.js";
 import { batchCopies } from "./fusion/batch-copies.js";
 import { batchGemms } from "./fusion/batch-gemms.js";
@@ -147,7 +148,7 @@ export const phases = {
     pass: "epilogueFusion",
     purpose: "on some GPUs, elementwise work on a GEMM's result runs in its epilogue",
     run(program, runtime, { isTuned }) {
-      if (isTuned) fuseEpilogues(runtime, program);
+      if (isTuned) fuseEpilogues(runtime, program, (candidates) => measureFusions(runtime, candidates));
     },
   },
   bf16Activations: {

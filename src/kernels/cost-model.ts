@@ -25,6 +25,11 @@ export const maxParameterBytes = 4096;
 const launchUs = 2;
 /** Device memory traffic of one SM: 19 KB/µs on an A100 80 GB, 25 on an H100, 36 on an H200; a power of two serves all. */
 const smBytesPerUs = 32 * 1024;
+/** The time in which a whole device moves these bytes. */
+export function trafficUs({ parallelism }: Pick<DeviceInfo, "parallelism">, bytes: number): number {
+  return bytes / (smBytesPerUs * parallelism);
+}
+
 /** The bytes that one SM moves in the time of a launch. */
 export const launchBytes = launchUs * smBytesPerUs;
 

@@ -38,7 +38,7 @@ export {
   readsTransposedWeight,
   writtenOperand,
 } from "./convolution/index.js";
-export { launchBytes, maxVectorBytes, warpSize } from "./cost-model.js";
+export { launchBytes, maxVectorBytes, trafficUs, warpSize } from "./cost-model.js";
 export {
   canFuseEpilogue,
   canGroupGemms,
@@ -59,6 +59,7 @@ export {
   type MatrixLayout,
   type Operand,
   operandToTranspose,
+  prefersFusedEpilogue,
   prefersTransposedB,
 } from "./gemm/index.js";
 export {

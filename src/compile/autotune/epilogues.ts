@@ -1,12 +1,26 @@
-/** Selects the tiles of GEMMs with a fused epilogue by measurement. The tile changes no bit: every result is summed in the order of K. */
+/**
+ * Selects by measurement whether elementwise work runs in a GEMM's epilogue, and with which tile. The tile changes no bit: every result is
+ * summed in the order of K.
+ */
 
-import { epilogueCandidates } from "../../kernels/index.js";
+import { epilogueCandidates, trafficUs } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, literalKey } from "../../units/index.js";
+import { minMeasuredElements, pdlCreditUs } from "../cost-model.js";
+import { type FusionCandidate, type FusionSelection, isProbablyFaster } from "../fusion/epilogue.js";
 import type { GemmEpilogueCall } from "../program/kinds/gemm-epilogue.js";
-import type { Call, Program } from "../program/program.js";
+import type { Call, GemmCall, Program } from "../program/program.js";
+import { bytesOf } from "../program/traffic.js";
 import { describeGemm } from "./gemm-desc.js";
-import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
+import { measureGemms, tunedUsOf } from "./gemms.js";
+import {
+  choiceOf,
+  choicesIn,
+  type KnownChoices,
+  measureCalls,
+  type TunableKind,
+  tuneCalls,
+} from "./tune-calls.js";
 
 const knownEpilogues: KnownChoices = new Map();
 
@@ -40,4 +54,71 @@ export function autotuneEpilogues(
 /** The tiles of a program's fused GEMMs, for another program that must have the same bits. */
 export function epilogueTilesIn(runtime: Runtime, calls: readonly Call[]): KnownChoices {
   return choicesIn(epilogues, runtime, calls);
+}
+
+/**
+ * Measures fused GEMMs, and the same GEMMs alone. The elementwise work alone is estimated by its traffic. For small GEMMs
+ * the estimate of the kernels decides.
+ */
+export function measureFusions(
+  runtime: Runtime,
+  candidates: readonly FusionCandidate[],
+  { known = knownEpilogues, clock }: { readonly known?: KnownChoices; readonly clock?: Clock } = {},
+): FusionSelection {
+  const tuning = { known, ...(clock && { clock }) };
+  const large = candidates.filter(
+    ({ gemm: { problem } }) => problem.m * problem.n >= minMeasuredElements(runtime.device),
+  );
+  measureCalls(
+    epilogues,
+    runtime,
+    large.map(({ fused }) => storedFused(runtime, fused.work)),
+    tuning,
+  );
+  measureGemms(
+    runtime,
+    large.map(({ gemm }) => storedGemm(runtime, gemm)),
+    clock ? { clock } : {},
+  );
+  const estimate = isProbablyFaster(runtime);
+  return (candidate) => {
+    const fusedUs = choiceOf(epilogues, runtime, storedFused(runtime, candidate.fused.work), known)?.us;
+    const gemmUs = tunedUsOf(runtime, storedGemm(runtime, candidate.gemm));
+    if (fusedUs === undefined || gemmUs === undefined) return estimate(candidate);
+    return fusedUs < gemmUs + pdlCreditUs + trafficUs(runtime.device, trafficOf(runtime, candidate));
+  };
+}
+
+/** The bytes that the elementwise work moves alone, with C as it will be stored. */
+function trafficOf(runtime: Runtime, { gemm, rows }: FusionCandidate): number {
+  const { read, written } = bytesOf(rows);
+  const { size } = gemm.problem.c.slice;
+  return read + written - (size - storedGemm(runtime, gemm).problem.c.slice.size);
+}
+
+/** The GEMM as it will be stored: in bf16, later phases store activations as bf16. */
+function storedGemm(runtime: Runtime, { problem }: GemmCall): GemmCall {
+  const { dtype, resultDtype = dtype, bias, c } = problem;
+  if (
+    runtime.settings.precision !== "bf16" ||
+    dtype !== "bf16" ||
+    resultDtype !== "f32" ||
+    c.slice.buffer.storage
+  )
+    return { kind: "gemm", problem };
+  const halved = <S extends { readonly size: number }>(slice: S): S => ({ ...slice, size: slice.size / 2 });
+  return {
+    kind: "gemm",
+    problem: {
+      ...{ ...problem, resultDtype: "bf16", c: { ...c, slice: halved(c.slice) } },
+      ...(bias && { bias: halved(bias), biasDtype: "bf16" }),
+    },
+  };
+}
+
+function storedFused(runtime: Runtime, work: GemmEpilogueCall): GemmEpilogueCall {
+  const { resultDtype, c } = storedGemm(runtime, { kind: "gemm", problem: work.problem }).problem;
+  return work.epilogue.storesC
+    ? { ...work, problem: { ...work.problem, ...(resultDtype && { resultDtype, biasDtype: "f32" }), c } }
+    : work;
 }

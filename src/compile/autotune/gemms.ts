@@ -54,11 +54,7 @@ export function autotuneGemms(
 ): GemmReport {
   const startMs = clock.nowMs();
   const work = program.calls.flatMap(({ work }) => (work.kind === "gemm" ? [work] : []));
-  const kinds = new Map(work.map((gemm) => [keyOf(runtime, gemm), gemm]));
-  const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
-  const measured = runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), {
-    label: "GEMMs",
-  });
+  const measured = measureGemms(runtime, work, { known, clock });
 
   let [changed, beforeUs, afterUs] = [0, 0, 0];
   for (const node of program.nodes) {
@@ -74,6 +70,26 @@ export function autotuneGemms(
   }
   const elapsedMs = clock.nowMs() - startMs;
   return { gemms: work.length, changed, measured, beforeUs, afterUs, elapsedMs };
+}
+
+/** Times the GEMMs that are not known yet; returns how many were measured. */
+export function measureGemms(
+  runtime: Runtime,
+  gemms: readonly GemmCall[],
+  { known = knownAlgorithms, clock = systemClock }: AutotuneOptions = {},
+): number {
+  const kinds = new Map(gemms.map((gemm) => [keyOf(runtime, gemm), gemm]));
+  const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
+  return runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), { label: "GEMMs" });
+}
+
+/** The time of a GEMM with its fastest algorithm; undefined if it was not measured. */
+export function tunedUsOf(
+  runtime: Runtime,
+  gemm: GemmCall,
+  { known = knownAlgorithms }: AutotuneOptions = {},
+): number | undefined {
+  return known.get(keyOf(runtime, gemm))?.tunedUs;
 }
 
 /** The algorithms of a program's GEMMs, for another program that must have the same bits. */

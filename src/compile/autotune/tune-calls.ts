@@ -32,8 +32,14 @@ export interface TunableKind<W extends Work> {
   withAlgorithm(runtime: Runtime, work: W, algorithm: number, makeScratch: (bytes: number) => BufferSlice): W;
 }
 
-/** The selected algorithms, by the description of the call. */
-export type KnownChoices = Map<string, number>;
+/** The selected algorithm of a call, and the time that it took. */
+export interface Choice {
+  readonly algorithm: number;
+  readonly us: number;
+}
+
+/** By the description of the call. */
+export type KnownChoices = Map<string, Choice>;
 
 export interface TuneOptions {
   readonly known: KnownChoices;
@@ -49,17 +55,12 @@ export function tuneCalls<W extends Work>(
   program: Program,
   { known, clock = systemClock }: TuneOptions,
 ): void {
-  const distinct = new Map(
-    program.calls.flatMap(({ work }) =>
-      kind.isTunable(work) ? [[keyOf(kind, runtime, work), work] as const] : [],
-    ),
-  );
-  const unknown = [...distinct].filter(([key]) => !known.has(key) && !recall(kind, runtime, key, known));
-  measure(kind, runtime, unknown, known, clock);
+  const tunable = program.calls.flatMap(({ work }) => (kind.isTunable(work) ? [work] : []));
+  measureCalls(kind, runtime, tunable, { known, clock });
   for (const node of program.nodes) {
     const { work } = node.call;
     if (!kind.isTunable(work)) continue;
-    const algorithm = known.get(keyOf(kind, runtime, work)) ?? 0;
+    const algorithm = choiceOf(kind, runtime, work, known)?.algorithm ?? 0;
     if (algorithm === kind.algorithmOf(work)) continue;
     const makeScratch = (size: number): BufferSlice => ({
       buffer: program.makeBuffer(size, `${kind.name} scratch`),
@@ -72,6 +73,27 @@ export function tuneCalls<W extends Work>(
   }
 }
 
+/** Times the calls that are not known yet. Without time or memory for the trials, they stay unknown. */
+export function measureCalls<W extends Work>(
+  kind: TunableKind<W>,
+  runtime: Runtime,
+  calls: readonly W[],
+  { known, clock = systemClock }: TuneOptions,
+): void {
+  const distinct = new Map(calls.map((work) => [keyOf(kind, runtime, work), work]));
+  const unknown = [...distinct].filter(([key]) => !known.has(key) && !recall(kind, runtime, key, known));
+  measure(kind, runtime, unknown, known, clock);
+}
+
+export function choiceOf<W extends Work>(
+  kind: TunableKind<W>,
+  runtime: Runtime,
+  work: W,
+  known: KnownChoices,
+): Choice | undefined {
+  return known.get(keyOf(kind, runtime, work));
+}
+
 /** The algorithms of a program's calls, for another program that must have the same bits. */
 export function choicesIn<W extends Work>(
   kind: TunableKind<W>,
@@ -80,7 +102,9 @@ export function choicesIn<W extends Work>(
 ): KnownChoices {
   return new Map(
     calls.flatMap(({ work }) =>
-      kind.isTunable(work) ? [[keyOf(kind, runtime, work), kind.algorithmOf(work)] as const] : [],
+      kind.isTunable(work)
+        ? [[keyOf(kind, runtime, work), { algorithm: kind.algorithmOf(work), us: Number.NaN }] as const]
+        : [],
     ),
   );
 }
@@ -98,9 +122,11 @@ function recall<W extends Work>(
   key: string,
   known: KnownChoices,
 ): boolean {
-  const note = Number(runtime.recall(noteOf(kind, key)) ?? Number.NaN);
-  const isValid = Number.isSafeInteger(note) && note >= 0 && note < kind.maxCandidates;
-  if (isValid) known.set(key, note);
+  const note = runtime.recall(noteOf(kind, key));
+  const [algorithm = Number.NaN, us = Number.NaN] = note?.split(" ").map(Number) ?? [];
+  const isValid =
+    Number.isSafeInteger(algorithm) && algorithm >= 0 && algorithm < kind.maxCandidates && us > 0;
+  if (isValid) known.set(key, { algorithm, us });
   return isValid;
 }
 
@@ -111,10 +137,7 @@ function measure<W extends Work>(
   known: KnownChoices,
   clock: Clock,
 ): void {
-  const trials = unknown.flatMap(([key, work]) => {
-    const candidates = trialsOf(kind, runtime, work);
-    return candidates.length > 1 ? [{ key, candidates }] : [];
-  });
+  const trials = unknown.map(([key, work]) => ({ key, candidates: trialsOf(kind, runtime, work) }));
   if (trials.length === 0) return;
   // Compiled before the clock starts: that takes longer than all trials.
   runtime.loadKernels(
@@ -129,16 +152,16 @@ function measure<W extends Work>(
     if (shareMs <= 0) break;
     const limitMs = Math.min(maxCallMs, shareMs);
     const fastest = fastestOf(timeTrials(runtime, candidates, { name: kind.name, limitMs, clock }));
-    if (fastest === undefined) continue;
+    if (!fastest) continue;
     known.set(key, fastest);
-    runtime.remember(noteOf(kind, key), String(fastest));
+    runtime.remember(noteOf(kind, key), `${fastest.algorithm} ${fastest.us}`);
   }
 }
 
 /** The first of about equal ones. */
-function fastestOf(times: ReadonlyMap<number, number>): number | undefined {
-  const minMs = Math.min(...times.values());
-  for (const [algorithm, ms] of times) if (ms <= minMs * timingTolerance) return algorithm;
+function fastestOf(times: ReadonlyMap<number, number>): Choice | undefined {
+  const minUs = Math.min(...times.values());
+  for (const [algorithm, us] of times) if (us <= minUs * timingTolerance) return { algorithm, us };
   return undefined;
 }
 
@@ -184,7 +207,7 @@ function describeStorage(slice: BufferSlice): Storage {
   };
 }
 
-/** The time of each trial in milliseconds, on separate memory. Empty if there is no memory for the trials. */
+/** The time of each trial in microseconds, on separate memory. Empty if there is no memory for the trials. */
 function timeTrials(
   runtime: Runtime,
   trials: readonly Trial[],
@@ -195,6 +218,7 @@ function timeTrials(
   const views: Storage[] = [];
   const bursts = new Map<number, Replayable>();
   const bestMs = new Map<number, number>();
+  let launches = 0;
   const viewOf = ({ offset, size }: BufferSlice): Storage => {
     const view = runtime.view(block, offset, size);
     views.push(view);
@@ -203,7 +227,6 @@ function timeTrials(
   try {
     runtime.fill(block, smallNumber);
     const startMs = clock.nowMs();
-    let launches = 0;
     for (const { algorithm, call } of trials) {
       if (bursts.size > 0 && clock.nowMs() - startMs > limitMs / 2) break;
       const commands: readonly LoadedCommand[] = emitCommands(runtime, [call], viewOf).map(
@@ -230,7 +253,7 @@ function timeTrials(
     for (const view of views) runtime.arena.dropView(view);
     runtime.arena.free(block);
   }
-  return bestMs;
+  return new Map([...bestMs].map(([algorithm, ms]) => [algorithm, (ms * 1000) / launches]));
 }
 
 /** Undefined if there is no memory: lack of memory for tuning is no error. */

@@ -3,7 +3,7 @@
  * activation after a wide layer, its gradient, or the sum with a residual's gradient. The kernels say which GEMMs can.
  */
 
-import { canFuseEpilogue, type Epilogue } from "../../kernels/index.js";
+import { canFuseEpilogue, type Epilogue, prefersFusedEpilogue } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import {
@@ -21,22 +21,58 @@ import {
 import { areDisjoint, extentOf } from "../program/slices.js";
 import { isReadByOthers } from "../program/uses.js";
 
-export function fuseEpilogues(runtime: Runtime, program: Program): void {
+/** `selector` decides by more than an estimate: it gets all candidates at once, to measure them together. */
+export function fuseEpilogues(
+  runtime: Runtime,
+  program: Program,
+  selector: (candidates: readonly FusionCandidate[]) => FusionSelection = () => isProbablyFaster(runtime),
+): void {
+  const isFaster = selector(candidatesIn(runtime, program));
   for (const node of program.nodes) {
-    if (node.call.work.kind !== "row") continue;
-    for (const writer of program.neighboursOf(node).writers) {
-      const fused = fusedCall(runtime, program, writer, node);
-      const anchor = fused && program.fusionAnchor(writer, node);
-      if (!fused || !anchor) continue;
+    for (const writer of writersOf(program, node)) {
+      const candidate = fusionCandidate(runtime, program, writer, node);
+      const anchor = candidate && isFaster(candidate) && program.fusionAnchor(writer, node);
+      if (!candidate || !anchor) continue;
       program.fuse(writer, node, anchor);
-      program.replace(writer, fused);
+      program.replace(writer, candidate.fused);
       break;
     }
   }
 }
 
+/** A GEMM and a row kernel on its result, and both as one call. */
+export interface FusionCandidate {
+  readonly gemm: GemmCall;
+  readonly rows: Call;
+  readonly fused: Call & { readonly work: GemmEpilogueCall };
+}
+
+/** Decides whether the fused call is faster. */
+export type FusionSelection = (candidate: FusionCandidate) => boolean;
+
+/** The decision without a measurement. */
+export function isProbablyFaster(runtime: Runtime): FusionSelection {
+  return ({ gemm, fused }) => prefersFusedEpilogue(runtime, describeGemm(gemm.problem), fused.work.epilogue);
+}
+
+function candidatesIn(runtime: Runtime, program: Program): readonly FusionCandidate[] {
+  return program.nodes.flatMap((node) =>
+    writersOf(program, node).flatMap((writer) => fusionCandidate(runtime, program, writer, node) ?? []),
+  );
+}
+
+/** The calls that write what a row kernel reads. */
+function writersOf(program: Program, node: Node): readonly Node[] {
+  return node.call.work.kind === "row" ? [...program.neighboursOf(node).writers] : [];
+}
+
 /** The calls of a GEMM and of a row kernel as one; undefined if they cannot be fused. */
-function fusedCall(runtime: Runtime, program: Program, gemm: Node, rows: Node): Call | undefined {
+function fusionCandidate(
+  runtime: Runtime,
+  program: Program,
+  gemm: Node,
+  rows: Node,
+): FusionCandidate | undefined {
   const [first, second] = [gemm.call, rows.call];
   if (first.work.kind !== "gemm" || second.work.kind !== "row") return undefined;
   if (second.isRematerialized && !first.isRematerialized) return undefined;
@@ -56,7 +92,8 @@ function fusedCall(runtime: Runtime, program: Program, gemm: Node, rows: Node): 
     operands,
     scalars,
   };
-  return { op: `${first.op} + ${second.op}`, phase: latestPhase([first, second]), work };
+  const fused = { op: `${first.op} + ${second.op}`, phase: latestPhase([first, second]), work };
+  return { gemm: first.work, rows: second, fused };
 }
 
 /** The epilogue that a row kernel can be: all operands have C's layout, and none is overwritten before it is read. */

@@ -12,6 +12,7 @@ import {
   sm90EpilogueConfigs,
   sm90GroupedConfig,
   sm90OperandToTranspose,
+  sm90PrefersFusedEpilogue,
   sm90PrefersTransposedB,
 } from "./sm90/index.js";
 
@@ -45,12 +46,17 @@ export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]
   return (dmmaConfigOf(target, problems) ?? sm90GroupedConfig(target, problems)) !== undefined;
 }
 
-/** True if one launch can compute this GEMM with its epilogue, and is faster than two. */
+/** True if one launch can compute this GEMM with its epilogue. */
 export function canFuseEpilogue(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): boolean {
   return epilogueCandidates(target, problem, epilogue) > 0;
 }
 
-/** The number of algorithms of a GEMM with its epilogue, the default first; 0 if two launches are faster. */
+/** True if one launch is probably faster than two. */
+export function prefersFusedEpilogue(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): boolean {
+  return sm90PrefersFusedEpilogue(target, problem, epilogue);
+}
+
+/** The number of algorithms of a GEMM with its epilogue, the default first; 0 if one launch cannot compute it. */
 export function epilogueCandidates(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): number {
   return sm90EpilogueConfigs(target, problem, epilogue).length;
 }

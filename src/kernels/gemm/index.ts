@@ -20,6 +20,7 @@ export {
   gemmCandidates,
   gemmScratchBytes,
   operandToTranspose,
+  prefersFusedEpilogue,
   prefersTransposedB,
 } from "./gemm.js";
 export { colsumRows, type Epilogue } from "./sm90/index.js";

@@ -10,5 +10,6 @@ export {
   sm90EpilogueConfigs,
   sm90GroupedConfig,
   sm90OperandToTranspose,
+  sm90PrefersFusedEpilogue,
   sm90PrefersTransposedB,
 } from "./launch.js";

@@ -13,6 +13,7 @@ import { sm90Parameters, sm90Source } from "./kernel.js";
 import {
   listCandidates,
   listEpilogueConfigs,
+  prefersFusedEpilogue,
   prefersTransposed,
   selectBatchedConfig,
   selectGroupedConfig,
@@ -66,13 +67,22 @@ export function sm90OperandToTranspose(
   return selectOperandToTranspose(device, settings.precision, problem);
 }
 
-/** The configs of a GEMM with a fused epilogue, in the order of its algorithms; none if two launches are faster. */
+/** The configs of a GEMM with a fused epilogue, in the order of its algorithms; none if no native kernel computes it. */
 export function sm90EpilogueConfigs(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
   epilogue: Epilogue,
 ): readonly Sm90Config[] {
   return listEpilogueConfigs(device, settings.precision, problem, epilogue);
+}
+
+/** True if a fused epilogue is probably faster than two launches. */
+export function sm90PrefersFusedEpilogue(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+  epilogue: Epilogue,
+): boolean {
+  return prefersFusedEpilogue(device, settings.precision, problem, epilogue);
 }
 
 /** One launch for independent GEMMs of one config, or for one GEMM with its epilogue. */

@@ -71,7 +71,7 @@ function isWeightGradient({ a, b }: Pick<GemmDesc, "a" | "b">): boolean {
 }
 
 /**
- * When an epilogue is fused:
+ * When an epilogue is fused without measurement:
  * - Above `maxK`, cuBLASLt's faster mainloop saves more than a separate elementwise pass costs. Both grow with M · N, so that M and N do
  *   not matter.
  * - If C has fewer elements than tiles for `minSmShare` of the SMs, the separate pass costs little more than its launch.
@@ -88,28 +88,21 @@ const minSmShareOfLargeTiles = 1 / 2;
 /** Tiles that autotuning compares with the default one, if they fill the SMs. */
 const epilogueTiles = [tiles.large, tiles.paired, tiles.wide] as const;
 
-/** The configs of a GEMM with a fused epilogue, the default first; none if two launches are faster. */
+/** The configs of a GEMM with a fused epilogue, the default first; none if no native kernel computes it. */
 export function listEpilogueConfigs(
   device: Device,
   precision: GemmPrecision,
   problem: GemmDesc,
   { kernel, gemmInput }: Epilogue,
 ): readonly Sm90Config[] {
-  const { n, k, batch = 1, c, a, b, bias } = problem;
+  const { n, batch = 1, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
   if (!element || !canImplement(problem) || a.isTransposed || batch !== 1) return [];
+  if (c.rowStride !== n) return [];
   const isKMajor = { a: true, b: b.isTransposed === true };
-  const largeCtas = countCtas(problem, tiles.large);
-  const usesLarge =
-    fillsSms(largeCtas, device.parallelism, minSmShareOfLargeTiles) ||
-    // Small tiles would transpose B more often.
-    transposesB({ element, isKMajor }) ||
-    onlyConverts(kernel);
-  const size = usesLarge ? "large" : "small";
-  const { maxK, minSmShare } = epilogueLimits[size];
-  const isWorthFusing = fillsSms(sizeInTiles(problem, tiles[size]), device.parallelism, minSmShare);
-  if (k > maxK || !isWorthFusing || c.rowStride !== n) return [];
-  const tile = usesLarge ? tiles.large : (singleWaveTile(problem, device.parallelism) ?? tiles.small);
+  const tile = usesLargeTile(device, element, problem, kernel)
+    ? tiles.large
+    : (singleWaveTile(problem, device.parallelism) ?? tiles.small);
   const { usesPosition, readsAtIndex } = factsOf(kernel);
   if (!storesElementsOnly(kernel) || usesPosition || readsAtIndex || kernel.inputs[gemmInput] !== "f32")
     return [];
@@ -125,6 +118,34 @@ export function listEpilogueConfigs(
     ...{ element, tile: candidate, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: true },
     ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], candidate) },
   }));
+}
+
+/** True if a GEMM with its epilogue in one launch is probably faster than two launches. Autotuning measures it for large GEMMs. */
+export function prefersFusedEpilogue(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+  { kernel }: Pick<Epilogue, "kernel">,
+): boolean {
+  const element = elementOf(device, precision, problem);
+  if (!element) return false;
+  const size = usesLargeTile(device, element, problem, kernel) ? "large" : "small";
+  const { maxK, minSmShare } = epilogueLimits[size];
+  return problem.k <= maxK && fillsSms(sizeInTiles(problem, tiles[size]), device.parallelism, minSmShare);
+}
+
+function usesLargeTile(
+  { parallelism }: Device,
+  element: MmaElement,
+  problem: GemmDesc,
+  kernel: RowKernel,
+): boolean {
+  return (
+    fillsSms(countCtas(problem, tiles.large), parallelism, minSmShareOfLargeTiles) ||
+    // Small tiles would transpose B more often.
+    transposesB({ element, isKMajor: { a: true, b: problem.b.isTransposed === true } }) ||
+    onlyConverts(kernel)
+  );
 }
 
 /** Column sums need the epilogue store in which a warp stores one row at a time, four columns per lane. */

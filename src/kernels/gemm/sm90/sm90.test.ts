@@ -33,6 +33,7 @@ import { lowerSm90Gemms } from "./launch.js";
 import {
   listCandidates,
   listEpilogueConfigs,
+  prefersFusedEpilogue,
   prefersTransposed,
   selectBatchedConfig,
   selectGroupedConfig,
@@ -92,8 +93,9 @@ const drawGradient: fc.Arbitrary<RandomGemm> = fc
     ...{ a: { ...gemm.a, isTransposed: true, batchLayout: left }, b: { ...gemm.b, batchLayout: right } },
   }));
 
-/** The config without autotuning. */
-const selectEpilogueConfig = (...of: Parameters<typeof listEpilogueConfigs>) => listEpilogueConfigs(...of)[0];
+/** The config without autotuning; undefined if two launches are probably faster. */
+const selectEpilogueConfig = (...of: Parameters<typeof listEpilogueConfigs>) =>
+  prefersFusedEpilogue(...of) ? listEpilogueConfigs(...of)[0] : undefined;
 
 /** An epilogue of the GEMM's result x and another input y: 3x − y in f32, and x + y in bf16. */
 const threefold: RowKernel = {
@@ -456,7 +458,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   });
 
   test("applies its epilogue before the store, and stores C only if asked, with every kind of tile", () => {
-    const tested = [large, small, ...swappedTiles].flatMap((tile, index) =>
+    const tested = [large, small, tiles.paired, tiles.wide, ...swappedTiles].flatMap((tile, index) =>
       elements
         .filter((_, which) => isThorough || which === index % elements.length)
         .map((element) => [element, tile] as const),
@@ -699,13 +701,18 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
         });
       const { problem } = prepare(plain, "bf16");
       const fusedEpilogue: Epilogue = { kernel: threefold, gemmInput: 1, storesC: true };
-      assert.equal(canFuseEpilogue(runtime, problem, fusedEpilogue), false, "too small to be worth it");
+      assert.equal(canFuseEpilogue(runtime, problem, fusedEpilogue), isHopper);
+      assert.equal(
+        prefersFusedEpilogue(runtime.device, "bf16", problem, fusedEpilogue),
+        false,
+        "too small to be worth it",
+      );
       assert.throws(
         () =>
           submit(
             runtime,
             backendOf(runtime).lowerGemmEpilogue(
-              problem,
+              { ...problem, batch: 2 },
               { ...fusedEpilogue, operands: [], scalars: [] },
               "gemm",
             ),
