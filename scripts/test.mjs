@@ -5,7 +5,7 @@
  *
  *   npm test                     every test
  *   npm test -- arena budget     the files whose path contains "arena" or "budget"
- *   npm test -- --timeout 60     each file may take 60 seconds instead of 300, or of 3600 with --suites long
+ *   npm test -- --timeout 60     each file may take 60 seconds instead of 1200, or of 3600 with --suites long
  *   npm test -- --at-once 8      eight files at a time
  *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, emulator or cuda
  *   npm run test:long            --suites long: the files named *.long.test.ts, which the other suites leave out, and those that
@@ -38,7 +38,7 @@ const { suites } = options;
 if (suites !== "all" && suites !== "device" && suites !== "long")
   throw new Error(`--suites takes all, device or long; this is "${suites}".`);
 const isLong = suites === "long";
-const timeoutS = options.timeout ?? (isLong ? "3600" : "300");
+const timeoutS = options.timeout ?? (isLong ? "3600" : "1200");
 const timeoutMs = Number(timeoutS) * 1000;
 if (!(timeoutMs > 0)) throw new Error(`--timeout takes a number of seconds; this is "${timeoutS}".`);
 const filesAtOnce = Number(options["at-once"]);

@@ -1,189 +1,27 @@
-/** The test runner's own proof: sample files that fail, crash, hang, skip and hide are all found and counted. */
+/**
+ * The test runner's own proof: sample files that fail, crash, hang, skip and hide are all found and counted.
+ *
+ * @mostlyWaits for files that hang
+ */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import test, { describe } from "node:test";
-import { fileURLToPath } from "node:url";
 import { effort } from "../test/support/effort.js";
-import { makeFolder } from "../test/support/folders.js";
-
-const opening = 'import test, { before, beforeEach, describe, it } from "node:test";';
-
-/** The runner in the source tree: this file runs compiled, from dist/scripts/. */
-const runner = fileURLToPath(new URL("../../scripts/test.mjs", import.meta.url));
-
-interface Outcome {
-  readonly exitCode: number | null;
-  readonly printed: string;
-  readonly lastLine: string;
-  /** What the run has left in bench/results. */
-  readonly kept: readonly string[];
-}
-
-/** Text by path, without the ending of the path where that is always the same. */
-type Files = Readonly<Record<string, string>>;
-
-interface SampleOptions {
-  readonly args?: readonly string[];
-  /** Files that the tests import, by their paths below dist. */
-  readonly imported?: Files;
-  /** How long the runner thinks that files take. */
-  readonly durations?: Readonly<Record<string, number>>;
-}
-
-function writeFiles(folder: string, files: Files): void {
-  for (const [path, text] of Object.entries(files)) {
-    const file = join(folder, path);
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, text);
-  }
-}
-
-/** The sources of samples say by their folders what they need. Those of a stale sample are gone. */
-function sourceOf(name: string): Files {
-  const signs = [/\balone\//.test(name) && "@ownProcess: a sample"];
-  signs.push(/\bwaiting\//.test(name) && "@mostlyWaits for nothing");
-  return name.startsWith("stale") ? {} : { [`${name}.test.ts`]: `// ${signs.filter(Boolean).join(" ")}` };
-}
-
-/** Runs the runner over a package that has just these tests. */
-async function runSamples(
-  samples: Files,
-  { args = [], imported = {}, durations = {} }: SampleOptions = {},
-): Promise<Outcome> {
-  const root = makeFolder();
-  writeFiles(root, {
-    "package.json": '{ "type": "module" }',
-    "scripts/testing/durations.json": JSON.stringify(durations),
-  });
-  for (const [name, code] of Object.entries(samples))
-    writeFiles(root, { [`dist/${name}.test.js`]: `${opening}\n${code}`, ...sourceOf(name) });
-  writeFiles(join(root, "dist"), imported);
-  const env = { ...process.env, TEST_EFFORT: undefined };
-  const child = spawn(process.execPath, [runner, ...args], { cwd: root, env });
-  let printed = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (chunk: string) => {
-      printed += chunk;
-    });
-  }
-  const exitCode = await new Promise<number | null>((resolve) => child.on("close", resolve));
-  const results = join(root, "bench/results");
-  const kept = existsSync(results)
-    ? readdirSync(results).map((name) => readFileSync(join(results, name), "utf8"))
-    : [];
-  return { exitCode, printed, lastLine: printed.trimEnd().split("\n").at(-1) ?? "", kept };
-}
-
-/** Tests whose numbers are known. */
-const counted = {
-  "counted/failing": `
-    import assert from "node:assert/strict";
-    describe("suite", () => it("differs", () => assert.deepEqual({ a: 1 }, { a: 2 })));
-    test("parent", async (t) => { await t.test("fine", () => {}); throw new Error("parent's own"); });
-    describe("hooked", () => { before(() => { throw new Error("hook broke"); }); it("never", () => {}); });`,
-  "counted/leaves": `
-    test("one", () => {});
-    describe("suite", () => { it("two", () => {}); describe("inner", () => it("three", () => {})); });
-    test("parent", async (t) => { await t.test("four", () => {}); });
-    describe("a suite with nothing in it", () => {});
-    test("five", (t) => t.diagnostic("a figure: 7"));`,
-  "counted/reasons": `
-    test("a", { skip: "needs a GPU" }, () => {});
-    test("b", (t) => t.skip("needs a GPU"));
-    test("c", { todo: "waits for streams" }, () => { throw new Error("not yet"); });`,
-  "counted/unreasoned": `
-    test("d", { skip: true }, () => {});
-    test("e", (t) => t.skip());
-    test("f", { todo: true }, () => {});`,
-};
-
-/** Files that don't end as they should. */
-const ending: Files = {
-  "ending/crashing": `throw new Error("at import");`,
-  "ending/empty": "",
-  "ending/hanging": `
-    process.on("SIGTERM", () => {});
-    test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); block(); });
-    const block = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
-  "ending/killed": `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
-  "ending/quitting": `
-    test("seen", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); });
-    test("quits", () => process.exit(0));
-    test("unseen", () => {});`,
-};
-
-/** In a group also one that throws and one that hangs are run alone. */
-const endingAlone = effort({
-  quick: ["ending/crashing", "ending/quitting"],
-  thorough: Object.keys(ending),
-});
-
-/** One that the group can't keep, so that it is run alone too, and one that ends well after all others. */
-const endingInGroup = {
-  "ending/crashing-late": `test("ends", () => { setTimeout(() => { throw new Error("too late"); }, 20); });`,
-  "ending/sound": `test("still runs", () => {});`,
-};
-
-/** A test that prints the id of its process. */
-const tellsProcess = `test("runs", (t) => t.diagnostic(String(process.pid)));`;
-
-/** Files that share a process, and files that can't. */
-const sharing = {
-  "sharing/first": `globalThis.hookCalls = 0; beforeEach(() => { globalThis.hookCalls++; });
-    test("one", () => {}); ${tellsProcess}`,
-  "sharing/second": `${tellsProcess}
-    test("no hook", () => { if (globalThis.hookCalls !== 2) throw new Error("called here"); });`,
-  "waiting/a-changing": `process.env.LEFT = "1"; ${tellsProcess}`,
-  "waiting/b-reading": `${tellsProcess}
-    test("clean", () => { if (process.env.LEFT) throw new Error("left"); });`,
-  "waiting/c-leaving": `setInterval(() => {}, 1000); ${tellsProcess}`,
-};
-
-const printing = {
-  "printing/a-quiet": `console.log("from a"); test("fine", () => {});`,
-  "printing/b-failing": `console.log("from b"); console.error("also b");
-    test("fails", () => { throw new Error("no"); });`,
-  "printing/c-quiet": `console.log("from c"); test("fine", () => {});`,
-};
-
-/** The orphan would run for ever, and it holds the pipes that the runner reads. */
-const leavesOrphan = `
-  import { spawn } from "node:child_process";
-  const orphan = () => spawn("sleep", ["100000"], { stdio: "inherit" });
-  test("leaves a process", () => { orphan().unref(); });`;
-
-/** Each passes only while the others run too. */
-const meeting: Files = Object.fromEntries(
-  ["alone/meeting/a", "alone/meeting/b", "alone/waiting/c"].map((name) => [
-    name,
-    `import { meet } from "../../meet.js"; ${tellsProcess}
-    test("meets", () => meet(${JSON.stringify(name)})); ${leavesOrphan}`,
-  ]),
-);
-const meet = `
-  import { readdirSync, writeFileSync } from "node:fs";
-  const folder = new URL("./", import.meta.url);
-  const isHere = (file) => file.startsWith("here-");
-  export async function meet(name) {
-    writeFileSync(new URL("here-" + name.at(-1), folder), "");
-    while (readdirSync(folder).filter(isHere).length < ${Object.keys(meeting).length})
-      await new Promise((resolve) => setTimeout(resolve, 20));
-  }`;
-
-const efforts = {
-  "efforts/quick": `test("small buffers", () => {
-    if (process.env.TEST_HOLDFAST_SIZES !== "8") throw new Error("not small");
-  });`,
-  "efforts/sampling": `import { effort } from "../test/support/effort.js";
-    test("an effort", (t) => t.diagnostic("effort: " + effort));`,
-  "efforts/soak.long": `
-    test("real buffers", () => { if ("TEST_HOLDFAST_SIZES" in process.env) throw new Error("small"); });
-    test("on a GPU", { skip: "needs a GPU" }, () => {});`,
-};
-const effortFile = { "test/support/effort.js": "export const effort = process.env.TEST_EFFORT;" };
+import { type Files, runSamples } from "../test/support/test-runner/run-samples.js";
+import {
+  counted,
+  effortFile,
+  efforts,
+  ending,
+  endingAlone,
+  endingInGroup,
+  hanging,
+  leaving,
+  meet,
+  meeting,
+  printing,
+  sharing,
+} from "../test/support/test-runner/samples.js";
 
 /** One run over samples of all kinds: each process that it starts shows several things. */
 const everything = runSamples(
@@ -199,12 +37,27 @@ const everything = runSamples(
     stale: `test("ghost", () => {});`,
   },
   {
-    args: ["--timeout", "2"],
     imported: { ...effortFile, "meet.js": meet },
     // The longest start first, so these run at once.
     durations: Object.fromEntries(Object.keys(meeting).map((name) => [`${name}.test.ts`, 60])),
   },
 );
+
+const nothingChosen = runSamples(counted, { args: ["tensor"] });
+
+/**
+ * A run over samples that don't end. Before the time limit each must have started its test, also on a slow machine, so the limit is
+ * several times what a run without any test takes.
+ */
+const endless = nothingChosen.then(async ({ durationMs }) => {
+  const limit = String(Math.max(2, Math.ceil(durationMs / 100)));
+  const alone = effort({
+    quick: {},
+    thorough: { "alone/hanging/blocked": hanging["hanging/blocked"] ?? "" },
+  });
+  const outcome = await runSamples({ ...hanging, ...alone, ...leaving }, { args: ["--timeout", limit] });
+  return { ...outcome, told: new RegExp(`did not end within ${limit} s and was killed`) };
+});
 
 /** The line of a file, and its notes. */
 function lineOf(printed: string, file: string): string {
@@ -232,7 +85,7 @@ function failuresOf(printed: string, file: string): string {
 // Two at once: most of them wait for processes.
 describe("the test runner", { concurrency: 2 }, () => {
   test("choosing no file is a failure", async () => {
-    const none = await runSamples(counted, { args: ["tensor"] });
+    const none = await nothingChosen;
     assert.equal(none.lastLine, "0 passed, 0 failed, 0 skipped");
     assert.equal(none.exitCode, 1);
   });
@@ -372,7 +225,6 @@ describe("the test runner", { concurrency: 2 }, () => {
     "ending/crashing":
       / › \(the file\)\n {2}(?:Error: at import|The file exited with code 1[\s\S]*\n {2}Error: at import)/,
     "ending/empty": / › \(the file\)\n {2}The file ended without having reported a test/,
-    "ending/hanging": /did not end within 2 s and was killed\. It was running: turns\./,
     "ending/killed": /was killed by SIGKILL/,
     "ending/quitting": / › \(the file\)\n {2}The file (?:ended without|exited with code 0 before)/,
   };
@@ -380,13 +232,30 @@ describe("the test runner", { concurrency: 2 }, () => {
     ["in a group", "", Object.keys(ending)],
     ["alone", "alone/", endingAlone],
   ] as const) {
-    test(`a file that crashes, quits early, hangs or has no test is a failure, ${where}`, async () => {
+    test(`a file that crashes, quits early or has no test is a failure, ${where}`, async () => {
       const { printed } = await everything;
       for (const name of names) {
         // The count varies: a test may be reported before its process ends, or not.
         assert.match(countsOf(printed, folder + name), /^[01] passed, 1 failed$/, name);
         assert.match(failuresOf(printed, folder + name), toldOfEnding[name] ?? assert.fail(name));
       }
+    });
+  }
+
+  for (const [where, folder] of effort({
+    quick: [["in a group", ""]],
+    thorough: [
+      ["in a group", ""],
+      ["alone", "alone/"],
+    ],
+  })) {
+    test(`a file that hangs is killed and is a failure, ${where}`, async () => {
+      const { printed, told } = await endless;
+      const file = `${folder}hanging/blocked`;
+      assert.equal(countsOf(printed, file), "0 passed, 1 failed");
+      assert.match(failuresOf(printed, file), told);
+      assert.match(failuresOf(printed, file), /It was running: turns\./);
+      assert.equal(countsOf(printed, "hanging/sound"), "1 passed");
     });
   }
 
@@ -397,28 +266,34 @@ describe("the test runner", { concurrency: 2 }, () => {
     assert.equal(countsOf(printed, "ending/sound"), "1 passed");
   });
 
-  test("files share a process, hooks are a file's own, and a file is alone where it says so", async () => {
+  test("files share a process, also if a file request ends late, hooks are a file's own, and a file is alone where it says so", async () => {
     const { printed } = await everything;
-    for (const file of ["first", "second"]) assert.equal(countsOf(printed, `sharing/${file}`), "2 passed");
+    assert.equal(countsOf(printed, "sharing/first"), "3 passed");
+    assert.equal(countsOf(printed, "sharing/second"), "2 passed");
     assert.ok(processOf(printed, "sharing/first"));
     assert.equal(processOf(printed, "sharing/first"), processOf(printed, "sharing/second"));
     const alone = Object.keys(meeting).map((file) => processOf(printed, file) ?? assert.fail(file));
     assert.equal(new Set(alone).size, alone.length);
   });
 
-  test("a file that changes the process or leaves something running is run again alone, and counted once", async () => {
+  test("a file that changes the process is run again alone, and counted once", async () => {
     const { printed } = await everything;
-    const files = ["a-changing", "b-reading", "c-leaving"].map((name) => `waiting/${name}`);
+    const files = ["waiting/a-changing", "waiting/b-reading"];
     assert.deepEqual(
       files.map((file) => countsOf(printed, file)),
-      ["1 passed", "2 passed", "1 passed, 1 failed"],
-    );
-    assert.match(
-      failuresOf(printed, "waiting/c-leaving"),
-      / › \(the file\)\n {2}The file did not end within 2 s/,
+      ["1 passed", "2 passed"],
     );
     const processes = files.map((file) => processOf(printed, file) ?? assert.fail(file));
-    assert.equal(new Set(processes).size, 3, "every file ran in its own process");
+    assert.equal(new Set(processes).size, 2, "each file ran in its own process");
+  });
+
+  test("a file that leaves something running is run again alone, and counted once", async () => {
+    const { printed, told } = await endless;
+    const [sound, left] = Object.keys(leaving).map((file) => processOf(printed, file) ?? assert.fail(file));
+    assert.notEqual(sound, left);
+    assert.equal(countsOf(printed, "waiting/c-sound"), "1 passed");
+    assert.equal(countsOf(printed, "waiting/d-leaving"), "1 passed, 1 failed");
+    assert.match(failuresOf(printed, "waiting/d-leaving"), told);
   });
 
   test("the output of a file in a group is printed with that file's failures only", async () => {

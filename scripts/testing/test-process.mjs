@@ -34,9 +34,16 @@ const reporter = fileURLToPath(new URL("./event-log.mjs", import.meta.url));
  * time for tests of the compiler. The collector's threads would take more from the other processes than they give to this one. Not every
  * version of node has the flags.
  */
-const flagsForShortRuns = ["--interrupt-budget=400000", "--single-threaded-gc"].filter(
-  (flag) => spawnSync(process.execPath, [flag, "--version"], { stdio: "ignore" }).status === 0,
-);
+const wantedFlags = ["--interrupt-budget=400000", "--single-threaded-gc"];
+/** @type {string[] | undefined} */
+let flagsForShortRuns;
+
+function findFlags() {
+  /** @param {readonly string[]} flags */
+  const has = (flags) =>
+    spawnSync(process.execPath, [...flags, "--version"], { stdio: "ignore" }).status === 0;
+  return has(wantedFlags) ? wantedFlags : wantedFlags.filter((flag) => has([flag]));
+}
 
 /** Where the test processes write their events. */
 const logs = mkdtempSync(join(tmpdir(), "holdfast-test-"));
@@ -61,6 +68,7 @@ process.on("exit", () => {
 export function runTestProcess(args, { root, isLong, timeoutMs, onOutput }) {
   return new Promise((resolve, reject) => {
     const log = join(logs, `${++logCount}.jsonl`);
+    flagsForShortRuns ??= findFlags();
     const flags = [...flagsForShortRuns, `--test-reporter=${reporter}`, `--test-reporter-destination=${log}`];
     const child = spawn(process.execPath, [...flags, ...args], {
       cwd: root,
