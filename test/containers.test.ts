@@ -16,6 +16,7 @@ import { groupsMissing, makeGroup } from "./support/control-group.js";
 import { effort } from "./support/effort.js";
 import { repositoryRoot } from "./support/repository.js";
 import { lateOptimization, plainDevice } from "./support/short-process.js";
+import { generousTimeoutMs } from "./support/timeouts.js";
 
 /** Opens the CPU in each group of its arguments, with the size that follows it; "" is none. */
 const program = `
@@ -98,7 +99,8 @@ function tasksOfNode(): number {
 /** A process that ends closes its streams a moment before it leaves its group. */
 async function processesLeft(folder: string): Promise<string> {
   const read = (): string => readFileSync(join(folder, "cgroup.procs"), "utf8");
-  for (let turn = 0; turn < 200 && read() !== ""; turn++) await setTimeout(10);
+  const endMs = performance.now() + generousTimeoutMs;
+  while (read() !== "" && performance.now() < endMs) await setTimeout(10);
   return read();
 }
 
@@ -108,7 +110,7 @@ describe("in a control group that allows few tasks", { skip: groupsMissing("pids
   // that it needs.
   for (const more of effort({ quick: [0, 3], thorough: [0, 1, 3, 5] })) {
     test(`a run continues and ends with ${more} more tasks than Node itself takes`, {
-      timeout: 60_000,
+      timeout: generousTimeoutMs,
     }, async () => {
       const folder = makeGroup("pids", `tasks-${more}`, taken + more);
       const program = [process.execPath, ...lateOptimization, "--input-type=module", "--eval", work];

@@ -269,7 +269,6 @@ test(
     const job = ["train", "crossasset", "--device", "cpu", ...data, ...tinyModel, "--quiet", "--out", out];
     const { url } = await serve(t, folders.trained);
     const page = await openPage(t, `${url}#/`);
-    page.setDefaultTimeout(60_000);
     await page.getByText("No runs yet").waitFor();
     const child = spawn(process.execPath, [holdfastProgram, ...job], {
       env: { ...process.env, HOLDFAST_STALL_AFTER: "off" },

@@ -92,9 +92,9 @@ describe("for real", () => {
     const flags = [...lateOptimization, fixture, String(realLimitMs), reportDir];
     const child = spawn(process.execPath, [...flags, ...calls]);
     const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
-    const reports = readdirSync(reportDir).map(
-      (file): StallReport => JSON.parse(readFileSync(join(reportDir, file), "utf8")),
-    );
+    const reports = readdirSync(reportDir)
+      .filter((file) => file.endsWith(".json"))
+      .map((file): StallReport => JSON.parse(readFileSync(join(reportDir, file), "utf8")));
     for (const { what } of reports) {
       assert.equal(`${what.phase} ${what.number}`, "step 7");
       assert.ok(

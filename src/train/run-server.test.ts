@@ -11,6 +11,7 @@ import { text as readText } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { effort } from "../../test/support/effort.js";
 import { makeFolder } from "../../test/support/folders.js";
+import { generousTimeoutMs } from "../../test/support/timeouts.js";
 import { healthOf } from "./health.js";
 import { readMetricsPage } from "./metrics-page.js";
 import { RunFolder } from "./run-folder.js";
@@ -116,7 +117,7 @@ test("a request that is too large is rejected, and a body is not waited for", as
 });
 
 test("an incomplete request is ended, and others are served meanwhile", async () => {
-  const { server } = await serve({ timeoutMs: 200 });
+  const { server } = await serve({ timeoutMs: 500 });
   const slow = exchange(server, "GET /metrics HTTP/1.1\r\nHost: x\r\n");
   const silent = exchange(server, "");
   assert.equal((await ask(`${server.url}/metrics`)).status, 200);
@@ -214,7 +215,7 @@ test("it does not keep a process alive, not even with a silent client", () => {
     console.log("the end");
   `;
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
-    ...{ encoding: "utf8", timeout: 20_000 },
+    ...{ encoding: "utf8", timeout: generousTimeoutMs },
   });
   assert.deepEqual([status, stdout], [0, "the end\n"], stderr);
 });

@@ -38,6 +38,7 @@ import {
 import { isThorough } from "../support/effort.js";
 import { bytesIn } from "../support/folder-bytes.js";
 import { lateOptimization } from "../support/short-process.js";
+import { generousTimeoutMs } from "../support/timeouts.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -60,7 +61,7 @@ interface Ended {
 async function train(args: readonly string[]): Promise<Ended> {
   // What hangs is killed: then there is no exit code, and the test fails.
   const child = spawn(process.execPath, [...lateOptimization, ...command, ...args], {
-    ...{ cwd: folder, env: jobEnvironment, timeout: 60_000, killSignal: "SIGKILL" },
+    ...{ cwd: folder, env: jobEnvironment, timeout: generousTimeoutMs, killSignal: "SIGKILL" },
   });
   const [stdout, stderr, [status]] = await Promise.all([
     text(child.stdout),

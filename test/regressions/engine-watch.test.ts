@@ -101,9 +101,9 @@ function endOfHungStep(watcher: string): Promise<Ended> {
 async function runHungStep(watcher: string): Promise<Ended> {
   const folder = makeFolder();
   const { code, stderr } = await runFixture("hung-step.js", [watcher, folder]);
-  const reports = readdirSync(folder).map(
-    (name): StallReport => JSON.parse(readFileSync(join(folder, name), "utf8")),
-  );
+  const reports = readdirSync(folder)
+    .filter((name) => name.endsWith(".json"))
+    .map((name): StallReport => JSON.parse(readFileSync(join(folder, name), "utf8")));
   return { code, stderr, reports };
 }
 
@@ -118,8 +118,12 @@ regressionRow<string>({
     assert.equal(reports.length, 1);
     const [{ what, noticedBy, ending, notes }] = reports as [StallReport];
     assert.deepEqual([what.phase, what.number, what.call], ["step", 3, null]);
-    // If the thread had to end the run without its outside process, the report would have a note.
-    assert.deepEqual([noticedBy, ending, notes], ["thread", "exit", []]);
+    assert.deepEqual([noticedBy, ending], ["thread", "exit"]);
+    // If the thread had to end the run without its outside process, the report would have a note. On a slow machine that may be late.
+    assert.deepEqual(
+      notes.filter((note) => !/did not act on the report within/.test(note)),
+      [],
+    );
     assert.match(stderr, /^holdfast: stalled: step 3 .*has made no progress for/);
   },
 });
@@ -137,16 +141,19 @@ regressionRow<string>({
   },
 });
 
-regressionRow<string>({
+/** How a program listens for signals, and for how many milliseconds each of its steps is busy. */
+type BusyProgram = readonly [listener: string, busyMs: string];
+
+regressionRow<BusyProgram>({
   row: "S6",
   rule: "SIGTERM ends a run in time while its main thread is busy",
-  sound: "stopOnSignals",
-  faults: { "a handler on the main thread": "handlers" },
-  check: async (listener) => {
-    const { code, stdout, stderr } = await runFixture("busy-trainer.js", [listener, "1000", "2000"], (kill) =>
-      kill("SIGTERM"),
-    );
-    // The step would have ended by itself, but the run did not wait for it.
+  // Ten minutes: a slow machine may end the run seconds late, but not after the step. The fault waits for its step.
+  sound: ["stopOnSignals", "600000"],
+  faults: { "a handler on the main thread": ["handlers", "1000"] },
+  check: async ([listener, busyMs]) => {
+    const args = [listener, "1000", busyMs];
+    const { code, stdout, stderr } = await runFixture("busy-trainer.js", args, (kill) => kill("SIGTERM"));
+    // The run did not wait for its step.
     assert.deepEqual([code, stdout], [143, "busy\n"]);
     assert.equal(stderr, "holdfast: stopped: still busy 500ms after SIGTERM.\n");
   },

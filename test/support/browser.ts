@@ -5,6 +5,7 @@
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
+import { generousTimeoutMs } from "./timeouts.js";
 
 export interface Locator {
   locator(selector: string, options?: { readonly hasText?: string }): Locator;
@@ -84,9 +85,15 @@ interface Browser {
   close(): Promise<void>;
 }
 
+interface LaunchOptions {
+  readonly executablePath: string;
+  readonly args: readonly string[];
+  readonly timeout: number;
+}
+
 interface Playwright {
   readonly chromium: {
-    launch(options: { readonly executablePath: string; readonly args: readonly string[] }): Promise<Browser>;
+    launch(options: LaunchOptions): Promise<Browser>;
   };
 }
 
@@ -107,7 +114,9 @@ let opened: Promise<Browser> | undefined;
 /** One browser for all tests of a process. */
 export async function openContext(options: ContextOptions): Promise<BrowserContext> {
   const { chromium } = createRequire(import.meta.url)("playwright-core") as Playwright;
-  opened ??= chromium.launch({ executablePath: path ?? "chromium", args: ["--no-sandbox"] });
+  opened ??= chromium.launch({
+    ...{ executablePath: path ?? "chromium", args: ["--no-sandbox"], timeout: generousTimeoutMs },
+  });
   return (await opened).newContext(options);
 }
 

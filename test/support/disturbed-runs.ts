@@ -164,7 +164,7 @@ function openFiles(): number {
 
 /** True if at most this many files are open. Those that another thread closes take a moment. */
 async function areClosed(files: number): Promise<boolean> {
-  for (let wait = 0; wait < 100 && openFiles() > files; wait++)
+  for (let wait = 0; wait < 2000 && openFiles() > files; wait++)
     await new Promise((done) => setTimeout(done, 5));
   return openFiles() <= files;
 }

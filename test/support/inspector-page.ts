@@ -4,8 +4,12 @@ import assert from "node:assert/strict";
 import { after, type TestContext } from "node:test";
 import { type Inspector, openInspector } from "../../src/inspect/index.js";
 import { type BrowserContext, closeBrowser, openContext, type Page } from "./browser.js";
+import { generousTimeoutMs } from "./timeouts.js";
 
 after(closeBrowser);
+
+/** A browser may open a connection early, and a slow machine may send the first request on it late. */
+const serving = { pollMs: 100, headerTimeoutMs: generousTimeoutMs } as const;
 
 interface OpenedPage {
   readonly page: Page;
@@ -37,7 +41,7 @@ export async function openPage(t: TestContext, url: string): Promise<Page> {
   idle = undefined;
   busy.add(opened);
   opened.errors.length = 0;
-  opened.page.setDefaultTimeout(10_000);
+  opened.page.setDefaultTimeout(generousTimeoutMs);
   t.after(async () => {
     await leavePages();
     assert.deepEqual(opened.errors, []);
@@ -82,7 +86,7 @@ export class SharedPage {
     const opened = await this.#opened;
     opened.mayFail = mayFail;
     opened.errors.length = 0;
-    opened.page.setDefaultTimeout(10_000);
+    opened.page.setDefaultTimeout(generousTimeoutMs);
     t.after(() => assert.deepEqual(opened.errors, []));
     await this.goTo(route);
     return opened.page;
@@ -95,7 +99,7 @@ export class SharedPage {
 
   async startServer(): Promise<void> {
     const port = this.#url === undefined ? 0 : Number(new URL(this.#url).port);
-    this.#server ??= openInspector({ root: this.#root, port, pollMs: 100 });
+    this.#server ??= openInspector({ root: this.#root, port, ...serving });
     this.#url = addressOf(await this.#server);
   }
 
@@ -110,12 +114,12 @@ export async function waitUntil(page: Page, expression: string): Promise<void> {
   const isTrue = await page.evaluate(`(async () => {
     const started = performance.now();
     while (!(${expression})) {
-      if (performance.now() - started > 10_000) return false;
+      if (performance.now() - started > ${generousTimeoutMs}) return false;
       await new Promise((resolve) => requestAnimationFrame(resolve));
     }
     return true;
   })()`);
-  assert.ok(isTrue, `Not true after 10 s: ${expression}`);
+  assert.ok(isTrue, `Not true after ${generousTimeoutMs} ms: ${expression}`);
 }
 
 export interface Served {
@@ -126,7 +130,7 @@ export interface Served {
 
 /** Serves a folder of runs until the test ends. */
 export async function serve(t: TestContext, root: string, port = 0): Promise<Served> {
-  const inspector = await openInspector({ root, port, pollMs: 100 });
+  const inspector = await openInspector({ root, port, ...serving });
   let isOpen = true;
   const close = async (): Promise<void> => {
     if (isOpen) await inspector.close();

@@ -19,8 +19,8 @@ export interface ExampleRun {
 }
 
 export interface RunOptions {
-  /** The time limit of one example; default: a minute. */
-  readonly timeLimitMs?: number;
+  /** The time limit of each example. */
+  readonly timeLimitsMs: readonly number[];
 }
 
 /**
@@ -37,23 +37,23 @@ const program = fileURLToPath(new URL("example-process.js", import.meta.url));
 /** Starts the examples, given as compiled files; returns a promise for each, in the same order. */
 export function runExamples(
   files: readonly string[],
-  { timeLimitMs = 60_000 }: RunOptions = {},
+  { timeLimitsMs }: RunOptions,
 ): readonly Promise<ExampleRun>[] {
   const settle: ((run: ExampleRun) => void)[] = [];
   const runs = files.map(() => new Promise<ExampleRun>((resolve) => settle.push(resolve)));
-  void runAll(files, timeLimitMs, (index, run) => settle[index]?.(run));
+  void runAll(files, timeLimitsMs, (index, run) => settle[index]?.(run));
   return runs;
 }
 
 async function runAll(
   files: readonly string[],
-  timeLimitMs: number,
+  timeLimitsMs: readonly number[],
   settle: (index: number, run: ExampleRun) => void,
 ): Promise<void> {
   let done = 0;
   while (done < files.length) {
     const first = done;
-    done += await runInOneProcess(files.slice(first), timeLimitMs, (index, run) =>
+    done += await runInOneProcess(files.slice(first), timeLimitsMs.slice(first), (index, run) =>
       settle(first + index, run),
     );
   }
@@ -62,7 +62,7 @@ async function runAll(
 /** How many examples, from the first on, are settled when the process has ended: at least one. */
 function runInOneProcess(
   files: readonly string[],
-  timeLimitMs: number,
+  timeLimitsMs: readonly number[],
   settle: (index: number, run: ExampleRun) => void,
 ): Promise<number> {
   const [first = ""] = files;
@@ -90,7 +90,7 @@ function runInOneProcess(
     limit = setTimeout(() => {
       isTooLong = true;
       child.kill("SIGKILL");
-    }, timeLimitMs);
+    }, timeLimitsMs[current]);
   });
   return new Promise((resolve, reject) => {
     child.on("error", reject);
@@ -98,7 +98,7 @@ function runInOneProcess(
       clearTimeout(limit);
       if (current < files.length) {
         const end = isTooLong
-          ? `It ran longer than ${timeLimitMs / 1000} s.`
+          ? `It ran longer than ${(timeLimitsMs[current] ?? Number.NaN) / 1000} s.`
           : `It ended its process, with ${signal ?? `code ${code}`}.`;
         settle(current, { lines: [], failure: `${end}\n${readFileSync(log, "utf8").slice(-2000)}` });
         current += 1;

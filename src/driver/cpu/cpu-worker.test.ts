@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
+import { generousTimeoutMs } from "../../../test/support/timeouts.js";
 import { heartbeatMemory } from "../../units/index.js";
 import { basicKernels } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
@@ -16,8 +17,6 @@ import {
   withdrawJob,
   word,
 } from "./launch-protocol.js";
-
-const timeoutMs = 20_000;
 
 /** Starts one worker with the kernel `fill` as number 1; this thread is the main thread. */
 function startWorker() {
@@ -36,7 +35,7 @@ test("a worker runs a published job alone, and claims nothing if it wakes after 
   const { memory, job, worker } = startWorker();
   const { words } = job;
   publishJob(job, { kernelId: 1, call: [0, 0, 65_536, 3, 5], firstBlock: 0, endBlock: 1, chunks: 8 });
-  const deadlineMs = performance.now() + timeoutMs;
+  const deadlineMs = performance.now() + generousTimeoutMs;
   while (Atomics.load(words, word.workerBlocks) === 0) assert.ok(performance.now() < deadlineMs);
   withdrawJob(words);
   assert.equal(Atomics.load(words, word.active), 0);
@@ -60,7 +59,7 @@ test("a worker that must exit before it has started exits at once", async () => 
 
 test("a worker skips a job whose kernel it does not have", async () => {
   const { job, worker } = startWorker();
-  const deadlineMs = performance.now() + timeoutMs;
+  const deadlineMs = performance.now() + generousTimeoutMs;
   publishJob(job, { kernelId: 1, call: [0, 0, 65_536, 3, 5], firstBlock: 0, endBlock: 1, chunks: 1 });
   while (Atomics.load(job.words, word.workerBlocks) === 0) assert.ok(performance.now() < deadlineMs);
   withdrawJob(job.words);

@@ -10,6 +10,7 @@ import { withFault } from "../../../test/support/failing-calls.js";
 import { plainEnvironment } from "../../../test/support/plain-environment.js";
 import { repositoryRoot } from "../../../test/support/repository.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
+import { generousTimeoutMs } from "../../../test/support/timeouts.js";
 import { beatCounter, sleepSync } from "../../units/index.js";
 import type { KernelSource } from "../driver.js";
 import { basicKernels, blockCount } from "./basic-kernels.js";
@@ -20,7 +21,6 @@ import { type LoadedKernel, WorkerPool } from "./worker-pool.js";
 /** Large enough to be worth sharing on any machine. */
 const elements = 2 ** 20 + 3;
 const bytesOfData = elements * 4;
-const timeoutMs = 20_000;
 
 function openPool(threads: number) {
   const memory = new WebAssembly.Memory({ initial: 200, maximum: 4096, shared: true });
@@ -37,9 +37,9 @@ function openPool(threads: number) {
 
 /** Workers take a while to start, so this repeats a launch until they have run blocks of it. */
 function repeatUntil(isSeen: () => boolean, act: () => void): void {
-  const deadlineMs = performance.now() + timeoutMs;
+  const deadlineMs = performance.now() + generousTimeoutMs;
   for (act(); !isSeen(); act()) {
-    assert.ok(performance.now() < deadlineMs, `not seen within ${timeoutMs} ms`);
+    assert.ok(performance.now() < deadlineMs, `not seen within ${generousTimeoutMs} ms`);
     sleepSync(2);
   }
 }
@@ -313,7 +313,7 @@ test("a process exits by itself with the workers of a closed driver and of an op
     clearInterval(waiting);
     console.log("done");`;
   const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
-    ...{ cwd: repositoryRoot, env: plainEnvironment, timeout: timeoutMs },
+    ...{ cwd: repositoryRoot, env: plainEnvironment, timeout: generousTimeoutMs },
   });
   assert.deepEqual([child.status, String(child.stdout), String(child.stderr)], [0, "done\n", ""]);
 });

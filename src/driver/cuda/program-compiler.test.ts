@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
 import { withoutThreads } from "../../../test/support/rejected-threads.js";
+import { generousTimeoutMs } from "../../../test/support/timeouts.js";
 import { beatCounter, listenToBeats, sleepSync, type WorkStage } from "../../units/index.js";
 import { nvrtcFunctions } from "./bindings.js";
 import { bindCalls } from "./calls.js";
@@ -13,11 +14,9 @@ import { openLibrary } from "./libraries.js";
 import { compileProgram, type NvrtcProgram } from "./nvrtc.js";
 import { ProgramCompiler, type ProgramCompilerOptions } from "./program-compiler.js";
 
-const timeoutMs = 20_000;
-
 /** Blocks this thread until something that another thread does. */
 function waitUntil(isTrue: () => boolean): void {
-  const deadlineMs = performance.now() + timeoutMs;
+  const deadlineMs = performance.now() + generousTimeoutMs;
   while (!isTrue()) {
     assert.ok(performance.now() < deadlineMs, "nothing happened");
     sleepSync(2);

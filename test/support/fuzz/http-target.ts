@@ -4,6 +4,7 @@ import { connect } from "node:net";
 import { openInspector } from "../../../src/inspect/index.js";
 import { RunServer } from "../../../src/train/index.js";
 import { writeSampleRun } from "../sample-run.js";
+import { generousTimeoutMs } from "../timeouts.js";
 import type { FuzzTarget } from "./targets.js";
 
 /** Stands for the server's own host in an input. */
@@ -34,7 +35,7 @@ export const httpTarget: FuzzTarget = {
   async open(folder) {
     const { path } = writeSampleRun(folder, "run", { steps: 20 });
     const inspector = await openInspector({ root: folder });
-    const server = await RunServer.listen({ port: 0, timeoutMs: 2000 });
+    const server = await RunServer.listen({ port: 0, timeoutMs: generousTimeoutMs });
     server.show(path);
     const urls = [inspector.url, server.url];
     let count = 0;

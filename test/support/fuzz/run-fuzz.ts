@@ -9,13 +9,14 @@ import { fileURLToPath } from "node:url";
 import { MiB } from "../../../src/units/index.js";
 import { makeFolder } from "../folders.js";
 import { filesBelow, repositoryRoot } from "../repository.js";
+import { generousTimeoutMs } from "../timeouts.js";
 import type { FuzzReport, FuzzTask } from "./child.js";
 
 export interface FuzzOptions {
   readonly seed: number;
   /** How long mutants of each target are tried, in milliseconds; 0: only the corpus. */
   readonly durationMs: number;
-  /** The time limit of one input, and of the start of the process; default: a minute. */
+  /** The time limit of one input; default: a generous one, which is also the limit of the start of the process. */
   readonly inputMs?: number;
   /** The most memory that the process may take. Default: 700 MiB. */
   readonly maxMemoryBytes?: number;
@@ -47,7 +48,7 @@ export async function fuzz(targets: readonly string[], options: FuzzOptions): Pr
   const {
     seed,
     durationMs,
-    inputMs = 60_000,
+    inputMs = generousTimeoutMs,
     maxMemoryBytes = defaultMemoryBytes,
     targetsUrl = new URL("./targets.js", import.meta.url),
   } = options;
@@ -74,11 +75,10 @@ export async function fuzz(targets: readonly string[], options: FuzzOptions): Pr
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     complaints = (complaints + text).slice(-4000);
   });
-  let lastMs = Date.now();
+  const startMs = Date.now();
   const timer = setInterval(() => {
-    const changedMs = existsSync(inputPath) ? statSync(inputPath).mtimeMs : 0;
-    lastMs = Math.max(lastMs, changedMs);
-    if (Date.now() - lastMs <= inputMs) return;
+    const changedMs = existsSync(inputPath) ? statSync(inputPath).mtimeMs : undefined;
+    if (Date.now() <= (changedMs === undefined ? startMs + generousTimeoutMs : changedMs + inputMs)) return;
     isLate = true;
     child.kill("SIGKILL");
   }, pollEveryMs);

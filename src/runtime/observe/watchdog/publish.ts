@@ -11,7 +11,7 @@ import type { StallReport } from "./report.js";
 import { stallReportText } from "./report-text.js";
 
 const stderr = 2;
-const timeoutMs = 500;
+const defaultTimeoutMs = 500;
 
 /** The file calls of a report; a test may replace them. */
 export type ReportFiles = Pick<typeof files, "mkdir" | "writeFile" | "rename" | "rm">;
@@ -24,12 +24,13 @@ export async function publish(
   report: StallReport,
   folder: string,
   disk: ReportFiles = files,
+  timeoutMs = defaultTimeoutMs,
 ): Promise<boolean> {
   const written = writeReport(folder, report, disk).catch(
     (error) => `could not be written: ${error instanceof Error ? error.message : String(error)}`,
   );
   const late = `not written after ${formatDuration(timeoutMs)}: the disk does not respond`;
-  const where = await withTimeout(written, late);
+  const where = await withTimeout(written, late, timeoutMs);
   const isPrinted = await printWithTimeout(stallReportText(report, where), timeoutMs);
   return isPrinted && where !== late;
 }
@@ -60,7 +61,7 @@ export async function writeReport(
   return path;
 }
 
-function withTimeout<Result>(work: Promise<Result>, late: Result): Promise<Result> {
+function withTimeout<Result>(work: Promise<Result>, late: Result, timeoutMs: number): Promise<Result> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(late), timeoutMs);
     void work.then((result) => {

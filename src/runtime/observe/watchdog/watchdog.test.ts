@@ -17,6 +17,7 @@ import { setTimeout as passed } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { isThorough } from "../../../../test/support/effort.js";
 import { plainEnvironment } from "../../../../test/support/plain-environment.js";
+import { generousTimeoutMs } from "../../../../test/support/timeouts.js";
 import { exitCodes } from "../../../errors/index.js";
 import { systemClock } from "../../../units/index.js";
 import { Phases } from "../phases.js";
@@ -48,18 +49,22 @@ describe("the watchdog", () => {
     for (const pid of outsideProcesses(1))
       for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.kill(pid, signal);
     run.child.stdin.end("go on");
-    const { code, stderr, begunMs, endedMs } = await run.end;
+    const { code, stderr } = await run.end;
     assert.equal(code, exitCodes.stalled.code);
-    const tookMs = endedMs - (begunMs[2] ?? Number.NaN);
-    assert.ok(tookMs <= limitMs + 1000, `the run ended ${tookMs} ms after the stall began`);
-
     const [first, second] = reports(2);
     assert.ok(first && second);
     assert.deepEqual([first.what.kind, first.what.phase, first.ending], ["program", null, "none"]);
     assert.match(stderr, /^holdfast: stalled: the program's own code has blocked the event loop for /);
-    const { phase, number, call, op } = second.what;
+    const { phase, number, call, op, elapsedMs } = second.what;
+    // Time in which the watchdog itself did not run does not count.
+    assert.ok(elapsedMs >= limitMs && elapsedMs <= limitMs + 1000, `${elapsedMs} ms`);
     assert.deepEqual([phase, number, call, op], ["step", 3, "synchronize", "matmul"]);
-    assert.deepEqual([second.ending, second.notes], ["exit", []]);
+    assert.equal(second.ending, "exit");
+    // On a slow machine the outside process may be late.
+    assert.deepEqual(
+      second.notes.filter((note) => !/did not act on the report within/.test(note)),
+      [],
+    );
     assert.match(stderr, /step 3, driver call synchronize \(last op matmul\) has not returned/);
     assert.ok(second.process.threads.some(({ id, name }) => id === run.child.pid && name.length > 0));
   });
@@ -121,7 +126,7 @@ describe("the watchdog", () => {
       ["--inspect-publish-uid=http"],
     );
     await run.begun(3);
-    await withinASecond(() => outsideProcesses().length === 0);
+    await until(() => outsideProcesses().length === 0);
     run.child.stdin.write("go on");
     await run.begun(4);
     outsideProcesses(1);
@@ -133,7 +138,7 @@ describe("the watchdog", () => {
     run.child.stdin.end("go on");
     const { code, stderr, begunMs } = await run.end;
     assert.deepEqual([code, begunMs.length], [0, 7], stderr);
-    await withinASecond(() => outsideProcesses().length === 0);
+    await until(() => outsideProcesses().length === 0);
 
     assert.deepEqual(
       reports(2).map(({ what, ending }) => [what.number, what.op, ending]),
@@ -260,11 +265,8 @@ type Child = ChildProcessByStdio<Writable, Readable, Readable>;
 
 async function endOf(child: Child) {
   const stderr = text(child.stderr);
-  const [[code, signal], endedMs] = await Promise.all([
-    once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>,
-    once(child, "exit").then(() => systemClock.nowMs()),
-  ]);
-  return { code, signal, endedMs, stderr: await stderr };
+  const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+  return { code, signal, stderr: await stderr };
 }
 
 /** The whole lines that a stream has sent so far. */
@@ -276,10 +278,10 @@ function collect(stream: Readable): { lines(): readonly string[] } {
   return { lines: () => received.split("\n").slice(0, -1) };
 }
 
-async function withinASecond(holds: () => boolean): Promise<void> {
-  const endMs = systemClock.nowMs() + 1000;
+async function until(holds: () => boolean): Promise<void> {
+  const endMs = performance.now() + generousTimeoutMs;
   while (!holds()) {
-    assert.ok(systemClock.nowMs() < endMs, "it does not hold after a second");
+    assert.ok(performance.now() < endMs, `it does not hold after ${generousTimeoutMs} ms`);
     await passed(10);
   }
 }
