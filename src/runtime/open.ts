@@ -277,9 +277,9 @@ function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget):
   return capacity;
 }
 
-/** A GPU commits 256 MiB in 0.1 ms. On the CPU small chunks keep the figures accurate. */
-function chunkSize(requested: Bytes | undefined, { memory }: DeviceInfo): Bytes {
-  if (requested === undefined) return bytes((memory === "host" ? 4 : 64) * MiB);
+/** On a GPU, step memory is large, and a commit takes 0.1 ms for any size. On the CPU, chunks save growths of the WebAssembly memory. */
+function chunkSize(requested: Bytes | undefined, { memory }: DeviceInfo): Bytes | undefined {
+  if (requested === undefined) return memory === "host" ? bytes(4 * MiB) : undefined;
   if (Number.isSafeInteger(requested) && requested > 0) return requested;
   throw new HoldfastError(
     "BAD_SETTING",

@@ -54,7 +54,7 @@ export function candidateSources(runtime: Runtime, problem: Problem): readonly K
 }
 
 /** The scratch memory of each candidate. */
-function scratchSizes(runtime: Runtime, problem: Problem): ReadonlyMap<number, number> {
+export function scratchSizes(runtime: Runtime, problem: Problem): ReadonlyMap<number, number> {
   const desc = describeGemm(problem);
   return new Map(
     gemmCandidates(runtime, desc).map((algorithm) => [

@@ -382,6 +382,21 @@ describe("measuring", { skip }, () => {
     );
   });
 
+  test("of about equal ones takes the one with the least scratch memory, then the first", () => {
+    const device = { supportsPdl: false } as DeviceInfo;
+    const times = new Map([
+      [0, 5.1],
+      [1, 5.05],
+      [2, 5],
+      [3, 6],
+    ]);
+    const chosenWith = (...bytes: readonly number[]): number | undefined =>
+      fastestOf({ device }, times, new Map(bytes.entries()))?.choice;
+    assert.equal(chosenWith(64, 64, 64, 0), 0);
+    assert.equal(chosenWith(64, 32, 32, 0), 1);
+    assert.equal(chosenWith(64, 64, 0, 0), 2);
+  });
+
   test("ends in time: slow GEMMs are timed with few launches, and not with every algorithm", () => {
     withCosts([30, 20, 10], ({ runtime, choose, launches, clock }) => {
       const region = placeWeights(runtime);

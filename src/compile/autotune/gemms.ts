@@ -11,7 +11,7 @@ import { pdlCreditUs, timingTolerance } from "../cost-model.js";
 import type { Call, GemmCall, Program } from "../program/program.js";
 import { describeGemm } from "./gemm-desc.js";
 import { withScratch } from "./gemm-scratch.js";
-import { candidateSources, timeCandidates } from "./gemm-times.js";
+import { candidateSources, scratchSizes, timeCandidates } from "./gemm-times.js";
 
 /** The result of autotuning, for explain(). */
 export interface GemmReport {
@@ -130,7 +130,8 @@ function measure(
     const shareMs = (endMs - clock.nowMs()) / (unmeasured.length - index);
     if (shareMs <= 0) break;
     const limitMs = Math.min(maxGemmMs, shareMs);
-    const fastest = fastestOf(runtime, timeCandidates(runtime, problem, { limitMs, clock }));
+    const times = timeCandidates(runtime, problem, { limitMs, clock });
+    const fastest = fastestOf(runtime, times, scratchSizes(runtime, problem));
     if (!fastest) continue;
     known.set(key, fastest);
     runtime.remember(noteOf(key), JSON.stringify(fastest));
@@ -156,17 +157,23 @@ function recallAlgorithm(runtime: Runtime, key: string): TunedGemm | undefined {
   }
 }
 
-/** The fastest algorithm; of about equal ones, the first in the library's order. Undefined if nothing was timed. */
+/**
+ * The fastest algorithm; of about equal ones, the first in the library's order of those with the least scratch memory. Undefined if
+ * nothing was timed.
+ */
 export function fastestOf(
   { device }: Pick<Runtime, "device">,
   times: ReadonlyMap<number, number>,
+  scratchBytes: ReadonlyMap<number, number> = new Map(),
 ): TunedGemm | undefined {
   const costOf = (choice: number, launchUs: number): number =>
     device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, launchUs - pdlCreditUs) : launchUs;
   const minUs = Math.min(...Array.from(times, ([choice, launchUs]) => costOf(choice, launchUs)));
-  for (const [choice, tunedUs] of times) {
-    if (costOf(choice, tunedUs) <= minUs * timingTolerance)
-      return { choice, firstUs: times.get(0) ?? tunedUs, tunedUs };
-  }
-  return undefined;
+  const equal = [...times].filter(([choice, tunedUs]) => costOf(choice, tunedUs) <= minUs * timingTolerance);
+  const scratchOf = (choice: number): number => scratchBytes.get(choice) ?? 0;
+  const minScratch = Math.min(...equal.map(([choice]) => scratchOf(choice)));
+  const [selected] = equal.filter(([choice]) => scratchOf(choice) === minScratch);
+  if (!selected) return undefined;
+  const [choice, tunedUs] = selected;
+  return { choice, firstUs: times.get(0) ?? tunedUs, tunedUs };
 }

@@ -42,8 +42,8 @@ export interface StepAllocatorOptions {
   readonly recorder: Recorder;
   readonly captureState: CaptureStateMachine;
   readonly capacity: Bytes;
-  /** Bytes committed at a time. */
-  readonly chunk: Bytes;
+  /** Memory is committed in multiples of this. Default: a little more than is requested. */
+  readonly chunk?: Bytes | undefined;
   /** Existing memory to use instead of a reserved range. */
   readonly memory?: ArenaMemory;
   readonly poison: boolean;

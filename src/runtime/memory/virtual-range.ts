@@ -1,5 +1,5 @@
 /**
- * A reserved address range into which memory is committed in chunks, from the start. Growing never moves existing
+ * A reserved address range into which memory is committed from the start, as it is needed. Growing never moves existing
  * memory. Growth is charged to the budget; if it fails, nothing has changed.
  */
 
@@ -11,9 +11,15 @@ export interface VirtualRangeOptions {
   readonly driver: Driver;
   readonly budget: Budget;
   readonly capacity: Bytes;
-  /** Bytes committed at a time. */
-  readonly chunk: Bytes;
+  /** Memory is committed in multiples of this. Default: see `minGrowth`. */
+  readonly chunk?: Bytes | undefined;
 }
+
+/**
+ * Without a chunk, growth commits at least this share of the memory so far, and otherwise only the request. A large request, such as the
+ * memory of a compiled step, then leaves little unused, and many small ones take few commits.
+ */
+const minGrowth = 1 / 16;
 
 export class VirtualRange {
   readonly range: Span;
@@ -37,13 +43,11 @@ export class VirtualRange {
 
   /** Commits memory up to at least `end`, and returns the new range. */
   grow(end: number, label: string): Span {
-    const { driver, budget, chunk } = this.#options;
-    const chunkEnd = Math.min(alignUp(end, alignUp(chunk, this.#granularity)), this.range.size);
+    const { driver, budget } = this.#options;
+    const wanted = Math.min(this.#chunkEnd(end), this.range.size);
     // The last chunk may be short: growth must not fail for memory that was not requested.
     const target =
-      chunkEnd - this.#committed > budget.left
-        ? Math.min(chunkEnd, alignUp(end, this.#granularity))
-        : chunkEnd;
+      wanted - this.#committed > budget.left ? Math.min(wanted, alignUp(end, this.#granularity)) : wanted;
     const added: Span = {
       address: (this.range.address + this.#committed) as Address,
       size: (target - this.#committed) as Bytes,
@@ -58,6 +62,12 @@ export class VirtualRange {
     this.#charges.push(charge);
     this.#committed = target;
     return added;
+  }
+
+  #chunkEnd(end: number): number {
+    const { chunk } = this.#options;
+    if (chunk !== undefined) return alignUp(end, alignUp(chunk, this.#granularity));
+    return alignUp(Math.max(end, this.#committed * (1 + minGrowth)), this.#granularity);
   }
 
   /** If an address range comes with its memory, charge the budget before asking the device. */
