@@ -15,7 +15,6 @@ import { makeRows, Training } from "./training.js";
 const { values: options } = parseArgs({
   options: {
     ...commonOptions,
-    allocation: { type: "string", default: "auto" },
     /** The tool whose faulty kernels run, instead of the ops. */
     stray: { type: "string", default: "" },
     draws: { type: "string", default: "2" },
@@ -30,8 +29,7 @@ const draws = count("draws", options.draws);
 const deadline = performance.now() + 1000 * count("seconds", options.seconds);
 
 const { device, driver, close } = openGpu(options, {
-  driver: { allocation: options.allocation === "plain" ? "plain" : "auto" },
-  // Small, because a tool keeps a shadow copy of it, and plain memory is allocated whole.
+  // Small, because a tool keeps a shadow copy of it, and memory under a tool is allocated whole.
   device: { memory: "512MiB", arena: "256MiB", staging: "4MiB", stallAfter: "off" },
 });
 console.log(`spans in use are reported to the tool: ${driver.annotate ? "yes" : "no"}`);

@@ -19,12 +19,6 @@ const { values: options } = parseArgs({
     tools: { type: "string", default: "memcheck,initcheck,racecheck,synccheck" },
     draws: { type: "string", default: "2" },
     elements: { type: "string", default: "120" },
-    /**
-     * Kinds of allocation, in the order of the attempts: the first with which the tool sees the faulty
-     * kernels is kept. The tool does not accept mapped memory ("auto") as a pool, and answers each
-     * registration with a warning.
-     */
-    allocations: { type: "string", default: "plain" },
     /** For the ops of one tool, without the time to start and end it. */
     seconds: { type: "string", default: "80" },
   },
@@ -38,8 +32,6 @@ const checker =
   [options.checker, "/usr/local/cuda/bin/compute-sanitizer"].find(
     (path) => path !== "" && existsSync(path),
   ) ?? "compute-sanitizer";
-
-type Allocation = "auto" | "plain";
 
 interface Finding {
   /** Errors, and for races also warnings; undefined if the tool did not finish. */
@@ -94,27 +86,22 @@ function printLog(results: Results, title: string, log: string): void {
 }
 
 /** Runs a tool's faulty kernels. True if its log names all of them. */
-function checkRedProof(results: Results, tool: string, allocation: Allocation): boolean {
+function checkRedProof(results: Results, tool: string): boolean {
   const { kernels } = strayRuns[tool] ?? { kernels: [] };
-  const { log, count, seconds } = runUnder(tool, ["--stray", tool, "--allocation", allocation], 60);
+  const { log, count, seconds } = runUnder(tool, ["--stray", tool], 60);
   const unseen = kernels.filter((name) => !log.includes(name));
-  printLog(results, `${tool}, faulty kernels, ${allocation} memory, ${seconds.toFixed(0)} s`, log);
+  printLog(results, `${tool}, faulty kernels, ${seconds.toFixed(0)} s`, log);
   return unseen.length === 0 && count !== undefined && count >= kernels.length;
 }
 
 function checkTool(results: Results, tool: string): void {
-  // The tool decides which memory it accepts as a pool; its manual describes plain allocations.
-  const tries = options.allocations.split(",") as Allocation[];
-  const allocation = tries.find((kind) => checkRedProof(results, tool, kind));
+  const isSeen = checkRedProof(results, tool);
   const injected = strayRuns[tool]?.kernels.join(", ");
-  results.require(
-    allocation !== undefined,
-    `${tool} red proof: ${allocation === undefined ? "NOT seen" : `seen on ${allocation} memory`}: ${injected}`,
-  );
+  results.require(isSeen, `${tool} red proof: ${isSeen ? "seen" : "NOT seen"}: ${injected}`);
   const { draws, elements, seconds } = options;
   const args = ["--draws", draws, "--elements", elements, "--seconds", seconds];
   const limit = count("seconds", seconds) + graceSeconds;
-  const finding = runUnder(tool, [...args, "--allocation", allocation ?? tries[0]!], limit);
+  const finding = runUnder(tool, args, limit);
   printLog(results, `${tool}, op suite, ${finding.seconds.toFixed(0)} s`, finding.log);
   const [, covered, all, calls] = finding.log.match(/covered (\d+) of (\d+) op cases in (\d+) calls/) ?? [];
   const text = covered

@@ -21,6 +21,9 @@ EMULATOR_EXPORT long long emulator_get(const char* key);
 /** True if the whole range is accessible device memory. */
 EMULATOR_EXPORT int emulator_holds(uint64_t address, uint64_t size);
 
+/** True if the whole range is in one allocation of cuMemAlloc. */
+EMULATOR_EXPORT int emulator_is_allocated(uint64_t address, uint64_t size);
+
 /** Submits work to a stream like a kernel launch; `data` is copied. Returns a status of libcuda. */
 EMULATOR_EXPORT int emulator_submit(uint64_t stream, int nodeType, int (*run)(const void* data), const void* data,
                                   size_t size);

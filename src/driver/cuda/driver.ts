@@ -48,7 +48,10 @@ export interface CudaDriverOptions {
   readonly index?: number;
   /** Folder for compiled kernels; "off" compiles them every time. */
   readonly cacheFolder?: string;
-  /** "plain" uses whole allocations, as on devices without the virtual memory API. Default: "auto". */
+  /**
+   * "plain" uses whole allocations, as on devices without the virtual memory API. Default: "auto", which does so under
+   * a memory checking tool too.
+   */
   readonly allocation?: "auto" | "plain";
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Threads that compile kernels. Default: all threads of the host, at most 9. */
@@ -120,7 +123,7 @@ class CudaDevice implements CudaDriver {
     this.#cache = openCubinCache(cacheFolder);
     try {
       this.#checker = openMemoryChecker(cuda, environment);
-      this.#memory = openMemory(cuda, ordinal, allocation);
+      this.#memory = openMemory(cuda, ordinal, this.#checker ? "plain" : allocation);
       this.#copies = new CudaCopies(context, this.#streams, this.#memory.reservations);
       this.#compiler = new Compiler({
         cuda,

@@ -3,35 +3,59 @@
  * spans may be accessed. Without this the tool sees a whole chunk as one allocation and misses stray accesses inside
  * the arena.
  *
- * NVTX is opened only if the tool has put its path into the environment.
+ * NVTX is opened only if the tool has put its path into the environment. compute-sanitizer takes only memory of
+ * cuMemAlloc as a pool: it counts a registration of mapped memory as an error of the program. So a driver with a
+ * checker allocates plainly.
  */
 
-import { type Address, type Bytes, contains, type Span } from "../../units/index.js";
+import { type Address, type Bytes, bytes, contains, KiB, type Span, span } from "../../units/index.js";
 import type { Cuda } from "./calls.js";
 import { memoryExtension, memoryPoolUsage, memoryReference, memoryType } from "./constants.js";
 import { NativeBuffer } from "./native-buffer.js";
 import { structs } from "./structs.js";
 
 export interface MemoryChecker {
-  /** A range of a reservation that has just been committed. */
-  addPool(range: Span): void;
+  /** A range of a reservation that has just been committed. False if the tool rejects it. */
+  addPool(range: Span): boolean;
   /** The reservation is about to be released, with its pools. */
   removePools(reservation: Span): void;
   setState(range: Span, state: "live" | "dead"): void;
   close(): void;
 }
 
-/** Opens the checker if a tool is attached that NVTX can reach. CUDA must have a context. */
+/**
+ * Opens the checker if a tool is attached that accepts pools: a profiler has a path in the environment too, and does
+ * not. CUDA must have a context.
+ */
 export function openMemoryChecker(
   cuda: Cuda,
   environment: Readonly<Record<string, string | undefined>>,
 ): MemoryChecker | undefined {
   if (!environment["NVTX_INJECTION64_PATH"]) return undefined;
+  let checker: NvtxChecker | undefined;
   try {
-    return new NvtxChecker(cuda.nvtx);
+    checker = new NvtxChecker(cuda.nvtx);
+    if (acceptsPools(cuda, checker)) return checker;
   } catch {
     // The tool works without it, but less precisely.
-    return undefined;
+  }
+  checker?.close();
+  return undefined;
+}
+
+/** Registers a small allocation as a pool. */
+function acceptsPools({ driver }: Cuda, checker: NvtxChecker): boolean {
+  const out = new NativeBuffer();
+  try {
+    const size = bytes(64 * KiB);
+    driver.cuMemAlloc_v2(out.address, size);
+    const probe = span(out.u64(), size);
+    const isAccepted = checker.addPool(probe);
+    checker.removePools(probe);
+    driver.cuMemFree_v2(probe.address);
+    return isAccepted;
+  } finally {
+    out.free();
   }
 }
 
@@ -54,7 +78,7 @@ class NvtxChecker implements MemoryChecker {
     this.#domain = nvtx.nvtxDomainCreateA("holdfast");
   }
 
-  addPool(range: Span): void {
+  addPool(range: Span): boolean {
     this.#writeRange(range);
     structs.memoryPool.write(
       this.#block.view,
@@ -69,8 +93,11 @@ class NvtxChecker implements MemoryChecker {
       offsets.batch,
     );
     const handle = this.#nvtx.nvtxMemHeapRegister(this.#domain, this.#block.address + offsets.batch);
-    // NVTX returns -1 if the tool does not support memory reports.
-    if (Number.isSafeInteger(handle)) this.#pools.push({ range, handle });
+    // NVTX returns -1 without a tool for memory. The tool returns 0 for a rejected pool; as a handle, 0 would mean all
+    // memory of the process.
+    const isAccepted = Number.isSafeInteger(handle) && handle !== 0;
+    if (isAccepted) this.#pools.push({ range, handle });
+    return isAccepted;
   }
 
   removePools(reservation: Span): void {

@@ -67,6 +67,26 @@ test("cuBLASLt's heuristic result has 96 bytes, with the workspace size after th
   assert.deepEqual(offsets, { algo: 0, workspaceSize: 64, state: 72, wavesCount: 76, reserved: 80 });
 });
 
+// Written down, because most machines have no NVTX header.
+test("NVTX's structs have the documented sizes and offsets", () => {
+  const layouts = [structs.memoryRange, structs.memoryPool, structs.memoryRegions, structs.memoryReferences];
+  assert.deepEqual(
+    layouts.map(({ size }) => size),
+    [16, 48, 48, 32],
+  );
+  assert.deepEqual(structs.memoryRange.offsets, { size: 0, ptr: 8 });
+  assert.deepEqual(structs.memoryPool.offsets, {
+    ...{ extCompatID: 0, structSize: 2, reserved0: 4, usage: 8, type: 12 },
+    ...{ typeSpecificDescSize: 16, typeSpecificDesc: 24, category: 32, messageType: 36, message: 40 },
+  });
+  assert.deepEqual(structs.memoryRegions.offsets, {
+    ...{ extCompatID: 0, structSize: 2, regionType: 4, heap: 8, regionCount: 16 },
+    ...{ regionDescElementSize: 24, regionDescElements: 32, regionHandleElementsOut: 40 },
+  });
+  const { extCompatID, refType, refCount, refElementSize, refElements } = structs.memoryReferences.offsets;
+  assert.deepEqual([extCompatID, refType, refCount, refElementSize, refElements], [0, 4, 8, 16, 24]);
+});
+
 test("every kind of field reads back as written, at any offset", () => {
   const struct = new Struct("All", [
     ["u8", "u8"],

@@ -91,6 +91,11 @@ int emulator_holds(uint64_t address, uint64_t size) {
   return holdsDevice(address, size) ? 1 : 0;
 }
 
+int emulator_is_allocated(uint64_t address, uint64_t size) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  return holdsPlain(address, size) ? 1 : 0;
+}
+
 EMULATOR_EXPORT int cuMemGetInfo_v2(size_t* free, size_t* total) {
   ENTER(context);
   const auto all = static_cast<uint64_t>(setting("totalMemory"));
