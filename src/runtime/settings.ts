@@ -170,7 +170,8 @@ export const settingsTable = {
     meaning:
       "The precision to which a GPU may round the operands of f32 matrix products: f32 (IEEE, no rounding), TF32 or bf16. With bf16, a " +
       "compiled step also rounds results of matrix products that only pass from one kernel to the next. Weights, their gradients, " +
-      "accumulators, statistics and everything else stay f32. The CPU always computes in f32.",
+      "accumulators, statistics and everything else stay f32. With TF32 and bf16, exp, tanh, sigmoid and activations that use them are " +
+      "approximate: their relative errors are below 2^-14. The CPU always computes in f32.",
     defaultText: "f32",
     example: "tf32",
     fallback: () => "f32" as const,

@@ -70,7 +70,7 @@ export class CudaBackend implements Backend {
   }
 
   lowerRow(launch: RowLaunch): Commands {
-    return [lowerRowOnCuda(launch, this.#target.device)];
+    return [lowerRowOnCuda(launch, this.#target)];
   }
 
   lowerColumn(launch: ColumnLaunch): Commands {
@@ -98,7 +98,7 @@ export class CudaBackend implements Backend {
   }
 
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands {
-    return lowerRowCombo(launches, op);
+    return lowerRowCombo(launches, op, this.#target);
   }
 
   lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands {

@@ -421,7 +421,16 @@ EMULATOR_BINARY(copysign)
 extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 static inline float __expf(float x) { return expf(x); }
-static inline float ex2Approx(float x) { return exp2f(x); }
+
+// ex2.approx.ftz and rcp.approx.ftz: subnormal operands and results are zeros, and the last bit of a result may be wrong. Here it is 0.
+
+static inline float emulatorFlush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+static inline float emulatorApproximate(float x) {
+  return __uint_as_float(__float_as_uint(emulatorFlush(x)) & (x == x ? ~1u : ~0u));
+}
+static inline float ex2Approx(float x) { return emulatorApproximate(exp2f(emulatorFlush(x))); }
+static inline float rcpApprox(float x) { return emulatorApproximate(1.0f / emulatorFlush(x)); }
+
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

@@ -42,7 +42,7 @@ export function printElementFunction(kernel: RowKernel, layout: ElementLayout, n
 /** `block`: the expression of the block's index. */
 function printBody(kernel: RowKernel, layout: ElementLayout, block: string): KernelText {
   checkRowKernel(kernel);
-  const text = new KernelText();
+  const text = new KernelText({ usesFastMath: layout.usesFastMath === true });
   const hasRows = layout.outerRank > 0;
   const operands = new RowOperands(text, kernel, layout, hasRows ? ["elements", "columns"] : ["elements"]);
   const index = hasRows ? "element" : "position";

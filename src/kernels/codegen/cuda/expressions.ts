@@ -66,8 +66,11 @@ export function expressionPrinter(
         return literal(expression.type, expression.value);
       case "unary":
         return unary(text, expression.op, expression.type, print(expression.a));
-      case "binary":
+      case "binary": {
+        const cdfOperand = text.usesFastMath ? normalCdfOperand(expression) : undefined;
+        if (cdfOperand) return text.call("fast_normal_cdf_f32", print(cdfOperand));
         return binary(text, expression.op, expression.type, print(expression.a), print(expression.b));
+      }
       case "compare":
         return comparison(expression.op, expression.a.type, print(expression.a), print(expression.b));
       case "select": {
@@ -138,10 +141,27 @@ const functions: Partial<Record<UnaryOp, string>> = {
 function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string {
   if (type === "i32") return op === "abs" ? text.call("abs_i32", a) : `(int)(0u - (unsigned)${a})`;
   if (op === "neg") return `(-${a})`;
-  if (text.usesFastMath && type === "f32" && (op === "tanh" || op === "sigmoid"))
+  if (text.usesFastMath && type === "f32" && (op === "exp" || op === "tanh" || op === "sigmoid"))
     return text.call(`fast_${op}_f32`, a);
   if (op === "sigmoid" || op === "softplus" || op === "rsqrt") return text.call(`${op}_${type}`, a);
   return `${functions[op]}${type === "f32" ? "f" : ""}(${a})`;
+}
+
+/** The x of ½ · (1 + erf(x · √½)) in f32, the distribution function of a normal variable; undefined for other expressions. */
+function normalCdfOperand(expression: Expression): Expression | undefined {
+  if (expression.type !== "f32") return undefined;
+  const sum = factorOf(expression, "mul", 0.5);
+  const erf = sum && factorOf(sum, "add", 1);
+  return erf?.kind === "unary" && erf.op === "erf" ? factorOf(erf.a, "mul", Math.SQRT1_2) : undefined;
+}
+
+/** The other operand of a product or sum with a constant. */
+function factorOf(expression: Expression, op: "mul" | "add", value: number): Expression | undefined {
+  if (expression.kind !== "binary" || expression.op !== op) return undefined;
+  const { a, b } = expression;
+  const isConstant = (node: Expression): boolean => node.kind === "constant" && node.value === value;
+  if (isConstant(a)) return b;
+  return isConstant(b) ? a : undefined;
 }
 
 const operators = { add: "+", sub: "-", mul: "*", div: "/" } as const;

@@ -34,7 +34,7 @@ export class KernelText {
   #depth: number;
   #locals = 0;
 
-  /** True if approximate functions may be used. */
+  /** True if the approximate functions of `intrinsics/fast-math.ts` are used. */
   readonly usesFastMath: boolean;
 
   /** `depth`: the indentation of its lines. */

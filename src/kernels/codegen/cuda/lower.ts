@@ -1,6 +1,5 @@
 /** Lowers row and column kernels to launches on CUDA: one per launch, or several independent ones in a combo launch. */
 
-import type { DeviceInfo } from "../../../driver/index.js";
 import { HoldfastError } from "../../../errors/index.js";
 import type { ColumnKernel } from "../../../ir/index.js";
 import { kernelKey } from "../../../ir/index.js";
@@ -8,6 +7,7 @@ import type { LaunchCommand, Storage } from "../../../runtime/index.js";
 import { type ColumnLaunch, hasRows, type RowLaunch } from "../../kernel-call.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import { cachedSource } from "../../source-cache.js";
+import type { Target } from "../../target.js";
 import { cudaColumnConfig } from "./column-config.js";
 import {
   columnGroupConfig,
@@ -21,10 +21,18 @@ import type { ComboLaunch } from "./combo/combo-kernel.js";
 import { canGroupRows, rowGroupConfig } from "./combo/row-group.js";
 import { cudaRowConfig } from "./row-config.js";
 
-/** `device`: where the block of a long row can keep a part of it in shared memory. Default: nowhere. */
-export function lowerRowOnCuda(launch: RowLaunch, device?: DeviceInfo): LaunchCommand {
+type RowTarget = Pick<Target, "device" | "settings">;
+
+/** Without a target, no row is kept in shared memory, and functions are exact. */
+export function lowerRowOnCuda(launch: RowLaunch, target?: RowTarget): LaunchCommand {
   const { kernel, iteration, operands, prefetchable } = launch;
-  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, { prefetchable, device }));
+  const options = { prefetchable, device: target?.device, usesFastMath: usesFastMath(target) };
+  return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, options));
+}
+
+/** In TF32 and bf16, kernels use approximate functions: the operands of matrix products have much larger errors. */
+function usesFastMath(target: RowTarget | undefined): boolean {
+  return target !== undefined && target.settings.precision !== "f32";
 }
 
 /** `parallelism`: the number of SMs. */
@@ -51,11 +59,15 @@ function commandOf(
  * Independent row kernels in one launch: none accesses memory that another one writes. Requires `canComboRows`. The bits are those of
  * separate launches.
  */
-export function lowerRowCombo(launches: readonly RowLaunch[], op: string): readonly LaunchCommand[] {
+export function lowerRowCombo(
+  launches: readonly RowLaunch[],
+  op: string,
+  target?: RowTarget,
+): readonly LaunchCommand[] {
   const full = launches.filter(hasRows);
   if (full.length === 0) return [];
   if (!canGroupRows(full)) throw cannotCombine(full.length);
-  return [comboCommand(rowGroupConfig(full), "row combo", op)];
+  return [comboCommand(rowGroupConfig(full, { usesFastMath: usesFastMath(target) }), "row combo", op)];
 }
 
 export interface ColumnGroupOptions {

@@ -3,15 +3,16 @@
  * time.
  */
 
+import { fastMathIntrinsics } from "./intrinsics/fast-math.js";
 import type { Intrinsic } from "./intrinsics/intrinsic.js";
 import { mathIntrinsics } from "./intrinsics/math.js";
 import { launchIntrinsics } from "./intrinsics/pdl.js";
 import { vecIntrinsics } from "./intrinsics/vec.js";
 
-const entries = { ...vecIntrinsics, ...launchIntrinsics, ...mathIntrinsics } satisfies Record<
-  string,
-  Intrinsic
->;
+const entries = {
+  ...{ ...vecIntrinsics, ...launchIntrinsics },
+  ...{ ...mathIntrinsics, ...fastMathIntrinsics },
+} satisfies Record<string, Intrinsic>;
 
 export type PreludeName = keyof typeof entries;
 

@@ -178,6 +178,7 @@ const kernels: readonly KernelSource[] = [
     return [
       printElementKernel(kernel, elementLayout(kernel)),
       printElementKernel(kernel, elementLayout(kernel, { access: "tail" })),
+      printElementKernel(kernel, elementLayout(kernel, { usesFastMath: true })),
     ];
   }),
   ...dtypeNames.map((dtype) => {
@@ -204,7 +205,7 @@ const kernels: readonly KernelSource[] = [
         op: "max",
         values: [term.load(0, dtypes[dtype].compute, term.mul(term.load(1, "i32"), term.scalar(0, "i32")))],
       },
-      { strides: ["unit", "none"], partials: 1024, lanes: 128, columns: 8, unroll: dtype === "f32" ? 2 : 1 },
+      { strides: ["unit", "none"], partials: 1024, lanes: 128, columns: 8, unroll: 1 },
     ),
     printChunkedReduceKernel(
       {

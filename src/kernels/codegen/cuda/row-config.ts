@@ -56,6 +56,8 @@ export interface RowOptions {
   readonly prefetchable?: readonly boolean[] | undefined;
   /** The device, whose shared memory can keep long rows. Default: none does. */
   readonly device?: DeviceInfo | undefined;
+  /** Use approximate functions. Default: false. */
+  readonly usesFastMath?: boolean | undefined;
 }
 
 export function cudaRowConfig(
@@ -87,7 +89,7 @@ function elementConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  { prefetchable }: RowOptions,
+  { prefetchable, usesFastMath = false }: RowOptions,
 ): RowConfig {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
@@ -97,7 +99,7 @@ function elementConfig(
   const isVectorised = (hasWholeVectors || mayHaveTail) && areVectorised(facts, iteration, operands);
   const width = isVectorised ? vectorWidth : 1;
   const access = isVectorised && !hasWholeVectors ? "tail" : "vector";
-  const layout = { ...layoutOf(facts, iteration, operands), prefetchable };
+  const layout = { ...layoutOf(facts, iteration, operands), prefetchable, usesFastMath };
   const sizes = outer.length > 0 ? [elements, row.size] : [elements];
   const blocks = Math.ceil(elements / (width * elementThreads));
   addStrides(kernel, iteration, layout.inner, sizes);
@@ -130,13 +132,13 @@ function reducingConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  { prefetchable, device }: RowOptions,
+  { prefetchable, device, usesFastMath = false }: RowOptions,
 ): RowConfig {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
   const access = row.size % vectorWidth === 0 ? "vector" : "scalar";
-  const plain = { ...layoutOf(facts, iteration, operands), prefetchable };
+  const plain = { ...layoutOf(facts, iteration, operands), prefetchable, usesFastMath };
   const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
   const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
@@ -332,8 +334,15 @@ function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Stor
 
 const letters: Readonly<Record<InnerStride, string>> = { unit: "u", none: "n", any: "a" };
 
-function keyOf({ outerRank, inner, aliases, interleaved = [], prefetchable }: RowLayout): string {
-  let key = `${outerRank}`;
+function keyOf({
+  outerRank,
+  inner,
+  aliases,
+  interleaved = [],
+  prefetchable,
+  usesFastMath,
+}: RowLayout): string {
+  let key = `${usesFastMath ? " fast " : ""}${outerRank}`;
   for (const stride of inner) key += letters[stride];
   for (const alias of aliases.values()) key += ` ${alias}`;
   for (const inputs of interleaved) key += ` ${inputs}`;

@@ -189,7 +189,7 @@ class Printer {
   readonly #threads: number;
   /** The expression of the block's index. */
   readonly #block: string;
-  readonly #text = new KernelText();
+  readonly #text: KernelText;
   readonly #operands: RowOperands;
   readonly #context: StageContext;
   readonly #reduced = new Map<number, string>();
@@ -208,6 +208,7 @@ class Printer {
     this.#block = block;
     this.#kernel = kernel;
     this.#layout = layout;
+    this.#text = new KernelText({ usesFastMath: layout.usesFastMath === true });
     this.#operands = new RowOperands(this.#text, kernel, layout, ["rows", "columns"]);
     this.#context = {
       text: this.#text,

@@ -23,6 +23,8 @@ export interface RowLayout {
   readonly interleaved?: readonly (readonly number[])[];
   /** Programmatic dependent launch: the inputs that can be loaded before the grid dependency wait. */
   readonly prefetchable?: readonly boolean[] | undefined;
+  /** True if approximate functions are used. Default: false. */
+  readonly usesFastMath?: boolean;
 }
 
 export interface Operand {

@@ -37,7 +37,10 @@ describe("long rows", { skip: cudaMissing }, () => {
       const operands = [put(runtime, values, "x"), put(runtime, new Float32Array(columns), "y")] as const;
       const strides = [columns, 1];
       const iteration = iterateRows([1, columns], [strides, strides], 1);
-      const command = lowerRowOnCuda({ kernel: shares, iteration, operands }, device);
+      const command = lowerRowOnCuda(
+        { kernel: shares, iteration, operands },
+        device && { device, settings: runtime.settings },
+      );
       runtime.submit(runtime.load([fault ? withFault(command, fault) : command]));
       return { bytes: runtime.read(operands[1]), sharedBytes: command.source.cuda?.sharedBytes ?? 0 };
     });

@@ -1,8 +1,9 @@
 /** What the flash attention kernels on `wgmma` declare before their bodies: tiles in shared memory, their products, and stores. */
 
+import { ex2Approx } from "../../../codegen/cuda/intrinsics/fast-math.js";
 import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
 import { mbarrierIntrinsics } from "../../../codegen/cuda/intrinsics/mbarrier.js";
-import { ex2Approx, packHalves } from "../../../codegen/cuda/intrinsics/mma.js";
+import { packHalves } from "../../../codegen/cuda/intrinsics/mma.js";
 import { tmaIntrinsics } from "../../../codegen/cuda/intrinsics/tma.js";
 import {
   elementTags,

@@ -10,10 +10,10 @@
  */
 
 import { cpAsyncIntrinsics } from "../../../codegen/cuda/intrinsics/cp-async.js";
+import { ex2Approx } from "../../../codegen/cuda/intrinsics/fast-math.js";
 import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
 import {
   cvtRnaTf32,
-  ex2Approx,
   ldmatrixHalf,
   ldmatrixX4,
   mmaSyncHalf,

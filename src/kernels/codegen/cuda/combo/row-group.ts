@@ -6,7 +6,7 @@
 import type { Iteration, RowKernel } from "../../../../ir/index.js";
 import { kernelKey } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
-import { canBeMember, comboThreads, cudaRowConfig } from "../row-config.js";
+import { canBeMember, comboThreads, cudaRowConfig, type RowOptions } from "../row-config.js";
 import { type ComboLaunch, type ComboMember, combineMembers, maxArguments } from "./combo-kernel.js";
 
 export interface RowGroupMember {
@@ -34,21 +34,21 @@ function argumentsOf({ kernel, iteration: { outer } }: Omit<RowGroupMember, "ope
 }
 
 /** For members that `canGroupRows` allows. */
-export function rowGroupConfig(members: readonly RowGroupMember[]): ComboLaunch {
-  return combineMembers(smallestGridFirst(members.flatMap(memberOf)), {
+export function rowGroupConfig(
+  members: readonly RowGroupMember[],
+  options: Pick<RowOptions, "usesFastMath"> = {},
+): ComboLaunch {
+  return combineMembers(smallestGridFirst(members.flatMap((member) => memberOf(member, options))), {
     entry: "hf_rows_combo",
     threads: comboThreads,
   });
 }
 
-function memberOf({
-  kernel,
-  iteration,
-  operands,
-  scalars = [],
-  prefetchable,
-}: RowGroupMember): ComboMember[] {
-  const { key, sizes, member } = cudaRowConfig(kernel, iteration, operands, { prefetchable });
+function memberOf(
+  { kernel, iteration, operands, scalars = [], prefetchable }: RowGroupMember,
+  options: Pick<RowOptions, "usesFastMath">,
+): ComboMember[] {
+  const { key, sizes, member } = cudaRowConfig(kernel, iteration, operands, { ...options, prefetchable });
   if (!member) return [];
   return [
     {

@@ -5,18 +5,29 @@
 
 import { device, type Intrinsic } from "./intrinsic.js";
 
-/** Equal operands may be zeros of different sign: min ORs their bits, so that either −0 wins; max ANDs them. */
+/**
+ * f32 on Ampere and later: one instruction, with the same results. Otherwise equal operands may be zeros of different sign: min ORs their
+ * bits, so that either −0 wins; max ANDs them.
+ */
 function floatMinMax(op: "min" | "max", type: "f32" | "f64"): Intrinsic {
   const real = type === "f32" ? "float" : "double";
   const [fromBits, bits] =
     type === "f32"
       ? ["__uint_as_float", "__float_as_uint"]
       : ["__longlong_as_double", "__double_as_longlong"];
+  const portable = `  if (a != a || b != b) return a + b;
+  if (a == b) return ${fromBits}(${bits}(a) ${op === "min" ? "|" : "&"} ${bits}(b));
+  return a ${op === "min" ? "<" : ">"} b ? a : b;`;
+  const ofAmpere = `#if __CUDA_ARCH__ >= 800
+  float result;
+  asm("${op}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+${portable}
+#endif`;
   return {
     code: `${device} ${real} ${op}_${type}(${real} a, ${real} b) {
-  if (a != a || b != b) return a + b;
-  if (a == b) return ${fromBits}(${bits}(a) ${op === "min" ? "|" : "&"} ${bits}(b));
-  return a ${op === "min" ? "<" : ">"} b ? a : b;
+${type === "f32" ? ofAmpere : portable}
 }`,
   };
 }
@@ -59,23 +70,6 @@ export const mathIntrinsics = {
 }`,
   },
   sigmoid_f64: { code: `${device} double sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }` },
-  /** ex2.approx and rcp.approx: absolute error below 2^-21. The exact function has that error relative to its result. */
-  fast_sigmoid_f32: {
-    code: `${device} float fast_sigmoid_f32(float x) {
-#ifdef HOLDFAST_EMULATOR
-  return 1.0f / (expf(-x) + 1.0f);
-#else
-  float exponential, reciprocal;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(exponential) : "f"(x * -1.44269504f));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(exponential + 1.0f));
-  return reciprocal;
-#endif
-}`,
-  },
-  fast_tanh_f32: {
-    needs: ["fast_sigmoid_f32"],
-    code: `${device} float fast_tanh_f32(float x) { return 2.0f * fast_sigmoid_f32(2.0f * x) - 1.0f; }`,
-  },
   softplus_f32: {
     code: `${device} float softplus_f32(float x) {
   return (x > 0.0f ? x : 0.0f) + log1pf(expf(-fabsf(x)));

@@ -73,10 +73,3 @@ static __device__ __forceinline__ unsigned packHalves(float low, float high) {
   return packed;
 }`;
 }
-
-/** ex2.approx: a relative error of about 2^-22; −Infinity gives 0. */
-export const ex2Approx = `static __device__ __forceinline__ float ex2Approx(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}`;

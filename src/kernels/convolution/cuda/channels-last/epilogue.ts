@@ -23,7 +23,8 @@ export function epilogueArguments(
 /** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. */
 export function declareEpilogue(epilogue: ConvolutionEpilogue | undefined): string {
   if (!epilogue) return "";
-  const text = new KernelText();
+  // These convolutions round their operands to TF32 or bf16.
+  const text = new KernelText({ usesFastMath: true });
   const print = expressionPrinter(text, [epilogue.value], {
     ...{ load: () => "value", scalar: (index) => `scalar${index}` },
     ...{ reduced: () => "", position: () => "", row: () => "" },
