@@ -92,6 +92,20 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
+    test("16-bit elements pass through vectors of eight, of four and single ones with the same bits", () => {
+      const count = 8 * 300;
+      const patterns = Uint16Array.from({ length: count }, (_, index) => (27 * index) % 0x7c00);
+      for (const [length, offset] of [
+        [count, 0],
+        [count, 8],
+        [count - 4, 0],
+        [count, 2],
+      ] as const) {
+        const source = bytesOf(patterns.subarray(0, length));
+        assert.deepEqual(convert(source, "f16", ["f16"], { offset })[0], new Uint8Array(source), `${length}`);
+      }
+    });
+
     test("narrowing a float rounds to nearest even, and overflows to infinity", () => {
       const cases: readonly [dtype: "f16" | "bf16", value: number, bits: number][] = [
         ["f16", 1 + 2 ** -11, 0x3c00],

@@ -80,6 +80,33 @@ describe("vectors of four are used", () => {
     }
   });
 
+  test("and of eight if all operands have at most 16 bits, and lengths, addresses and strides allow it", () => {
+    const config = (
+      to: Dtype,
+      count: number,
+      from = first,
+      strides: readonly number[] = [1],
+    ): LaunchConfig => {
+      const shape = strides.length === 1 ? [count] : [4, count];
+      const dense = strides.length === 1 ? [1] : [count, 1];
+      return cudaRowConfig(copyOf("bf16", to), iterateElements(shape, [strides, dense]), [
+        at(from),
+        at(second),
+      ]);
+    };
+    const isWide = (launch: LaunchConfig): boolean => codeOf(launch).includes("loadVec<8>");
+    assert.ok(isWide(config("bf16", 4096)));
+    assert.equal(config("bf16", 4096).blocks, 2);
+    assert.ok(isWide(config("bf16", 64, first, [72, 1])));
+    for (const narrow of [
+      config("f32", 4096),
+      config("bf16", 4092),
+      config("bf16", 4096, first + 8),
+      config("bf16", 64, first, [68, 1]),
+    ])
+      assert.ok(isVectorised(narrow) && !isWide(narrow));
+  });
+
   test("independently of the address of operands that are read at an index", () => {
     const gather: RowKernel = {
       ...copy,

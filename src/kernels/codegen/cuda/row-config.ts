@@ -15,7 +15,7 @@ import {
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { literalKey, overlaps } from "../../../units/index.js";
-import { maxVectorBytes, residentSharedBytes, warpSize } from "../../cost-model.js";
+import { residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import { changeConditionOf } from "../unchanged-rows.js";
 import {
@@ -38,9 +38,7 @@ import {
   type SharedVectors,
 } from "./row-kernel.js";
 import type { Alias, RowLayout } from "./row-operands.js";
-
-/** Elements of a vector. */
-const vectorWidth = 4;
+import { areVectorised, areWide, isAligned, vectorWidth, wideVectorWidth } from "./vector-alignment.js";
 
 /** A launch config, and the same kernel as a member of a combo kernel. */
 export interface RowConfig extends LaunchConfig {
@@ -93,11 +91,12 @@ function elementConfig(
 ): RowConfig {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
+  const isWide = areWide(facts, iteration, operands);
   const hasWholeVectors = row.size % vectorWidth === 0;
   // Lanes beyond the end must not be used as an index.
   const mayHaveTail = outer.length === 0 && row.size > vectorWidth && !facts.readsAtIndex;
   const isVectorised = (hasWholeVectors || mayHaveTail) && areVectorised(facts, iteration, operands);
-  const width = isVectorised ? vectorWidth : 1;
+  const width = isWide ? wideVectorWidth : isVectorised ? vectorWidth : 1;
   const access = isVectorised && !hasWholeVectors ? "tail" : "vector";
   const layout = { ...layoutOf(facts, iteration, operands), prefetchable, usesFastMath };
   const sizes = outer.length > 0 ? [elements, row.size] : [elements];
@@ -243,30 +242,6 @@ function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vec
     if (isRead && inner[input] !== "none") bytes += vectors * vectorWidth * (facts.bytes[input] ?? 0);
   }
   return bytes;
-}
-
-/** True if every operand that varies along the row, and is not only read at an index, is contiguous and aligned for vectors. */
-function areVectorised(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
-  for (let operand = 0; operand < operands.length; operand++) {
-    const inner = innerStrideOf(iteration.row, operand);
-    if (inner === "none" || facts.isReadDirectly[operand] === false) continue;
-    if (inner === "any" || !isAligned(operand, facts, iteration, operands)) return false;
-  }
-  return true;
-}
-
-/** True if every row of an operand begins on a vector boundary. */
-function isAligned(
-  operand: number,
-  facts: RowFacts,
-  { outer }: Iteration,
-  operands: readonly Storage[],
-): boolean {
-  const alignment = Math.min(maxVectorBytes, vectorWidth * (facts.bytes[operand] ?? 1));
-  const address = operands[operand]?.span.address ?? 1;
-  if (address % alignment !== 0) return false;
-  for (const { strides } of outer) if ((strides[operand] ?? 0) % vectorWidth !== 0) return false;
-  return true;
 }
 
 /** The layout of rows of whole vectors: an unaligned operand is accessed as a strided one, with stride 1. */

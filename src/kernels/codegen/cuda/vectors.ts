@@ -18,9 +18,9 @@ import { narrowed, type Operand, type RowOperands, widened } from "./row-operand
 /** How vectors are accessed: vector-wise; vector-wise with a shorter last vector (tail); or element by element. */
 export type VectorAccess = "vector" | "tail" | "scalar";
 
-/** Vectors of width 1 have no tail. */
+/** Vectors of width 1 have no tail. Vectors of width 8 are whole and contiguous. */
 export interface VectorShape {
-  readonly width: 1 | 4;
+  readonly width: 1 | 4 | 8;
   readonly access: VectorAccess;
 }
 
