@@ -9,6 +9,7 @@ import { measureFusions } from "./autotune/epilogues.js";
 import { fuseAttentionCasts } from "./fusion/attention-cast.js";
 import { batchCopies } from "./fusion/batch-copies.js";
 import { batchGemms } from "./fusion/batch-gemms.js";
+import { storeConvertedViews } from "./fusion/cast-views.js";
 import { coalesceCasts } from "./fusion/coalesce-casts.js";
 import { fuseColumnReductions } from "./fusion/column-reductions.js";
 import { fuseHorizontally } from "./fusion/combo-kernels.js";
@@ -133,6 +134,7 @@ export const phases = {
     purpose: "elementwise chains and row reductions share a kernel",
     run(program, runtime, { deadOnExit, isTuned }) {
       splitElementwise(program);
+      storeConvertedViews(program);
       fuse(runtime, program, { deadOnExit });
       if (isTuned) readSignsOfCasts(program);
     },

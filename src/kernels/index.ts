@@ -38,7 +38,7 @@ export {
   readsTransposedWeight,
   writtenOperand,
 } from "./convolution/index.js";
-export { launchBytes, maxVectorBytes, trafficUs, warpSize } from "./cost-model.js";
+export { launchBytes, maxVectorBytes, sectorBytes, trafficUs, warpSize } from "./cost-model.js";
 export {
   canFuseEpilogue,
   canGroupGemms,

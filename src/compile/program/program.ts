@@ -84,10 +84,14 @@ export class Node extends ListItem {
   }
 }
 
-/** The writers that a node's reads depend on, and the latest other readers of the same bytes. */
+/**
+ * The writers that a node's reads depend on, the latest other readers of the same bytes, and the last writers of the bytes that the node
+ * writes.
+ */
 export interface Neighbours {
   readonly writers: readonly Node[];
   readonly readers: readonly Node[];
+  readonly previousWriters: readonly Node[];
 }
 
 /** How many readers of a value are reported. */
@@ -166,9 +170,11 @@ export class Program {
 
   neighboursOf(node: Node): Neighbours {
     const reads = node.accesses.filter((access) => access.reads);
+    const writes = node.accesses.filter((access) => access.writes);
     return {
       writers: [...this.#index.lastWriters(node, reads)],
       readers: [...this.#index.latestReaders(node, reads, maxReaders)],
+      previousWriters: [...this.#index.lastWriters(node, writes)],
     };
   }
 

@@ -7,6 +7,7 @@
 import { type Capabilities, capabilitiesOf } from "../../../kernels/index.js";
 import type { Runtime } from "../../../runtime/index.js";
 import { beat } from "../../../units/index.js";
+import { comboLimits } from "../../cost-model.js";
 import {
   accessesOf,
   type Buffer,
@@ -18,6 +19,7 @@ import {
   type Node,
   type Program,
 } from "../../program/program.js";
+import { bytesOf } from "../../program/traffic.js";
 import { isReadByOthers, isReading, touches } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
@@ -37,7 +39,7 @@ export interface FusionOptions {
 }
 
 export function fuse(runtime: Runtime, program: Program, options: FusionOptions = {}): void {
-  const fusion = new Fusion(program, capabilitiesOf(runtime), options);
+  const fusion = new Fusion(runtime, program, options);
   fusion.fuseNodes();
   fusion.replaceFused();
 }
@@ -51,6 +53,8 @@ interface Group {
 class Fusion {
   readonly #program: Program;
   readonly #capabilities: Capabilities;
+  /** Memory traffic up to which a kernel takes little more than its launch. */
+  readonly #smallBytes: number;
   readonly #options: FusionOptions;
   /** The index of each call before fusion. */
   readonly #indices: ReadonlyMap<Call, number>;
@@ -58,9 +62,10 @@ class Fusion {
   /** Nodes with one row, in the order in which they were visited. */
   readonly #ofOneRow: Node[] = [];
 
-  constructor(program: Program, capabilities: Capabilities, options: FusionOptions) {
+  constructor(runtime: Runtime, program: Program, options: FusionOptions) {
     this.#program = program;
-    this.#capabilities = capabilities;
+    this.#capabilities = capabilitiesOf(runtime);
+    this.#smallBytes = this.#capabilities.combinesKernels ? comboLimits(runtime.device).largeBytes : 0;
     this.#options = options;
     this.#indices = new Map(program.calls.map((call, index) => [call, index]));
   }
@@ -92,13 +97,15 @@ class Fusion {
     }
   }
 
-  #combineNeighbours(node: Node, { writers, readers }: Neighbours): void {
+  #combineNeighbours(node: Node, { writers, readers, previousWriters }: Neighbours): void {
     // The largest producer first: a per-row value belongs to the kernel over the row's elements.
     const roots = rootsOf(writers).toReversed();
     for (const writer of roots.sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a)))
       this.#fusePair(writer.root, node.root);
     for (const reader of rootsOf(readers).toReversed())
       if (this.#readSameMemory(reader.root, node.root)) this.#fusePair(reader.root, node.root);
+    for (const writer of rootsOf(previousWriters).toReversed())
+      if (this.#writeInterleaved(writer.root, node.root)) this.#fusePair(writer.root, node.root);
     this.#combineValuesOfRows(node.root);
   }
 
@@ -181,6 +188,24 @@ class Fusion {
     );
   }
 
+  /**
+   * True for two small elementwise nodes that write interleaved views of a buffer, such as concatenated columns. Their byte ranges
+   * overlap, so they cannot share a launch as a combo kernel.
+   */
+  #writeInterleaved(a: Node, b: Node): boolean {
+    const [one, other] = [this.#groups.get(a), this.#groups.get(b)];
+    if (a === b || !one || !other) return false;
+    const members = [...one.members, ...other.members];
+    const [first] = members;
+    if (!members.every(({ elements, rowSize }) => elements === first?.elements && rowSize === undefined))
+      return false;
+    const written = new Set(one.members.flatMap(({ outputs }) => outputs.map(({ slice }) => slice.buffer)));
+    const isShared = other.members.some(({ outputs }) =>
+      outputs.some(({ slice }) => written.has(slice.buffer)),
+    );
+    return isShared && trafficOf(one) + trafficOf(other) <= this.#smallBytes;
+  }
+
   /** Tells which memory is read by other nodes than these, which have these members. */
   #neededByOthers(nodes: readonly Node[], members: readonly FusionNode[]): (slice: BufferSlice) => boolean {
     const { isRead, deadOnExit = [] } = this.#options;
@@ -216,6 +241,12 @@ class Fusion {
 
 /** The present nodes of the calls of some nodes. */
 const rootsOf = (nodes: readonly Node[]): Node[] => [...new Set(nodes.map(({ root }) => root))];
+
+/** The memory traffic of a group, as one call if it is fused. */
+function trafficOf({ members, draft }: Group): number {
+  const calls = draft ? [callOf(members, draft)] : members.map(({ call }) => call);
+  return calls.map(bytesOf).reduce((sum, { read, written }) => sum + read + written, 0);
+}
 
 const areHoisted = (members: readonly FusionNode[]): boolean => members.some(({ call }) => call.isHoisted);
 
