@@ -28,18 +28,40 @@ afterEach(() => {
   if (!skip) openEmulator().reset();
 });
 
-/** The gradients of a small CrossAsset, by the parameters' names; compiled if passes are passed. */
-function gradientsOf(device: Device, passes?: PassSettings) {
-  manualSeed(11);
+/** A small CrossAsset, and the shape of its input. */
+function crossAsset() {
   const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers, hidden: 64 };
-  const model = new crossasset.CrossAsset(sizes).to(device);
+  return { model: new crossasset.CrossAsset(sizes), shape: [16, 3, 16] };
+}
+
+/** A feed-forward block that normalises its input: the gradient of the norm's output is the result of a GEMM. */
+class FeedForward extends nn.Module {
+  readonly norm = new nn.LayerNorm(16);
+  readonly up = new nn.Linear(16, 32);
+  readonly down = new nn.Linear(32, 16);
+
+  forward(x: Tensor): Tensor {
+    return x.add(this.down.forward(this.up.forward(this.norm.forward(x)).gelu()));
+  }
+}
+
+interface Trained {
+  readonly model: nn.Module & { forward(x: Tensor): Tensor };
+  readonly shape: readonly number[];
+}
+
+/** The gradients of a model, by the parameters' names; compiled if passes are passed. */
+function gradientsOf(device: Device, passes?: PassSettings, make: () => Trained = crossAsset) {
+  manualSeed(11);
+  const { model, shape } = make();
+  model.to(device);
   const step = (x: Tensor): Tensor => {
     const loss = model.forward(x).square().mean();
     loss.backward();
     return loss;
   };
   const compiled = passes && device.compile(step, { passes });
-  const x = randn([16, 3, 16], { device });
+  const x = randn(shape, { device });
   if (compiled) compiled(x);
   else device.step(() => step(x).item());
   const gradients = new Map(
@@ -55,6 +77,22 @@ const resultsOf = (calls: readonly Call[], isGradient: boolean): (string | undef
       work.kind === "gemm" ? [work.problem] : work.kind === "grouped-gemm" ? work.problems : [];
     return problems.flatMap(({ a, resultDtype }) => (a.isTransposed === isGradient ? [resultDtype] : []));
   });
+
+/** Compares gradients with those of f32, relative to the largest of each parameter. */
+function areNear(
+  gradients: ReadonlyMap<string, Float32Array>,
+  expected: ReadonlyMap<string, Float32Array>,
+): void {
+  for (const [name, values] of expected) {
+    const actual = gradients.get(name)!;
+    const scale = values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
+    for (const [index, value] of values.entries())
+      assert.ok(
+        isNear(actual[index]!, value, tolerances["oracle gradient"].bf16, scale),
+        `${name}[${index}] is ${actual[index]}, in f32 ${value}, of ${scale}`,
+      );
+  }
+}
 
 describe("a compiled step in bf16", { skip }, () => {
   test("has the gradients of f32 within bf16's precision, and stores those of weights as f32", () => {
@@ -73,15 +111,25 @@ describe("a compiled step in bf16", { skip }, () => {
     }
     assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 4 * layers);
     assert.deepEqual([...new Set(resultsOf(calls, true))], ["f32"]);
-    for (const [name, values] of expected) {
-      const actual = gradients.get(name)!;
-      const scale = values.reduce((max, value) => Math.max(max, Math.abs(value)), 0);
-      for (const [index, value] of values.entries())
-        assert.ok(
-          isNear(actual[index]!, value, tolerances["oracle gradient"].bf16, scale),
-          `${name}[${index}] is ${actual[index]}, in f32 ${value}, of ${scale}`,
-        );
-    }
+    areNear(gradients, expected);
+  });
+
+  test("reduces the columns of bf16 gradients to gradients of f32, within bf16's precision", () => {
+    const block = () => ({ model: new FeedForward(), shape: [40, 16] });
+    const { gradients: expected } = gradientsOf(openEmulatorGpu({ capture: "off" }), undefined, block);
+    const device = openEmulatorGpu({ precision: "bf16", capture: "off" });
+    const { gradients, calls } = gradientsOf(device, {}, block);
+    const reduced = calls.flatMap(({ work }) => {
+      if (work.kind === "column") return [work];
+      return work.kind === "grouped-reduce" ? work.columns : [];
+    });
+    const norm = reduced.find(({ kernel }) => kernel.name === "layerNormAffineGradient");
+    assert.equal(norm?.kernel.inputs[0], "bf16");
+    assert.deepEqual([...new Set(reduced.flatMap(({ kernel }) => kernel.outputs))], ["f32"]);
+    areNear(gradients, expected);
+    assert.throws(() =>
+      areNear(new Map([...gradients].map(([name, g]) => [name, g.map((v) => 2 * v)])), expected),
+    );
   });
 
   test("stores no GEMM's result as bf16 if the pass is off, or if eager GEMMs are requested", () => {

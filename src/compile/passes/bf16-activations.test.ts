@@ -3,11 +3,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { onCalls } from "../../../test/support/rewritten.js";
-import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { type ColumnKernel, type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
 import type { AttentionCall } from "../program/kinds/attention.js";
-import type { Buffer, BufferSlice, Call, GemmCall, GemmEpilogueCall, RowCall } from "../program/program.js";
+import type {
+  Buffer,
+  BufferSlice,
+  Call,
+  ColumnCall,
+  GemmCall,
+  GemmEpilogueCall,
+  RowCall,
+} from "../program/program.js";
 import { bf16ActivationsIn, storeActivationsAsBf16 as storeActivationsAsBf16In } from "./bf16-activations.js";
 
 const storeActivationsAsBf16 = onCalls(storeActivationsAsBf16In);
@@ -135,18 +143,36 @@ test("only products in bf16 on a GPU that was told to leave bf16", () => {
   assert.deepEqual(narrowed(plain, [floats, rows(floats.made)]), []);
 });
 
-test("what is summed up, kept, read by a reduction of columns or not read at all stays f32", () => {
+/** Sums of columns: the second input, if there is one, is a factor. */
+function columns(from: readonly Buffer[], made = bufferOf(4 * n)): Made<ColumnCall> {
+  const loads = from.map((_, input) => term.load(input, "f32"));
+  const kernel: ColumnKernel = {
+    ...{ name: "sum", inputs: from.map(() => "f32"), outputs: ["f32"], scalars: [], op: "add" },
+    values: [loads.reduce((product, load) => term.mul(product, load))],
+  };
+  const strides = from.map(() => ({ row: n, column: "unit" }) as const);
+  const operands = [...from, made].map(whole);
+  return {
+    ...{ op: "sum", made },
+    work: { kind: "column", rows: m, columns: n, scalars: [], strides, kernel, operands },
+  };
+}
+
+test("a reduction of columns loads bf16 next to f32, and its result stays f32", () => {
+  const [gradient, input] = [product(), bufferOf(4 * m * n)];
+  const calls = [gradient, columns([gradient.made, input], kept(4 * n)), normed(gradient.made)];
+  const [made, reduced, last] = storeActivationsAsBf16(plain, calls);
+  assert.ok(made?.work.kind === "gemm" && reduced?.work.kind === "column" && last?.work.kind === "row");
+  assert.equal(made.work.problem.resultDtype, "bf16");
+  assert.deepEqual([reduced.work.kernel.inputs, reduced.work.kernel.outputs], [["bf16", "f32"], ["f32"]]);
+  assert.deepEqual(reduced.work.operands.slice(0, 2), [made.work.problem.c.slice, whole(input)]);
+  assert.deepEqual(last.work.operands[0], made.work.problem.c.slice);
+  assert.deepEqual(narrowed(plain, [gradient, columns([gradient.made])]), [gradient.made.id]);
+});
+
+test("what is summed up, kept, overwritten by a reduction of columns or not read at all stays f32", () => {
   const [one, more] = [product(), bufferOf(4 * m * n)];
   const added = product({ beta: 1 }, more);
-  const columns = (from: Buffer): Call => ({
-    op: "sum",
-    work: {
-      ...{ kind: "column", rows: m, columns: n, scalars: [] },
-      strides: [],
-      kernel: { inputs: ["f32"] } as never,
-      operands: [whole(from), whole(bufferOf(4 * n))],
-    },
-  });
   const copied = product();
   const copy: Call = {
     op: "copy",
@@ -155,8 +181,7 @@ test("what is summed up, kept, read by a reduction of columns or not read at all
   const inPlace = product();
   const direct = product({}, kept(4 * m * n));
   for (const calls of [
-    [one, columns(one.made)],
-    [one, rows(one.made), columns(one.made)],
+    [one, rows(one.made), columns([bufferOf(4 * m * n)], one.made)],
     [rows(bufferOf(4 * m * n), { to: more }), added, rows(more)],
     [copied, copy],
     [inPlace, rows(inPlace.made, { to: inPlace.made }), rows(inPlace.made)],

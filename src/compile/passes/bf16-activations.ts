@@ -1,10 +1,20 @@
 /**
  * In bf16 precision on a GPU, GEMM results that only pass from one kernel to the next are stored as bf16: half the memory traffic.
- * Accumulators are f32 and are rounded once, at the store. Values that are summed, normalised or kept stay f32, and so do weight gradients.
+ * Accumulators are f32 and are rounded once, at the store. In-place sums, values that are kept and weight gradients stay f32.
+ *
+ * A column reduction, such as the gradient of a bias, loads bf16 and accumulates f32. Its inputs are rounded as in PyTorch's autocast, where
+ * every gradient of a linear layer's input is bf16.
  */
 
 import { biasAlignment } from "../../driver/index.js";
-import { type Dtype, factsOf, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import {
+  type ColumnKernel,
+  type Dtype,
+  factsOf,
+  iterateElements,
+  type RowKernel,
+  term,
+} from "../../ir/index.js";
 import { canFuseEpilogue, capabilitiesOf, hasNativeGemm, writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
@@ -129,6 +139,7 @@ function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
   const isNarrow = (slice: BufferSlice): boolean => slice.buffer === buffer;
   switch (work.kind) {
     case "row":
+    case "column":
       return isLoaded(work.kernel, work.operands, isNarrow);
     case "gemm-epilogue": {
       const { problem, epilogue } = work;
@@ -147,7 +158,7 @@ function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
 
 /** True if the buffer is an f32 input wherever it is an operand. */
 function isLoaded(
-  kernel: RowKernel,
+  kernel: RowKernel | ColumnKernel,
   operands: readonly BufferSlice[],
   isNarrow: (slice: BufferSlice) => boolean,
 ): boolean {
@@ -183,6 +194,8 @@ function narrowWork(
     case "convolution":
       return { ...work, shape: { ...work.shape, dtype: narrow } };
     case "row":
+      return { ...work, kernel: narrowKernel(work.kernel, work.operands, isNarrow) };
+    case "column":
       return { ...work, kernel: narrowKernel(work.kernel, work.operands, isNarrow) };
     case "attention":
       return readAsHalves(work, narrow, isNarrow) ?? work;
@@ -237,19 +250,19 @@ function insertCast(program: Program, node: Node, bias: BufferSlice): BufferSlic
   return to;
 }
 
-const known = new WeakMap<RowKernel, Map<string, RowKernel>>();
+const known = new WeakMap<RowKernel | ColumnKernel, Map<string, RowKernel | ColumnKernel>>();
 
 /** A kernel that loads some inputs as bf16. Compiled code is cached by kernel identity, so each variant is made once. */
-export function narrowKernel(
-  kernel: RowKernel,
+export function narrowKernel<K extends RowKernel | ColumnKernel>(
+  kernel: K,
   operands: readonly BufferSlice[],
   isNarrow: (slice: BufferSlice) => boolean,
-): RowKernel {
+): K {
   const inputs = kernel.inputs.map((dtype, index): Dtype => {
     const slice = operands[index];
     return slice && isNarrow(slice) ? narrow : dtype;
   });
-  const variants = known.get(kernel) ?? new Map<string, RowKernel>();
+  const variants = (known.get(kernel) as Map<string, K> | undefined) ?? new Map<string, K>();
   known.set(kernel, variants);
   const key = inputs.join();
   const variant = variants.get(key) ?? { ...kernel, inputs };
