@@ -14,7 +14,7 @@ import {
   largestFirst,
   lengthOf,
 } from "./layout/boxes.js";
-import { fitInOrder } from "./layout/fit.js";
+import { countPairs, fitInOrder } from "./layout/fit.js";
 import { sweepFromPeak } from "./layout/sweep.js";
 
 /**
@@ -43,26 +43,15 @@ function searchLayout(sorted: Boxes): Layout {
   const { boxes, peak } = sorted;
   let best = sweepFromPeak(sorted);
   let { steps } = best;
-  const orders = countPairs(boxes) <= affordablePairs ? fittingOrders(sorted) : [];
+  const pairs = countPairs(boxes);
+  const orders = pairs <= affordablePairs ? fittingOrders(sorted) : [];
   for (const order of orders) {
     if (best.bytes === peak.bytes) break;
-    const fit = fitInOrder(boxes, order(), best.bytes);
+    const fit = fitInOrder(boxes, order(), best.bytes, pairs);
     steps += fit.steps;
     if (fit.offsets !== undefined) best = fit;
   }
   return { ...best, steps };
-}
-
-/** The number of pairs of boxes whose live ranges overlap. */
-function countPairs(boxes: readonly Box[]): number {
-  const lasts = Float64Array.from(boxes, ({ last }) => last).sort();
-  let pairs = 0;
-  let dead = 0;
-  boxes.forEach(({ first }, rank) => {
-    while ((lasts[dead] ?? first) < first) dead++;
-    pairs += rank - dead;
-  });
-  return pairs;
 }
 
 /** Large boxes first, because small ones fit into gaps; boxes across the peak before the rest, because memory is scarce there. */

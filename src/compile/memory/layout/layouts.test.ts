@@ -55,6 +55,18 @@ test("a fit in any order separates buffers that are live at the same time", () =
   );
 });
 
+test("a search by time and one by offset find the same layout", () => {
+  fc.assert(
+    fc.property(someLifetimes, (lifetimes) => {
+      const { boxes } = boxesOf(lifetimes);
+      const order = largestFirst(boxes, ({ size }) => size);
+      const [byTime, byOffset] = [0, Infinity].map((pairs) => fitInOrder(boxes, order, Infinity, pairs));
+      assert.deepEqual(byTime?.offsets, byOffset?.offsets);
+    }),
+    { numRuns: effort({ quick: 200, thorough: 1000 }) },
+  );
+});
+
 test("a fit stops once it is as large as the best layout", () => {
   const sorted = boxesOf(randomLifetimes(50, 10, 3));
   const order = sorted.boxes.map((_, rank) => rank);
