@@ -12,6 +12,9 @@ import {
   streamOptions,
   traceStep,
 } from "../../src/compile/index.js";
+import type { BufferSlice } from "../../src/compile/program/program.js";
+import type { Storage } from "../../src/runtime/index.js";
+import { span } from "../../src/units/index.js";
 import { openPrintingDriver } from "./source-recording-driver.js";
 import { testEnvironment } from "./test-device.js";
 
@@ -39,6 +42,15 @@ export function withNullGpu<T>(
   } finally {
     driver.close();
   }
+}
+
+/** A storage without memory: the sources of kernels depend on the alignment of addresses alone. */
+export function storageWithoutMemory({ buffer, offset, size }: BufferSlice): Storage {
+  if (buffer.storage) return { ...buffer.storage, span: span(buffer.storage.span.address + offset, size) };
+  return {
+    ...{ kind: "step", span: span(2 ** 40 + offset, size), generation: 0, label: buffer.label },
+    ...{ home: storageWithoutMemory, owner: undefined },
+  };
 }
 
 /** The plans of a step: without side streams, then with each kind of them that has work. Nothing runs. */
