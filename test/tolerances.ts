@@ -17,7 +17,12 @@ export interface Tolerance {
 
 export type FloatDtype = Extract<Dtype, "f64" | "f32" | "f16" | "bf16">;
 
-export type ToleranceUse = "oracle value" | "oracle gradient" | "trajectory" | "against f64";
+export type ToleranceUse =
+  | "oracle value"
+  | "oracle gradient"
+  | "trajectory"
+  | "against f64"
+  | "model gradient";
 
 const same = (size: number): Tolerance => ({ relative: size, absolute: size });
 
@@ -52,6 +57,14 @@ export const tolerances: Readonly<Record<ToleranceUse, Readonly<Record<FloatDtyp
     f32: { relative: 1e-5, absolute: 1e-5 },
     f16: same(1e-2),
     bf16: same(8e-2),
+  },
+  // The gradient of a parameter through a whole model, as a distance relative to its norm. Roundings of many elements
+  // average out; but a ReLU or a max pool may choose another element than in f64, if two are as near as a rounding.
+  "model gradient": {
+    f64: same(1e-10),
+    f32: same(5e-6),
+    f16: same(5e-3),
+    bf16: same(6e-2),
   },
 };
 
