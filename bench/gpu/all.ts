@@ -81,9 +81,9 @@ const programs: Readonly<Record<string, Program>> = {
     small: [...fewSteps, "--groups", "1", "--steps", "2", "--precisions", "tf32", "--curves", "2"],
   },
   soak: {
-    seconds: 120,
+    seconds: 180,
     command: programArgs("soak"),
-    small: ["--batch", "4", "--rows", "16", "--steps", "40", "--every", "10"],
+    small: ["--batch", "4", "--rows", "16", "--gpt-batch", "1", "--steps", "40", "--every", "10"],
   },
   parity: { seconds: 240, command: programArgs("parity"), small: [...fewSamples, "--batches", "1"] },
   job: {

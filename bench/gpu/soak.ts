@@ -1,13 +1,14 @@
 /**
- * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset. Memory must not grow after the first
- * 500 (committed bytes, budget, the driver's free memory, the JS heap, the process), and the loss must fall:
- * a fixed teacher gives the labels.
+ * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset, and 10,000 compiled steps of a small
+ * GPT with dropout. Memory must not grow after the first 500 (committed bytes, budget, the driver's free
+ * memory, the JS heap, the process), and the loss must fall: both learn data with a rule.
  */
 
 import { parseArgs } from "node:util";
 import { formatBytes } from "holdfast";
 import { MiB } from "../../src/units/index.js";
 import { heapAfterCollection } from "../../test/support/gc.js";
+import { GptTraining } from "../../test/support/gpt-training.js";
 import { commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { Results } from "./results.js";
 import { makeRows, Training } from "./training.js";
@@ -15,11 +16,13 @@ import { makeRows, Training } from "./training.js";
 const { values: options } = parseArgs({
   options: {
     ...commonOptions,
+    models: { type: "string", default: "crossasset,gpt" },
     steps: { type: "string", default: "10000" },
     every: { type: "string", default: "500" },
     batch: { type: "string", default: "256" },
     rows: { type: "string", default: "16384" },
     precision: { type: "string", default: "tf32" },
+    "gpt-batch": { type: "string", default: "16" },
   },
 });
 const [steps, every] = [count("steps", options.steps), count("every", options.every)];
@@ -58,7 +61,21 @@ interface Soak {
   readonly lastLoss: number;
 }
 
-function soak(gpu: Gpu, training: Training, onSample: (sample: Sample) => void): Soak {
+/** A model in training. */
+interface SoakedTraining {
+  /** Reads the loss only if it is wanted. */
+  step(isLossWanted: boolean): number;
+}
+
+const trainings: Readonly<Record<string, (gpu: Gpu) => SoakedTraining>> = {
+  crossasset: ({ device }) => new Training(device, makeRows(rowCount, "taught"), { batch }),
+  gpt: ({ device }) =>
+    new GptTraining(device, {
+      ...{ batch: count("gpt-batch", options["gpt-batch"]), width: 128, context: 64, layers: 4 },
+    }),
+};
+
+function soak(gpu: Gpu, training: SoakedTraining, onSample: (sample: Sample) => void): Soak {
   const samples: Sample[] = [];
   const losses = { first: 0, last: 0 };
   let startedAt = performance.now();
@@ -98,12 +115,18 @@ function growthOf(samples: readonly Sample[], figure: keyof Sample): { spread: n
 }
 
 const results = new Results("soak", options);
-await results.attempt("soak", () => {
+for (const model of options.models.split(","))
+  await results.attempt(`soak of ${model}`, () => checkModel(model));
+results.finish();
+
+function checkModel(model: string): void {
   const precision = options.precision as "f32" | "tf32" | "bf16";
+  const train = trainings[model];
+  if (!train) throw new Error(`--models takes ${Object.keys(trainings).join(", ")}; this is "${model}".`);
   const gpu = openGpu(options, { device: { precision } });
   try {
-    const training = new Training(gpu.device, makeRows(rowCount, "taught"), { batch });
-    results.line(`${steps} steps of ${batch} rows in ${precision}, a sample every ${every}`);
+    const training = train(gpu);
+    results.line(`${steps} steps of ${model} in ${precision}, a sample every ${every}`);
     const progress = (sample: Sample): void => console.log(rowOf(sample).join("  "));
     const { samples, firstLoss, lastLoss } = soak(gpu, training, progress);
     results.line();
@@ -117,19 +140,19 @@ await results.attempt("soak", () => {
       ["budget", "the budget in use"],
       ["free", "the driver's free memory"],
     ] as const) {
-      results.require(spreadOf(figure) === 0, `${name}: changed by ${spreadOf(figure)} B in ${steps} steps`);
+      const text = `${model}, ${name}: changed by ${spreadOf(figure)} B in ${steps} steps`;
+      results.require(spreadOf(figure) === 0, text);
     }
     const heap = growthOf(samples, "heap").end;
-    results.require(heap < 4 * MiB, `the JS heap grew by ${formatSigned(heap)}`);
+    results.require(heap < 4 * MiB, `${model}, the JS heap grew by ${formatSigned(heap)}`);
     const resident = growthOf(samples, "resident").end;
-    results.require(resident < 64 * MiB, `the process grew by ${formatSigned(resident)}`);
-    const text = `loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
+    results.require(resident < 64 * MiB, `${model}, the process grew by ${formatSigned(resident)}`);
+    const text = `${model}, loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
     results.require(lastLoss < 0.9 * firstLoss, text);
   } finally {
     gpu.close();
   }
-});
-results.finish();
+}
 
 function formatSigned(size: number): string {
   return size < 0 ? `−${formatBytes(-size)}` : formatBytes(size);
