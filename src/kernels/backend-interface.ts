@@ -12,7 +12,7 @@ import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "./ge
 import type { EpilogueOn } from "./gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
 import type { PlainCopy } from "./multi-tensor/copy.js";
-import type { ChunkedReduceLaunch } from "./multi-tensor/reduce.js";
+import type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
 import type { Scan, ScatterAdd } from "./scan-scatter/problem.js";
 
 export type Commands = readonly Command[];
@@ -37,10 +37,11 @@ export interface Backend {
   lowerGroupedGemm(problems: readonly GemmProblem<GemmInputDtype>[], op: string): Commands;
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
 
-  /** Kernels that each backend implements itself: a trace knows only the memory that they access. */
+  /** Kernels that each backend implements itself. */
   lowerScan(scan: Scan, op: string): Command;
   lowerScatterAdd(scatter: ScatterAdd, op: string): Commands;
   lowerCopies(copies: readonly PlainCopy[], op?: string): Commands;
+  /** Row kernels on a backend whose kernels are not combined, so that a trace can fuse them. */
   lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[];
 
   /** Undefined on a device whose memory the host reads as fast as the device. */

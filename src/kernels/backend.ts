@@ -61,6 +61,10 @@ function lowerCall(backend: Backend, call: KernelCall): Commands {
       return backend.lowerAttentionBackward(call.problem, call.op);
     case "convolution":
       return backend.lowerConvolution(call.problem, call.op);
+    case "scatter":
+      return backend.lowerScatterAdd(call.problem, call.op);
+    case "chunked-reduce":
+      return lowerCalls(backend, backend.lowerChunkedReduce(call));
     default:
       return [call];
   }

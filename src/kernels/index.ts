@@ -70,7 +70,8 @@ export {
   rowCalls,
 } from "./kernel-call.js";
 export { isInWords, type PlainCopy } from "./multi-tensor/copy.js";
-export { type ChunkedReduceLaunch, chunkCount } from "./multi-tensor/reduce.js";
+export { chunkCount, chunkedReduceCalls } from "./multi-tensor/reduce.js";
+export type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
 export { maxTransposes, type TransposedMatrix, transposeLaunchOf } from "./multi-tensor/transpose.js";
 export {
   blocksForRows,

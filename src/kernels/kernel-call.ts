@@ -11,6 +11,8 @@ import type { BackwardProblem, ForwardProblem } from "./attention/problem.js";
 import type { ConvolutionProblem } from "./convolution/problem.js";
 import type { GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { Columns } from "./launch-config.js";
+import type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
+import type { ScatterAdd } from "./scan-scatter/problem.js";
 
 interface Operands {
   /** The inputs, then the outputs. */
@@ -37,6 +39,8 @@ export type KernelCall =
   | { readonly kind: "attention"; readonly op: string; readonly problem: ForwardProblem }
   | { readonly kind: "attention-backward"; readonly op: string; readonly problem: BackwardProblem }
   | { readonly kind: "convolution"; readonly op: string; readonly problem: ConvolutionProblem }
+  | { readonly kind: "scatter"; readonly op: string; readonly problem: ScatterAdd }
+  | ({ readonly kind: "chunked-reduce" } & ChunkedReduceLaunch)
   | Command;
 
 /** The calls of a row kernel. Empty if there are no rows or no elements to store. */

@@ -13,6 +13,7 @@ import {
   type ChunkedReduceLaunch,
   type ColumnLaunch,
   type ConvolutionProblem,
+  chunkedReduceCalls,
   columnCalls,
   convolutionCalls,
   type ForwardProblem,
@@ -105,13 +106,13 @@ export class OpLowering implements Lowering {
 
   scatterAdd(scatter: ScatterAdd): void {
     const scratch = this.backend.scatterScratchBytes(scatter).map((bytes) => this.scratch(bytes));
-    this.emit(scatterAddCalls(this.backend, { ...scatter, scratch }, this.op));
+    this.emit(scatterAddCalls({ ...scatter, scratch }, this.op));
   }
 
   chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void {
     const view = (storage: Storage, offset: number, size: number): Storage =>
       this.view(storage, offset, size);
-    this.emit(this.backend.lowerChunkedReduce({ ...launch, view }));
+    this.emit(chunkedReduceCalls(this.backend, { ...launch, view }));
   }
 
   launch(command: Omit<LaunchCommand, "kind">): void {

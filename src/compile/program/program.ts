@@ -16,6 +16,7 @@ import { ListItem } from "./list-item.js";
 export type { Access, Visits } from "./access.js";
 export { type Buffer, type BufferSlice, isSameSlice } from "./buffer.js";
 export { accessesOf, type Call, isLaunched, latestPhase, mapSlices, membersOf } from "./call.js";
+export type { ChunkedReduceCall } from "./kinds/chunked-reduce.js";
 export type { ColumnCall } from "./kinds/column.js";
 export type { ComboCall } from "./kinds/combo.js";
 export type { CopyCall } from "./kinds/copy.js";
@@ -28,6 +29,7 @@ export type { Work } from "./kinds/index.js";
 export type { LaunchCall } from "./kinds/launch.js";
 export type { PartialReduceCall } from "./kinds/partial-reduce.js";
 export { forwardedOutput, type RowCall } from "./kinds/row.js";
+export type { ScatterCall } from "./kinds/scatter.js";
 export type { Plan, Schedule, ScheduledCall } from "./plan.js";
 
 /** How far in the program a call may move to be fused with another: its operands and results live longer for it. */

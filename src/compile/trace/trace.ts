@@ -21,6 +21,7 @@ import type { Guard } from "../passes/skip-nonfinite.js";
 import { Buffers } from "../program/buffers.js";
 import { attentionCall } from "../program/kinds/attention.js";
 import { convolutionCall } from "../program/kinds/convolution.js";
+import { scatterCall } from "../program/kinds/scatter.js";
 import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
 import { type Discard, deadAfter } from "./dead-on-exit.js";
@@ -210,6 +211,20 @@ class Tracer extends OpTrace {
           convolutionCall(call.problem, (storage) => this.buffers.sliceOf(storage)),
         );
         return;
+      case "scatter":
+        this.#add(
+          call.op,
+          scatterCall(call.problem, (storage) => this.buffers.sliceOf(storage)),
+        );
+        return;
+      case "chunked-reduce": {
+        const { kernel, vectors, results, scalars = [] } = call;
+        this.#add(kernel.name, {
+          ...{ kind: "chunked-reduce", kernel, scalars, results: this.buffers.sliceOf(results) },
+          vectors: vectors.map(({ storage, length }) => ({ slice: this.buffers.sliceOf(storage), length })),
+        });
+        return;
+      }
       default:
         for (const command of this.#runtime.load([call])) this.record(command);
     }

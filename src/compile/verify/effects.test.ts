@@ -9,7 +9,15 @@ import { type WorkloadName, widthWorkloads } from "../../../test/support/width-w
 import type { PlannedStep } from "../planned-step.js";
 import { kindOf } from "../program/kinds/index.js";
 import type { Kind } from "../program/kinds/kind.js";
-import { type Access, accessesOf, type Call, membersOf, type Work } from "../program/program.js";
+import {
+  type Access,
+  accessesOf,
+  type BufferSlice,
+  type Call,
+  type LaunchCall,
+  membersOf,
+  type Work,
+} from "../program/program.js";
 import { effectsOf } from "./effects.js";
 
 type Precision = "tf32" | "bf16";
@@ -54,6 +62,23 @@ function withPartials(call: Call): readonly Call[] {
   ];
 }
 
+/** Calls of kinds that these steps do not have, on any slice. */
+function rareCalls(slice: BufferSlice): readonly Call[] {
+  const kernel = {
+    name: "scan",
+    parameters: ["in", "inout", "out", "u32"],
+  } as unknown as LaunchCall["kernel"];
+  const shape = { dtype: "f32", outer: 1, length: 1, inner: 1, count: 1, isIndexShared: true } as const;
+  const operands = { index: slice, source: slice, target: slice, scratch: [slice] };
+  const works: readonly Work[] = [
+    { kind: "fill", target: slice, byte: 0 },
+    { kind: "launch", kernel, blocks: 1, arguments: [slice, slice, slice, 1] },
+    { kind: "scatter", shape, ...operands },
+    { kind: "scatter", shape: { ...shape, overwrites: true }, ...operands },
+  ];
+  return works.map((work) => ({ op: work.kind, work }));
+}
+
 const textOf = (accesses: readonly Access[]): string[] =>
   accesses
     .map(
@@ -69,10 +94,10 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
       const calls = plansOf(name, width, batch, precision).flatMap(({ stages }) =>
         stages.flatMap((stage) => stage.calls),
       );
-      // These steps fill nothing.
-      const target = accessesOf(calls[0]!)[0]!.slice;
-      const fill: Call = { op: "fill", work: { kind: "fill", target, byte: 0 } };
-      for (const call of new Set([...calls.flatMap(withPartials), fill])) {
+      for (const call of new Set([
+        ...calls.flatMap(withPartials),
+        ...rareCalls(accessesOf(calls[0]!)[0]!.slice),
+      ])) {
         seen.add(call.work.kind);
         const { accesses, members } = effectsOf(call);
         assert.deepEqual(textOf(accesses), textOf(accessesOf(call)), call.op);
@@ -81,8 +106,18 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
     }
   }
   assert.deepEqual([...seen].sort(), [
-    ...["attention", "column", "combo", "convolution", "copy", "fill", "gemm", "gemm-epilogue"],
-    ...["grouped-gemm", "grouped-reduce", "launch", "partial-reduce", "row"],
+    ...[
+      "attention",
+      "chunked-reduce",
+      "column",
+      "combo",
+      "convolution",
+      "copy",
+      "fill",
+      "gemm",
+      "gemm-epilogue",
+    ],
+    ...["grouped-gemm", "grouped-reduce", "launch", "partial-reduce", "row", "scatter"],
   ]);
 });
 
@@ -101,7 +136,11 @@ function rejectionWithout(kind: Work["kind"], isHidden: (access: Access) => bool
   }
 }
 
-for (const kind of ["row", "column", "gemm", "attention", "convolution", "launch"] as const) {
+const readers = [
+  ...(["row", "column", "gemm", "attention", "convolution"] as const),
+  ...(["scatter", "chunked-reduce"] as const),
+];
+for (const kind of readers) {
   test(`a plan is rejected if a kind hides its reads: ${kind}`, () => {
     assert.notEqual(
       rejectionWithout(kind, ({ reads }) => reads),

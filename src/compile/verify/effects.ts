@@ -3,8 +3,8 @@
  * and the planner use. So a plan that follows from a wrong effect there is rejected here.
  *
  * The effects of row and column kernels follow from the loads and stores of each stage in the kernel IR. Those of other kernels follow
- * from the declared direction of each parameter. The code of GEMMs, attention and convolutions is not in the IR, so their operands' names are
- * trusted: a GEMM reads A, B and the bias, writes C and its scratch memory, and reads C if beta is not 0.
+ * from the declared direction of each parameter. The code of GEMMs, attention, convolutions, scatters and multi-tensor reductions is not in the
+ * IR, so their operands' names are trusted: a GEMM reads A, B and the bias, writes C and its scratch memory, and reads C if beta is not 0.
  */
 
 import { dtypes, type Expression, type Iteration, type RowKernel, subexpressionsOf } from "../../ir/index.js";
@@ -82,6 +82,13 @@ function effectsOfKernel(work: Work): readonly Access[] {
         name === result || name === "scratch" ? write(slice) : read(slice),
       );
     }
+    case "scatter": {
+      const { index, source, target, scratch, shape } = work;
+      const sums = shape.overwrites ? write(target) : { ...write(target), reads: true };
+      return [read(index), read(source), ...scratch.map(write), sums];
+    }
+    case "chunked-reduce":
+      return [...work.vectors.map(({ slice }) => read(slice)), write(work.results)];
     case "fill":
       return [write(work.target)];
     case "copy":

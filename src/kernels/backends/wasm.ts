@@ -28,7 +28,8 @@ import {
 } from "../gemm/desc.js";
 import { type ColumnLaunch, hasRows, type KernelCall, type RowLaunch } from "../kernel-call.js";
 import type { PlainCopy } from "../multi-tensor/copy.js";
-import { type ChunkedReduceLaunch, lowerChunkedReduceOnWasm } from "../multi-tensor/reduce.js";
+import { lowerChunkedReduceOnWasm } from "../multi-tensor/reduce.js";
+import type { ChunkedReduceLaunch } from "../multi-tensor/reduce-problem.js";
 import type { Scan, ScatterAdd } from "../scan-scatter/problem.js";
 import { lowerScanOnWasm } from "../scan-scatter/scan.js";
 import { lowerScatterAddOnWasm } from "../scan-scatter/scatter-add.js";

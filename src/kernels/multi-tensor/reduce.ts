@@ -6,22 +6,13 @@
 import type { KernelSource } from "../../driver/index.js";
 import type { ChunkedReduceKernel, RowKernel } from "../../ir/index.js";
 import { dtypes, iterateRows, kernelKey, term } from "../../ir/index.js";
-import type { LaunchCommand, Storage } from "../../runtime/index.js";
+import type { LaunchCommand } from "../../runtime/index.js";
+import type { Backend } from "../backend-interface.js";
 import { chunkLength, printChunkedReduceKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
 import { type KernelCall, rowCalls } from "../kernel-call.js";
 import { cachedSource } from "../source-cache.js";
 import { paddedGroupSize } from "./group-size.js";
-
-export interface ChunkedReduceLaunch {
-  readonly kernel: ChunkedReduceKernel;
-  /** Each begins at the start of its storage, and none is empty. */
-  readonly vectors: readonly { readonly storage: Storage; readonly length: number }[];
-  /** One for each chunk of each tensor, in order. */
-  readonly results: Storage;
-  readonly scalars?: readonly number[];
-  /** A view of some bytes of a storage. */
-  view(storage: Storage, offset: number, size: number): Storage;
-}
+import type { ChunkedReduceLaunch } from "./reduce-problem.js";
 
 /** A launch has 4 KiB of arguments, of which a tensor takes 16 bytes. */
 const maxTensors = 128;
@@ -29,6 +20,15 @@ const maxTensors = 128;
 /** The number of chunks of a tensor; all but the last have the same length. */
 export function chunkCount(length: number): number {
   return Math.ceil(length / chunkLength);
+}
+
+/** The calls of a multi-tensor reduction: one that a trace keeps as it is, or row kernels, which a trace can fuse. */
+export function chunkedReduceCalls(
+  backend: Pick<Backend, "capabilities" | "lowerChunkedReduce">,
+  launch: ChunkedReduceLaunch,
+): readonly KernelCall[] {
+  const { combinesKernels } = backend.capabilities;
+  return combinesKernels ? [{ kind: "chunked-reduce", ...launch }] : backend.lowerChunkedReduce(launch);
 }
 
 /** One launch for up to `maxTensors` tensors. */

@@ -165,7 +165,7 @@ function proveScatter(
   seed: number,
   offset: readonly [number, number, number],
   {
-    lower = (problem: ScatterAdd): readonly KernelCall[] => scatterAddCalls(backendOf(runtime), problem),
+    lower = (problem: ScatterAdd): readonly KernelCall[] => scatterAddCalls(problem),
     index = indicesFor(scatter, seed),
   } = {},
 ): void {
@@ -451,26 +451,22 @@ describe("validation", () => {
         source,
         target,
       } as const;
-      submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 0 }));
-      submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 0, count: 1 }));
+      submit(runtime, scatterAddCalls({ ...scatter, length: 1, count: 0 }));
+      submit(runtime, scatterAddCalls({ ...scatter, length: 0, count: 1 }));
       assert.deepEqual([...new Float32Array(runtime.read(target).buffer)], [7, 7]);
       rejects(
         "BAD_ARGUMENT",
-        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 2, count: 1 })),
+        () => submit(runtime, scatterAddCalls({ ...scatter, length: 2, count: 1 })),
         /target takes 16 bytes/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () => submit(runtime, scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 2 })),
+        () => submit(runtime, scatterAddCalls({ ...scatter, length: 1, count: 2 })),
         /index takes 8 bytes/,
       );
       rejects(
         "BAD_ARGUMENT",
-        () =>
-          submit(
-            runtime,
-            scatterAddCalls(backendOf(runtime), { ...scatter, length: 1, count: 1, isIndexShared: false }),
-          ),
+        () => submit(runtime, scatterAddCalls({ ...scatter, length: 1, count: 1, isIndexShared: false })),
         /index takes 8 bytes \(\[1, 1, 2\] of i32\)/,
       );
     });

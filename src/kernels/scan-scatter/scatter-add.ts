@@ -1,7 +1,6 @@
 /** scatterAdd: adds rows or elements into an array at indices along an axis (the gradient of gather and indexSelect). */
 
 import type { Command } from "../../runtime/index.js";
-import type { Backend } from "../backend-interface.js";
 import type { KernelCall } from "../kernel-call.js";
 import { argumentsInOrder } from "../launch-arguments.js";
 import { columnsOf } from "./element.js";
@@ -17,14 +16,10 @@ import { planStrips, requireAvailable } from "./strips.js";
  * // The gradient of an embedding of 3072 tokens: table [50_000, 256], gradient [3072, 256].
  * const shape = { outer: 1, length: 50_000, inner: 256, count: 3072 };
  * const scatter = { dtype: "f32", ...shape, index: tokens, isIndexShared: true, source, target };
- * submit(runtime, scatterAddCalls(backendOf(runtime), scatter));
+ * submit(runtime, scatterAddCalls(scatter));
  * ```
  */
-export function scatterAddCalls(
-  backend: Pick<Backend, "lowerScatterAdd">,
-  scatter: ScatterAdd,
-  op = "scatterAdd",
-): readonly KernelCall[] {
+export function scatterAddCalls(scatter: ScatterAdd, op = "scatterAdd"): readonly KernelCall[] {
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
   const sourceShape = [outer, count, inner];
   const targetShape = [outer, length, inner];
@@ -38,7 +33,7 @@ export function scatterAddCalls(
     },
   );
   if (targetShape.includes(0)) return [];
-  if (count > 0) return backend.lowerScatterAdd(scatter, op);
+  if (count > 0) return [{ kind: "scatter", op, problem: scatter }];
   return scatter.overwrites ? [{ kind: "fill", target, byte: 0 }] : [];
 }
 

@@ -1,6 +1,7 @@
 /** The table of kinds of calls. A new kind is a file of this folder, a line of `Work` and a line of `kinds`. */
 
 import { type AttentionCall, attention } from "./attention.js";
+import { type ChunkedReduceCall, chunkedReduce } from "./chunked-reduce.js";
 import { type ColumnCall, column } from "./column.js";
 import { type ComboCall, combo } from "./combo.js";
 import { type ConvolutionCall, convolution } from "./convolution.js";
@@ -14,6 +15,7 @@ import type { Kind } from "./kind.js";
 import { type LaunchCall, launch } from "./launch.js";
 import { type PartialReduceCall, partialReduce } from "./partial-reduce.js";
 import { type RowCall, row } from "./row.js";
+import { type ScatterCall, scatter } from "./scatter.js";
 
 export type Work =
   | RowCall
@@ -26,6 +28,8 @@ export type Work =
   | GemmEpilogueCall
   | AttentionCall
   | ConvolutionCall
+  | ScatterCall
+  | ChunkedReduceCall
   | LaunchCall
   | FillCall
   | CopyCall;
@@ -41,6 +45,8 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   "gemm-epilogue": gemmEpilogue,
   attention,
   convolution,
+  scatter,
+  "chunked-reduce": chunkedReduce,
   launch,
   fill,
   copy,

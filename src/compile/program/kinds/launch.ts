@@ -1,4 +1,4 @@
-/** A kernel of which only the parameters are known, such as a scan or a scatter. */
+/** A kernel of which only the parameters are known, such as a scan. */
 
 import type { Kernel } from "../../../driver/index.js";
 import { accessOf } from "../access.js";
