@@ -29,6 +29,8 @@ export interface DeviceInfo {
   readonly parallelism: number;
   /** Compute capability of a CUDA device: "9.0". */
   readonly computeCapability?: string;
+  /** Shared memory of a block, static and dynamic, on a CUDA device. Default: that of its compute capability. */
+  readonly sharedBytesPerBlock?: number;
   /**
    * True if the device supports programmatic dependent launch: a launch may start during the tail of its predecessor.
    */

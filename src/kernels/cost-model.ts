@@ -36,7 +36,7 @@ export function trafficUs({ parallelism }: Pick<DeviceInfo, "parallelism">, byte
 /** The bytes that one SM moves in the time of a launch. */
 export const launchBytes = launchUs * smBytesPerUs;
 
-/** Shared memory of a CTA with opt-in (cudaDevAttrMaxSharedMemoryPerBlockOptin), by compute capability. */
+/** Shared memory of a CTA with opt-in, by compute capability: for tests, and for kernels of one architecture. */
 const optInSharedBytes: ReadonlyMap<string, number> = new Map([
   ["8.0", 163 * 1024],
   ["8.6", 99 * 1024],
@@ -49,11 +49,15 @@ const optInSharedBytes: ReadonlyMap<string, number> = new Map([
   ["12.1", 99 * 1024],
 ]);
 
-/** The limit of dynamic shared memory per CTA; the static limit for unknown devices. */
+/** The facts of a device that limit the shared memory of its blocks. */
+export type SharedMemoryFacts = Pick<DeviceInfo, "computeCapability" | "sharedBytesPerBlock">;
+
+/** The limit of shared memory per CTA, as the driver reports it. Without a driver: by compute capability, or the static limit. */
 export function maxSharedBytesPerBlock({
   computeCapability = "",
-}: Pick<DeviceInfo, "computeCapability">): number {
-  return optInSharedBytes.get(computeCapability) ?? staticSharedBytes;
+  sharedBytesPerBlock = optInSharedBytes.get(computeCapability) ?? staticSharedBytes,
+}: SharedMemoryFacts): number {
+  return sharedBytesPerBlock;
 }
 
 /** Shared memory that the system takes from each resident block. */
@@ -62,11 +66,7 @@ const reservedSharedBytes = 1024;
 const maxThreadsPerSm = 2048;
 
 /** Dynamic shared memory of a block that leaves enough for as many blocks as the SM has threads for. */
-export function residentSharedBytes(
-  device: Pick<DeviceInfo, "computeCapability">,
-  threads: number,
-  staticBytes: number,
-): number {
+export function residentSharedBytes(device: SharedMemoryFacts, threads: number, staticBytes: number): number {
   const perBlock =
     (maxSharedBytesPerBlock(device) + reservedSharedBytes) / Math.floor(maxThreadsPerSm / threads);
   return Math.max(0, perBlock - reservedSharedBytes - staticBytes);

@@ -99,4 +99,7 @@ test("machine code of another architecture, and garbage, can't be loaded", {
   emulator.set("computeMajor", 12);
   emulator.set("computeMinor", 1);
   assert.equal(load(bare.compile(code, ["--gpu-architecture=sm_120"]).cubin), 0);
+  // Code with the instructions of one architecture runs on that one alone.
+  assert.equal(load(bare.compile(code, ["--gpu-architecture=sm_120a"]).cubin), 209);
+  assert.equal(load(bare.compile(code, ["--gpu-architecture=sm_121a"]).cubin), 0);
 });

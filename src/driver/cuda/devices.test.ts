@@ -9,7 +9,7 @@ import {
   openEmulatorDriver,
   withEmulatorDriver,
 } from "../../../test/support/emulator-driver.js";
-import { bytes, GiB, span } from "../../units/index.js";
+import { bytes, GiB, KiB, span } from "../../units/index.js";
 import { basicKernels } from "../basic-kernels.js";
 import { listCudaDevices } from "./devices.js";
 
@@ -37,6 +37,7 @@ describe("the list of devices", { skip }, () => {
       computeCapability: "7.5",
       isIntegrated: false,
       multiprocessors: 40,
+      sharedBytesPerBlock: 64 * KiB,
       totalBytes: 16 * GiB,
       driverVersion: 13_000,
     };

@@ -18,6 +18,8 @@ export interface CudaDeviceInfo {
   /** True if it shares one memory pool with the host. */
   readonly isIntegrated: boolean;
   readonly multiprocessors: number;
+  /** Shared memory that a block may use, with opt-in. */
+  readonly sharedBytesPerBlock: number;
   readonly totalBytes: Bytes;
   /** The newest CUDA that the installed driver supports: 13000 is 13.0. */
   readonly driverVersion: number;
@@ -125,6 +127,7 @@ function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: n
       computeCapability: `${major}.${minor}`,
       isIntegrated: attribute("INTEGRATED") !== 0,
       multiprocessors: attribute("MULTIPROCESSOR_COUNT"),
+      sharedBytesPerBlock: attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
       totalBytes,
       driverVersion,
     };

@@ -33,6 +33,7 @@ test("the driver describes itself as the device does", { skip }, () => {
       canCommitInParts: true,
       parallelism: 132,
       computeCapability: "9.0",
+      sharedBytesPerBlock: 227 * 1024,
       supportsPdl: true,
     }),
   );

@@ -151,6 +151,7 @@ class CudaDevice implements CudaDriver {
       canCommitInParts,
       parallelism: info.multiprocessors,
       computeCapability: info.computeCapability,
+      sharedBytesPerBlock: info.sharedBytesPerBlock,
       supportsPdl: supportsPdl(info),
     };
   }

@@ -57,5 +57,7 @@ int rejectInCapture();
 bool isInitialized();
 /** The device of the current context on this thread; -1 for none. */
 int currentDevice();
+/** Shared memory of a block that opts in, static and dynamic: by compute capability, as in NVIDIA's tables. */
+long long sharedLimit();
 
 }  // namespace emulator

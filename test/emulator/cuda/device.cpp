@@ -34,8 +34,8 @@ long long attributeOf(int attribute) {
     case 41: return 1;
     case 75: return setting("computeMajor");
     case 76: return setting("computeMinor");
-    case 81: return 228 << 10;
-    case 97: return 227 << 10;
+    case 81: return sharedLimit() + (1 << 10);
+    case 97: return sharedLimit();
     case 102: return setting("virtualMemory");
     case 115: return 1;
     default: return 0;
@@ -43,6 +43,12 @@ long long attributeOf(int attribute) {
 }
 
 }  // namespace
+
+long long sharedLimit() {
+  const long long major = setting("computeMajor"), minor = setting("computeMinor");
+  if (major == 12 || (major == 8 && (minor == 6 || minor == 9))) return 99 << 10;
+  return (major < 8 ? 64 : major == 8 ? 163 : 227) << 10;
+}
 
 bool isInitialized() { return initialized; }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../architecture.h"
 #include "../kernel-folder.h"
 #include "block.h"
 #include "control.h"
@@ -37,7 +38,10 @@ Registry<Module> modules(0xb0);
 Registry<Function> functions(0xc0);
 
 bool isForThisDevice(unsigned architecture) {
-  return architecture / 10 == setting("computeMajor") && architecture % 10 <= setting("computeMinor");
+  const unsigned number = architecture & ~onlyThisCapability;
+  const bool isExact = number == 10 * setting("computeMajor") + setting("computeMinor");
+  if ((architecture & onlyThisCapability) != 0) return isExact;
+  return number / 10 == setting("computeMajor") && number % 10 <= setting("computeMinor");
 }
 
 /** The object's file, written if it is missing: a kernel may come from a cache. */
@@ -185,7 +189,8 @@ EMULATOR_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value
   Function* function = functions.find(handle);
   if (function == nullptr) return invalidHandle;
   if (attribute != 8) return success;
-  if (value < 0 || value > emulatorDynamicSharedLimit) return invalidValue;
+  const EmulatorModule& table = *modules.find(function->module)->table;
+  if (value < 0 || value + (table.sharedEnd - table.sharedStart) > sharedLimit()) return invalidValue;
   function->maxDynamicShared = static_cast<unsigned>(value);
   return success;
 }

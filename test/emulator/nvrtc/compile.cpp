@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "../kernel-table.h"
+#include "../architecture.h"
 #include "../kernel-folder.h"
 #include "source.h"
 
@@ -145,7 +146,7 @@ int emulationNumber() { return static_cast<int>(hashOf(emulation() + flags, 0xcb
 
 Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options) {
   const bool withClusters = hasClusters(source);
-  if (withClusters && options.architecture != 0 && options.architecture < 90)
+  if (withClusters && options.architecture != 0 && (options.architecture & ~onlyThisCapability) < 90)
     return {compilationFailed, "error: __cluster_dims__ is not supported for this GPU architecture", ""};
   const std::string text = withTable(source, name);
   const std::string allFlags = flagsFor(options) + (withClusters ? " -DEMULATOR_CLUSTERS" : "");

@@ -14,7 +14,7 @@ struct Compiled {
 };
 
 struct CompileOptions {
-  /** 90 for sm_90; 0 if machine code was not requested. */
+  /** 90 for sm_90, with `onlyThisCapability` for sm_90a; 0 if machine code was not requested. */
   unsigned architecture = 0;
   bool hasFma = true;
 };

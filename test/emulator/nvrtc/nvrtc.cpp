@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "../architecture.h"
 #include "../emulator.h"
 #include "compile.h"
 
@@ -31,13 +32,16 @@ std::shared_ptr<Program> findProgram(uint64_t handle) {
   return found == programs.end() ? nullptr : found->second;
 }
 
-/** "sm_90" → 90, also "sm_90a"; a virtual architecture gives no machine code. False for anything else. */
+/** "sm_90" → 90; a virtual architecture gives no machine code. False for anything else. */
 bool readArchitecture(const std::string& text, unsigned& architecture) {
   const bool isReal = text.rfind("sm_", 0) == 0;
   if (!isReal && text.rfind("compute_", 0) != 0) return false;
-  const unsigned number = static_cast<unsigned>(std::strtoul(text.c_str() + text.find('_') + 1, nullptr, 10));
-  architecture = isReal ? number : 0;
-  return number >= 75;
+  const char* digits = text.c_str() + text.find('_') + 1;
+  char* end = nullptr;
+  const unsigned number = static_cast<unsigned>(std::strtoul(digits, &end, 10));
+  const std::string suffix = end;
+  architecture = isReal ? number | (suffix == "a" ? onlyThisCapability : 0) : 0;
+  return number >= 75 && (suffix.empty() || suffix == "a");
 }
 
 /** The options that Holdfast uses; none that relaxes arithmetic. */

@@ -5,13 +5,13 @@
  * the bits, are those of a column kernel.
  */
 
-import type { DeviceInfo } from "../../../driver/index.js";
 import type { Iteration, RowKernel } from "../../../ir/index.js";
 import { dtypes } from "../../../ir/index.js";
 import {
   maxSharedBytesPerBlock,
   maxThreadsPerBlock,
   registerBytesPerThread,
+  type SharedMemoryFacts,
   warpSize,
 } from "../../cost-model.js";
 import { maxPartials, mediumPartials } from "./column-config.js";
@@ -60,10 +60,7 @@ export function columnPartialsOf(
 }
 
 /** True if a block of the device has enough shared memory. */
-export function fitsSharedMemory(
-  device: Pick<DeviceInfo, "computeCapability">,
-  { sharedBytes }: ColumnPartialsLayout,
-): boolean {
+export function fitsSharedMemory(device: SharedMemoryFacts, { sharedBytes }: ColumnPartialsLayout): boolean {
   return sharedBytes <= maxSharedBytesPerBlock(device);
 }
 

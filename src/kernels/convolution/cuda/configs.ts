@@ -12,7 +12,7 @@
  */
 
 import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
-import { launchBytes, maxSharedBytesPerBlock, wavesOf } from "../../cost-model.js";
+import { launchBytes, maxSharedBytesPerBlock, type SharedMemoryFacts, wavesOf } from "../../cost-model.js";
 import {
   areaOf,
   type ConvolutionDirection,
@@ -59,7 +59,7 @@ export type ConvolutionConfig =
 /** Threads of a CTA of the direct kernels. */
 export const directThreads = 256;
 
-type Device = Pick<DeviceInfo, "computeCapability" | "parallelism">;
+type Device = SharedMemoryFacts & Pick<DeviceInfo, "parallelism">;
 
 /** Sizes of the GEMM of one group. K of an input gradient is an estimate: residue classes may meet different numbers of taps. */
 export function gemmSizes(shape: ConvolutionShape): {
