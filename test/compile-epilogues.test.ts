@@ -144,6 +144,35 @@ describe("a compiled step with a residual connection", { skip }, () => {
   }
 });
 
+describe("a compiled step with dropout after a layer", { skip }, () => {
+  test("draws in the GEMM's epilogue, and drops what the eager step drops", () => {
+    const device = openEmulatorGpu({
+      ...{ precision: "bf16", multiprocessors: residualMultiprocessors },
+      ...{ capture: "off", seesSnapshots: false },
+    });
+    manualSeed(7);
+    const layer = new nn.Linear(64, 128).to(device);
+    const x = randn([residualRows, 64], { device });
+    // No element is 0 before dropout.
+    const run = () => ({ y: nn.functional.dropout(layer.forward(x).abs().add(1), 0.3) });
+    const step = device.compile(run, { passes: { autotune: true } });
+    const maskOf = (values: ArrayLike<number>): string =>
+      Array.from(values, (value) => (value === 0 ? "0" : "1")).join("");
+    device.reseed(11n);
+    const eager = device.step(() => maskOf(run().y.dataSync()));
+    device.reseed(11n);
+    const compiled = maskOf(step().y.dataSync());
+    assert.ok(eager.includes("0") && eager.includes("1"));
+    assert.equal(compiled, eager);
+    const calls = latestPlanOf(step)?.planned.schedule.calls ?? [];
+    const epilogues = calls.flatMap(({ call: { work } }) =>
+      work.kind === "gemm-epilogue" ? [work.epilogue.kernel.inputs] : [],
+    );
+    assert.deepEqual(epilogues, [["f32", "draw"]]);
+    step.close();
+  });
+});
+
 describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of effort<readonly Precision[]>({ quick: ["tf32"], thorough: precisions })) {
     test(`fuses epilogues and groups gradients in ${precision}, and has the eager losses`, () => {

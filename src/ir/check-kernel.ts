@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, dtypes } from "./dtypes.js";
+import { type Dtype, dtypes, type InputDtype, inputDtypes } from "./dtypes.js";
 import { operandsOf } from "./expression-walk.js";
 import type { BinaryOp, ColumnKernel, Compute, Expression, RowKernel, UnaryOp } from "./kernels.js";
 
@@ -44,7 +44,7 @@ export function checkColumnKernel({ name, inputs, outputs, scalars, values }: Co
 /** The operands that an expression may refer to. Column kernels have no stages, and so no earlier reductions. */
 interface Scope {
   readonly name: string;
-  readonly inputs: readonly Dtype[];
+  readonly inputs: readonly InputDtype[];
   readonly scalars: readonly Compute[];
   readonly reductions: ReadonlyMap<number, Compute> | undefined;
 }
@@ -72,7 +72,8 @@ function checkNode(expression: Expression, { name, inputs, scalars, reductions }
         );
       }
       const dtype = inputs[input];
-      requireSame(name, `input ${input}`, dtype && dtypes[dtype].compute, type);
+      if (at && dtype === "draw") throw bad(name, `reads input ${input}, a draw, at an index`);
+      requireSame(name, `input ${input}`, dtype && inputDtypes[dtype].compute, type);
       return;
     }
     case "scalar":

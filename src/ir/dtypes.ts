@@ -33,3 +33,15 @@ export type Dtype = keyof typeof dtypes;
 export type ElementArray<D extends Dtype = Dtype> = InstanceType<(typeof dtypes)[D]["array"]>;
 
 export const dtypeNames = Object.keys(dtypes) as readonly Dtype[];
+
+/**
+ * The dtype of a row kernel's input: that of memory, or "draw". A draw is an array of random 16-bit numbers that no memory has: the operand
+ * is a random state, and the kernel computes each number from the state and its index, wherever the iteration visits it.
+ */
+export type InputDtype = Dtype | "draw";
+
+/** The bytes of an element in memory, and its compute type, by the dtype of an input. */
+export const inputDtypes: Readonly<Record<InputDtype, Pick<DtypeRow, "bytes" | "compute">>> = {
+  ...dtypes,
+  draw: { bytes: 0, compute: "i32" },
+};

@@ -1,7 +1,15 @@
 /** ir: the loop IR, independent of the device: data types, expressions, kernels as plain records, and iteration spaces. */
 
 export { checkColumnKernel, checkRowKernel, maxColumnValues } from "./check-kernel.js";
-export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
+export {
+  type Dtype,
+  type DtypeKind,
+  dtypeNames,
+  dtypes,
+  type ElementArray,
+  type InputDtype,
+  inputDtypes,
+} from "./dtypes.js";
 export { viewElements } from "./elements.js";
 export { term } from "./expression-builder.js";
 export {

@@ -7,7 +7,7 @@
  * into another.
  */
 
-import type { Dtype } from "./dtypes.js";
+import type { Dtype, InputDtype } from "./dtypes.js";
 
 /** The type of arithmetic. Booleans are i32, 0 or 1. */
 export type Compute = "f32" | "f64" | "i32";
@@ -116,7 +116,8 @@ export interface OutputLayout {
 
 export interface RowKernel {
   readonly name: string;
-  readonly inputs: readonly Dtype[];
+  /** Draws are for backends that have `drawsInKernels`. */
+  readonly inputs: readonly InputDtype[];
   readonly outputs: readonly Output[];
   readonly scalars: readonly Compute[];
   readonly stages: readonly Stage[];

@@ -1,6 +1,6 @@
 /** Properties of a row kernel that launches need, computed once per kernel. */
 
-import { type Dtype, dtypes } from "./dtypes.js";
+import { type InputDtype, inputDtypes } from "./dtypes.js";
 import { loadsOf, subexpressionsOf } from "./expression-walk.js";
 import type { RowKernel } from "./kernels.js";
 
@@ -17,8 +17,10 @@ export interface RowFacts {
   readonly readAfterStores: readonly number[];
   /** True if an input is read at an index after a store: another thread may have stored that element. */
   readonly readsAcrossStores: boolean;
-  /** Those of the inputs, then of the outputs. */
-  readonly dtypes: readonly Dtype[];
+  /** True if an input is a draw: its numbers follow from the points that the iteration visits, not from an address. */
+  readonly hasDraws: boolean;
+  /** Those of the inputs, then of the outputs. A draw has 0 bytes. */
+  readonly dtypes: readonly InputDtype[];
   readonly bytes: readonly number[];
 }
 
@@ -53,7 +55,8 @@ function computeFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
     readsAtIndex: numbers.some((input) => isRead(input, true)),
     readAfterStores: firstStore < 0 ? [] : numbers.filter((input) => isRead(input, false, firstStore + 1)),
     readsAcrossStores: firstStore >= 0 && numbers.some((input) => isRead(input, true, firstStore + 1)),
+    hasDraws: inputs.includes("draw"),
     dtypes: all,
-    bytes: all.map((dtype) => dtypes[dtype].bytes),
+    bytes: all.map((dtype) => inputDtypes[dtype].bytes),
   };
 }

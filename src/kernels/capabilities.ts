@@ -27,6 +27,8 @@ export interface Capabilities {
   readonly storesHalfAttention: boolean;
   /** Convolutions gather patches of their input while they multiply. Without it, patches are copied to memory for a GEMM. */
   readonly gathersConvolutions: boolean;
+  /** Row kernels compute the numbers of a draw themselves. Without it, a mask in memory has one byte for each. */
+  readonly drawsInKernels: boolean;
   /** A step keeps values in memory, and rematerialises them only if memory does not suffice. */
   readonly prefersMemoryOverRecompute: boolean;
   /** Launches are too short for the host's clock, so that they are timed in graphs. */
@@ -47,6 +49,7 @@ export const wasmCapabilities: Capabilities = {
   autotunesGemms: false,
   storesHalfAttention: false,
   gathersConvolutions: false,
+  drawsInKernels: false,
   prefersMemoryOverRecompute: false,
   timesLaunchesInGraphs: false,
 };
@@ -65,6 +68,7 @@ export const cudaCapabilities: Capabilities = {
   autotunesGemms: true,
   storesHalfAttention: true,
   gathersConvolutions: true,
+  drawsInKernels: true,
   prefersMemoryOverRecompute: true,
   timesLaunchesInGraphs: true,
 };

@@ -74,8 +74,8 @@ export { chunkCount, chunkedReduceCalls } from "./multi-tensor/reduce.js";
 export type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
 export { maxTransposes, type TransposedMatrix, transposeLaunchOf } from "./multi-tensor/transpose.js";
 export {
+  blocksForCalls,
   blocksForRows,
-  blocksForWords,
   type Distribution,
   decodeState,
   drawHostValues,
@@ -84,6 +84,7 @@ export {
   keepAll,
   keepMask,
   normal,
+  numbersPerCall,
   orthogonal,
   orthogonalKernels,
   orthogonalShape,

@@ -133,7 +133,7 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   const all = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
   const operands = all.map((dtype, index) =>
     // Picked ones may lie one further, and those across one before.
-    uploadAt(runtime, valuesFor(dtype, Math.max(1, rows) * width + 2, index), offset),
+    uploadAt(runtime, valuesFor(dtype as Dtype, Math.max(1, rows) * width + 2, index), offset),
   );
   const strides = all.map((_, index) => stridedAccess(index));
   const shape = [rows, columns];

@@ -1,15 +1,16 @@
 /**
- * N7: dropout masks of two machines differed where a random word equalled the threshold, because each had
+ * N7: dropout masks of two machines differed where a random number equalled the threshold, because each had
  * rounded it differently. The mask is computed on integers: the device's has the bits of the host's, for
- * words equal to the threshold too. N11, in part: random numbers depend on the seed and the number of earlier
+ * numbers equal to the threshold too. N11, in part: random numbers depend on the seed and the number of earlier
  * draws.
  */
 
 import assert from "node:assert/strict";
 import { manualSeed, nn } from "holdfast";
-import { keepMask, philox, thresholdOf, uniform } from "../../src/kernels/random/index.js";
+import { keepMask, scaleOfKept, thresholdOf } from "../../src/kernels/random/index.js";
 import { dropout } from "../../src/ops/index.js";
 import { openDevice } from "../support/devices.js";
+import { expectedNumbers } from "../support/expected-numbers.js";
 import { regressionRow } from "../support/regressions.js";
 import { sameBytes } from "../support/same-bytes.js";
 
@@ -17,15 +18,7 @@ const cpu = openDevice({ threads: 2 });
 const seed = 0x0123456789abcdefn;
 const count = 5003;
 
-/** The random words of the device for this seed, by a plain Philox. */
-function wordsOf(draw: bigint): Uint32Array {
-  const halves = (value: bigint): [number, number] => [Number(value & 0xffffffffn), Number(value >> 32n)];
-  const words = new Uint32Array(count);
-  for (let at = 0; at < count; at += 4) {
-    words.set(philox([at / 4, 0, ...halves(draw)], halves(seed)).slice(0, count - at), at);
-  }
-  return words;
-}
+const numbersOf = (draw: bigint): Uint16Array => expectedNumbers({ seed, counter: draw }, count);
 
 /** The dropout mask for a probability, in the first draw after seeding. */
 type Mask = (p: number) => Uint8Array;
@@ -34,24 +27,25 @@ const onDevice: Mask = (p) =>
   cpu.step(() => {
     manualSeed(seed);
     const x = cpu.fromHost(new Float32Array(count).fill(1), [count], "f32");
-    const [kept, mask] = cpu.applyAll(dropout, [x, cpu.randomState], { p });
-    const scale = Math.fround(1 / (1 - p));
-    const values = kept!.dataSync();
-    const expected = Float32Array.from(mask!.dataSync(), (keeps) => (keeps ? scale : 0));
+    const values = cpu.apply(dropout, [x, cpu.randomState], { p }).dataSync();
+    const mask = Uint8Array.from(values, (value) => (value === 0 ? 0 : 1));
+    const scale = Math.fround(scaleOfKept(p));
+    const expected = Float32Array.from(mask, (keeps) => (keeps ? scale : 0));
     sameBytes(values, expected, `the elements kept with p = ${p}`);
-    return Uint8Array.from(mask!.dataSync());
+    return mask;
   });
 
-/** Words as fractions, and the probability rounded to f32. */
+/** Numbers as fractions, and the probability rounded to f32. */
 const byFloats: Mask = (p) => {
   const probability = Math.fround(1 - p);
-  return Uint8Array.from(wordsOf(0n), (word) => (uniform(word) < probability ? 1 : 0));
+  return Uint8Array.from(numbersOf(0n), (number) => (number * 2 ** -16 < probability ? 1 : 0));
 };
 
-/** Words compared with the threshold as signed numbers. */
-const bySignedWords: Mask = (p) => {
-  const threshold = thresholdOf(1 - p) | 0;
-  return Uint8Array.from(wordsOf(0n), (word) => ((word | 0) < threshold ? 1 : 0));
+/** Numbers compared with the threshold as signed ones. */
+const bySignedNumbers: Mask = (p) => {
+  const signed = (number: number): number => (number << 16) >> 16;
+  const threshold = signed(thresholdOf(1 - p));
+  return Uint8Array.from(numbersOf(0n), (number) => (signed(number) < threshold ? 1 : 0));
 };
 
 regressionRow<Mask>({
@@ -60,19 +54,21 @@ regressionRow<Mask>({
   sound: onDevice,
   faults: {
     "fractions are compared with a rounded probability": byFloats,
-    "words have signs": bySignedWords,
+    "numbers have signs": bySignedNumbers,
   },
   check(mask) {
-    const words = wordsOf(0n);
-    const wordsOnThreshold = [...words.slice(0, 12), words[count - 1]!];
-    // 1 − p is then word / 2³² or its neighbour, both exact in a double.
-    const onThreshold = wordsOnThreshold.flatMap((word) => [1 - word / 2 ** 32, 1 - (word + 1) / 2 ** 32]);
-    for (const p of [0.1, 0.25, 1 / 3, 0.5, 0.75, 0.999, 2 ** -31, 1 - 2 ** -32, ...onThreshold]) {
-      sameBytes(mask(p), keepMask(words, thresholdOf(1 - p)), `the mask with p = ${p}`);
+    const numbers = numbersOf(0n);
+    const numbersOnThreshold = [...numbers.slice(0, 12), numbers[count - 1]!];
+    // 1 − p is then number / 2¹⁶, a little more, or the next step.
+    const onThreshold = numbersOnThreshold.flatMap((number) =>
+      [0, 0.4, 1].map((more) => 1 - (number + more) / 2 ** 16),
+    );
+    for (const p of [0.1, 0.25, 1 / 3, 0.5, 0.75, 0.999, 2 ** -15, 1 - 2 ** -16, ...onThreshold]) {
+      sameBytes(mask(p), keepMask(numbers, thresholdOf(1 - p)), `the mask with p = ${p}`);
     }
-    for (const [at, word] of wordsOnThreshold.slice(0, 12).entries()) {
-      assert.equal(mask(1 - word / 2 ** 32)[at], 0, `word ${at} on the threshold is kept`);
-      assert.equal(mask(1 - (word + 1) / 2 ** 32)[at], 1, `word ${at} below the threshold is dropped`);
+    for (const [at, number] of numbersOnThreshold.slice(0, 12).entries()) {
+      assert.equal(mask(1 - number / 2 ** 16)[at], 0, `number ${at} on the threshold is kept`);
+      assert.equal(mask(1 - (number + 1) / 2 ** 16)[at], 1, `number ${at} below the threshold is dropped`);
     }
   },
 });
@@ -107,7 +103,7 @@ regressionRow<TwoDraws>({
     const [again, secondAgain] = draws();
     sameBytes(again, first, "the first draw of the same seed");
     sameBytes(secondAgain, second, "the second draw of the same seed");
-    sameBytes(first, keepMask(wordsOf(0n), thresholdOf(0.5)), "the first draw");
-    sameBytes(second, keepMask(wordsOf(1n), thresholdOf(0.5)), "the second draw");
+    sameBytes(first, keepMask(numbersOf(0n), thresholdOf(0.5)), "the first draw");
+    sameBytes(second, keepMask(numbersOf(1n), thresholdOf(0.5)), "the second draw");
   },
 });

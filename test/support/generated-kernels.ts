@@ -46,8 +46,8 @@ export function printKernels({ caseStep = 1 }: PrintOptions = {}): readonly Kern
   try {
     const ofModel = printedBy(() => {
       printCrossAsset(device);
-      for (const source of [...Object.values(basicKernels), ...Object.values(randomKernels)])
-        device.runtime.kernel(source);
+      const { reserveDraw } = randomKernels;
+      for (const source of [...Object.values(basicKernels), reserveDraw]) device.runtime.kernel(source);
     });
     const ofDtypes = (Object.keys(drawsIn) as FloatDtype[]).flatMap((float, which) => {
       const cases = opCases.filter((_, index) => index % caseStep === which % caseStep);

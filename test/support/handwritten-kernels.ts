@@ -62,7 +62,7 @@ export function elementsOf(
 }
 
 /** Flash attention of heads of 64, causal and masked, with grouped heads and dropout. */
-function flashAttention(element: FlashElement, isShared: boolean): readonly KernelSource[] {
+function flashAttention(element: FlashElement, vector: 1 | 2): readonly KernelSource[] {
   const dtype = element === "tf32" ? "f32" : element;
   const [source, halfSource] = [
     { dtype, isAligned: true } as const,
@@ -73,7 +73,7 @@ function flashAttention(element: FlashElement, isShared: boolean): readonly Kern
   const tileN = element === "f64" ? 16 : element === "f32" ? 32 : 64;
   const config = {
     ...{ element, depth: 64, valueDepth: 64, isCausal: true, hasMask: true, isGrouped: true, sources },
-    ...{ tile: { warps: 4, blocksM: 1, tileN, stages: 2 }, resultDtype: dtype, dropout: { isShared } },
+    ...{ tile: { warps: 4, blocksM: 1, tileN, stages: 2 }, resultDtype: dtype, hasDropout: true },
     access: "out",
   } as const;
   return [
@@ -87,7 +87,7 @@ function flashAttention(element: FlashElement, isShared: boolean): readonly Kern
         storesScoreGradient: false,
       },
     }),
-    deltaKernel({ outGradient: dtype, out: dtype, vector: isShared ? 2 : 1, lanes: 8 }),
+    deltaKernel({ outGradient: dtype, out: dtype, vector, lanes: 8 }),
   ];
 }
 
@@ -120,7 +120,7 @@ export const commonKernels: readonly KernelSource[] = [
   tiledForwardKernel(elementsOf("f32"), "out"),
   tiledRowsKernel(elementsOf("f32"), "out"),
   tiledColumnsKernel(elementsOf("f32"), "out"),
-  ...flashAttention("bf16", true),
+  ...flashAttention("bf16", 2),
 ];
 
 /** All of them, in every dtype. */
@@ -139,10 +139,10 @@ export const handwrittenKernels: readonly KernelSource[] = [
       ),
     ),
   ]),
-  ...flashAttention("f16", false),
-  ...flashAttention("tf32", true),
-  ...flashAttention("f32", false),
-  ...flashAttention("f64", true),
+  ...flashAttention("f16", 1),
+  ...flashAttention("tf32", 2),
+  ...flashAttention("f32", 1),
+  ...flashAttention("f64", 2),
   smallAttention("forward", "f32", [1, 1, 1, 1], true),
   smallAttention("backward", "f32", [1, 1, 1, 1], true),
   ...(["f32", "f64"] as const).flatMap((dtype) => [

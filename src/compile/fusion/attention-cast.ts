@@ -4,7 +4,7 @@
  * then reads the half floats.
  */
 
-import { dtypes } from "../../ir/index.js";
+import { inputDtypes } from "../../ir/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Cast, castOf } from "../program/casts.js";
@@ -94,7 +94,7 @@ function convertedSlice(slice: BufferSlice, casts: ReadonlyMap<Buffer, Cast>): B
   if (!cast) return slice;
   const { from, to, work } = cast;
   const [read, written] = [work.kernel.inputs[0], work.kernel.outputs[0]?.dtype].map(
-    (dtype) => dtypes[dtype ?? "f32"].bytes,
+    (dtype) => inputDtypes[dtype ?? "f32"].bytes,
   ) as [number, number];
   const inNew = (bytes: number): number => (bytes / read) * written;
   return {

@@ -3,7 +3,7 @@
  * common stride: persistent memory has one or not; the step buffers of all members become slices of one buffer.
  */
 
-import { dtypes, factsOf, iterateElements } from "../../ir/index.js";
+import { factsOf, inputDtypes, iterateElements } from "../../ir/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { literalKey } from "../../units/index.js";
@@ -63,7 +63,7 @@ export function batchCopies(runtime: Runtime, program: Program): void {
 
 /** A small elementwise move from one buffer to another. */
 function isCopy({ kernel, iteration, operands, scalars }: RowCall): boolean {
-  const { isElementwise, usesPosition, readsAtIndex } = factsOf(kernel);
+  const { isElementwise, usesPosition, readsAtIndex, hasDraws } = factsOf(kernel);
   const [from, to] = operands;
   return (
     iteration.kind === "elements" &&
@@ -71,6 +71,7 @@ function isCopy({ kernel, iteration, operands, scalars }: RowCall): boolean {
     isElementwise &&
     !usesPosition &&
     !readsAtIndex &&
+    !hasDraws &&
     scalars.length === 0 &&
     operands.length === 2 &&
     from?.buffer !== to?.buffer &&
@@ -112,7 +113,7 @@ function elementBytes(work: RowCall | undefined, operand: number): number {
   const dtype = work
     ? [...work.kernel.inputs, ...work.kernel.outputs.map((output) => output.dtype)][operand]
     : undefined;
-  return dtypes[dtype ?? "f32"].bytes;
+  return inputDtypes[dtype ?? "f32"].bytes;
 }
 
 /** The members' work in one call; the step buffers of each operand become slices of a new one. */

@@ -1,6 +1,6 @@
 /** Coalesced casts: weights that are converted one by one, each for its GEMM, are converted in one call over the memory they share. */
 
-import { dtypes, iterateElements } from "../../ir/index.js";
+import { dtypes, inputDtypes, iterateElements } from "../../ir/index.js";
 import { minWantedShare } from "../cost-model.js";
 import { type Cast, castOf } from "../program/casts.js";
 import { type Buffer, type Call, latestPhase, type Program, type RowCall } from "../program/program.js";
@@ -48,7 +48,7 @@ const rangeOf = (casts: readonly Cast[]): { readonly start: number; readonly end
 });
 
 const elementBytes = ({ work: { kernel } }: Cast): { readonly read: number; readonly written: number } => ({
-  read: dtypes[kernel.inputs[0] ?? "f32"].bytes,
+  read: inputDtypes[kernel.inputs[0] ?? "f32"].bytes,
   written: dtypes[kernel.outputs[0]?.dtype ?? "f32"].bytes,
 });
 

@@ -3,7 +3,7 @@
  * view. Vertical fusion then combines each with the call that wrote its view, and the buffer need not be stored.
  */
 
-import { type Axis, dtypes, factsOf, type Iteration } from "../../ir/index.js";
+import { type Axis, dtypes, factsOf, type Iteration, inputDtypes } from "../../ir/index.js";
 import {
   type Buffer,
   type BufferSlice,
@@ -42,17 +42,18 @@ function partsOf(
   for (const [input, dtype] of work.kernel.inputs.entries()) {
     const source = work.operands[input];
     if (!source || work.iteration.row.strides[input] !== 1) continue;
-    const views = viewsOf(program, node, source, dtypes[dtype].bytes, split);
+    const views = viewsOf(program, node, source, inputDtypes[dtype].bytes, split);
     if (views) return views.map((view) => partOf(work, source, view));
   }
   return undefined;
 }
 
-/** True for an elementwise kernel over contiguous memory and single values. */
+/** True for an elementwise kernel over contiguous memory and single values. A draw has no memory that could be split. */
 function isFlat({ kernel, iteration }: RowCall): boolean {
-  const { isElementwise, usesPosition, isReadAtIndex } = factsOf(kernel);
+  const { isElementwise, usesPosition, isReadAtIndex, hasDraws } = factsOf(kernel);
   const { outer, row } = iteration;
-  if (!isElementwise || usesPosition || outer.length > 0 || isReadAtIndex.some(Boolean)) return false;
+  if (!isElementwise || usesPosition || hasDraws || outer.length > 0 || isReadAtIndex.some(Boolean))
+    return false;
   return row.strides.every(
     (stride, operand) => stride === 1 || (stride === 0 && operand < kernel.inputs.length),
   );
@@ -145,7 +146,7 @@ function partOf(work: RowCall, source: BufferSlice, { slice, outer, row, element
     operands: operands.map((operand, index) => {
       if (iteration.row.strides[index] === 0) return operand;
       const { bytes } =
-        dtypes[kernel.inputs[index] ?? kernel.outputs[index - kernel.inputs.length]?.dtype ?? "f32"];
+        inputDtypes[kernel.inputs[index] ?? kernel.outputs[index - kernel.inputs.length]?.dtype ?? "f32"];
       return { buffer: operand.buffer, offset: operand.offset + first * bytes, size: extent * bytes };
     }),
   };

@@ -9,8 +9,8 @@
 import { biasAlignment } from "../../driver/index.js";
 import {
   type ColumnKernel,
-  type Dtype,
   factsOf,
+  type InputDtype,
   iterateElements,
   type RowKernel,
   term,
@@ -258,7 +258,7 @@ export function narrowKernel<K extends RowKernel | ColumnKernel>(
   operands: readonly BufferSlice[],
   isNarrow: (slice: BufferSlice) => boolean,
 ): K {
-  const inputs = kernel.inputs.map((dtype, index): Dtype => {
+  const inputs = kernel.inputs.map((dtype, index): InputDtype => {
     const slice = operands[index];
     return slice && isNarrow(slice) ? narrow : dtype;
   });

@@ -114,9 +114,10 @@ function sliceM(work: GemmCall | GemmEpilogueCall, rows: number): readonly RowSl
   }
   const { kernel, gemmInput, storesC, forwarded = [] } = work.epilogue;
   if (kernel.outputs.some(({ per }) => per !== "element")) return undefined;
-  const operandDtypes = factsOf(kernel).dtypes;
+  const { bytes, hasDraws } = factsOf(kernel);
+  if (hasDraws) return undefined;
   const operands = work.operands.map((slice, index) => {
-    const rowBytes = n * dtypes[operandDtypes[index] ?? "f32"].bytes;
+    const rowBytes = n * (bytes[index] ?? 1);
     return { slice, writes: index >= kernel.inputs.length, stepBytes: rowBytes, extentBytes: rowBytes };
   });
   const accessed = operands.filter((_, index) => index !== gemmInput && forwarded[index] === undefined);
@@ -153,7 +154,7 @@ function sliceK({ problem }: GemmCall, rows: number): readonly RowSliced[] | und
   return [{ rowsPerStep: 1, slices: [a, b, c], isSum: true, select }];
 }
 
-/** A row kernel, along its first axis. Kernels that know the row's index, or sum columns, need all rows. */
+/** A row kernel, along its first axis. Kernels that know the row's index, sum columns or have draws need all rows. */
 function sliceRows(work: RowCall, rows: number): readonly RowSliced[] | undefined {
   const { kernel, iteration, operands, scalars } = work;
   const { outer, row } = iteration;
@@ -161,7 +162,7 @@ function sliceRows(work: RowCall, rows: number): readonly RowSliced[] | undefine
   const usesRow = kernel.stages.some(({ value }) =>
     subexpressionsOf(value).some(({ kind }) => kind === "row"),
   );
-  if (usesRow || kernel.outputs.some(({ per }) => per === "column")) return undefined;
+  if (usesRow || facts.hasDraws || kernel.outputs.some(({ per }) => per === "column")) return undefined;
   const [axis, ...inner] = outer;
   // Elementwise work over one long row has no rows of its own.
   const isFlat = axis === undefined && iteration.kind === "elements" && row.size % rows === 0;

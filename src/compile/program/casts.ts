@@ -30,6 +30,7 @@ export function movedValueOf(work: Work): Expression | undefined {
   const { inputs, outputs, stages } = work.kernel;
   const [stage] = stages;
   if (inputs.length !== 1 || outputs.length !== 1 || stages.length !== 1) return undefined;
+  if (inputs[0] === "draw") return undefined;
   if (stage?.kind !== "store") return undefined;
   const { value } = stage;
   const loaded = value.kind === "convert" ? value.a : value;

@@ -137,7 +137,8 @@ function readAlong(slice: BufferSlice, kernel: RowKernel, iteration: Iteration, 
   const { outer, row } = iteration;
   const hasGaps = outer.length > 0 || (row.strides[operand] ?? 0) > 1;
   const dtype = kernel.inputs[operand];
-  if (!hasGaps || dtype === undefined) return read(slice);
+  // The numbers of a draw have no memory: the slice is the state that they are computed from.
+  if (!hasGaps || dtype === undefined || dtype === "draw") return read(slice);
   return { ...read(slice), visits: { iteration, operand, elementBytes: dtypes[dtype].bytes } };
 }
 

@@ -105,6 +105,8 @@ export const stackOpcodes = {
   "i32.trunc_sat_f32_s": [0xfc, 0x00],
   "i32.trunc_sat_f64_s": [0xfc, 0x02],
 
+  "i8x16.narrow_i16x8_u": simd(0x66),
+  "i16x8.lt_u": simd(0x30),
   "i16x8.extend_low_i8x16_u": simd(0x89),
   "i32x4.extend_low_i16x8_u": simd(0xa9),
   "i32x4.splat": simd(0x11),
@@ -233,6 +235,7 @@ export const laneOpcodes = {
   "f32x4.replace_lane": simd(0x20),
   "i32x4.extract_lane": simd(0x1b),
   "i32x4.replace_lane": simd(0x1c),
+  "i64x2.extract_lane": simd(0x1d),
   "f64x2.extract_lane": simd(0x21),
   "f64x2.replace_lane": simd(0x22),
 } as const satisfies Record<string, readonly number[]>;

@@ -4,7 +4,6 @@ import type { CudaCode, Parameter } from "../../driver/index.js";
 import { cudaKernel } from "../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../codegen/cuda/element-types.js";
 import { preludeOf } from "../codegen/cuda/prelude.js";
-import { philoxFunction } from "./cuda-kernels.js";
 import type { Distribution } from "./distribution.js";
 import { centralSquare, centralWidth, farTail, nearShift, quantiles } from "./inverse-normal.js";
 import { atanhCoefficients, cosineCoefficients, sineCoefficients } from "./normal.js";
@@ -116,7 +115,7 @@ export function valuesCode(
     parameters,
     elements: type,
     threads,
-    declarations: `${preludeOf(new Set(narrow ? [narrow] : []))}${philoxFunction}${declarations}`,
+    declarations: `${preludeOf(new Set(narrow ? [narrow, "philox"] : ["philox"]))}${declarations}`,
     body: `
   const unsigned long long at = (blockIdx.x * ${threads}ull + threadIdx.x) * 4;
   if (at >= count) return;

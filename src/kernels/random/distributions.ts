@@ -1,9 +1,12 @@
-/** Distributions from random words, by integers and exact arithmetic only, so that CPU and GPU agree in every bit. The reference for kernels. */
+/** Distributions from random numbers, by integers and exact arithmetic only, so that CPU and GPU agree in every bit. The reference for kernels. */
 
 import { HoldfastError } from "../../errors/index.js";
 
-/** The threshold above every word. It has 33 bits, so kernels with a 32-bit threshold are not launched for it. */
-export const keepAll = 2 ** 32;
+/** A call of Philox gives four words, which are eight 16-bit numbers of a draw. */
+export const numbersPerCall = 8;
+
+/** The threshold above every number of a draw. It has 17 bits, so kernels with a 16-bit threshold are not launched for it. */
+export const keepAll = 2 ** 16;
 
 /** A float32 in [0, 1): the word's upper 24 bits as a fraction, which float32 holds exactly. */
 export function uniform(word: number): number {
@@ -11,11 +14,11 @@ export function uniform(word: number): number {
 }
 
 /**
- * The threshold below which a word means "keep": round(probability · 2³²), from 0 (never) to `keepAll`. Comparing
- * integers involves no rounding; comparing `uniform(word)` with a float32 probability would.
+ * The threshold below which a number of a draw means "keep": round(probability · 2¹⁶), from 0 (never) to `keepAll`. Comparing
+ * integers involves no rounding; comparing fractions with a float32 probability would.
  *
  * ```js
- * thresholdOf(0.5); // 2147483648
+ * thresholdOf(0.5); // 32768
  * thresholdOf(1) === keepAll; // true
  * ```
  */
@@ -27,15 +30,19 @@ export function thresholdOf(keepProbability: number): number {
       { numbers: { keepProbability } },
     );
   }
-  return Math.round(keepProbability * 2 ** 32);
+  return Math.round(keepProbability * keepAll);
 }
 
-/** The factor of elements that dropout keeps. With p = 1 it keeps none. */
+/**
+ * The factor of elements that dropout with probability p keeps: 1 / the exact probability to keep one, so that the mean stays. That
+ * probability is a multiple of 2⁻¹⁶. If it is 0, none is kept.
+ */
 export function scaleOfKept(p: number): number {
-  return p < 1 ? 1 / (1 - p) : 0;
+  const threshold = thresholdOf(1 - p);
+  return threshold > 0 ? keepAll / threshold : 0;
 }
 
-/** 1 where a word is below the threshold, else 0. */
-export function keepMask(words: Uint32Array, threshold: number): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(words, (word) => (word < threshold ? 1 : 0));
+/** 1 where a number of a draw is below the threshold, else 0. */
+export function keepMask(numbers: Uint16Array, threshold: number): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(numbers, (number) => (number < threshold ? 1 : 0));
 }

@@ -6,14 +6,14 @@ export {
   standardUniform,
   truncationOf,
 } from "./distribution.js";
-export { keepAll, keepMask, scaleOfKept, thresholdOf, uniform } from "./distributions.js";
+export { keepAll, keepMask, numbersPerCall, scaleOfKept, thresholdOf, uniform } from "./distributions.js";
 export { drawHostValues } from "./host-values.js";
 export { normal } from "./normal.js";
 export { orthogonal, orthogonalShape } from "./orthogonal.js";
 export { blocksForRows, orthogonalKernels } from "./orthogonal-kernel.js";
 export { permutation } from "./permutation.js";
 export { philox, type Words2, type Words4 } from "./philox.js";
-export { blocksForWords, randomKernels } from "./random-kernel.js";
+export { blocksForCalls, randomKernels } from "./random-kernel.js";
 export { decodeState, encodeState, type RandomState, stateBytes } from "./random-state.js";
 export { drawWords, type RandomStream } from "./random-stream.js";
 export type { Seed } from "./seed.js";

@@ -1,14 +1,16 @@
 /**
- * The random kernels, in WebAssembly and in CUDA C++. `randomBits` fills an array with Philox words; `advance` increments the counter of
- * its state; `reserveDraw` copies the state before that, for kernels that draw the words themselves, now and in the backward pass.
- * The state is in persistent memory and all run on the device, so every replay of a graph draws new words.
+ * The random kernels. `reserveDraw` copies the random state and increments its counter: the copy is a draw. The state is in persistent memory
+ * and the kernel runs on the device, so every replay of a graph has new draws. Forward and backward passes compute the numbers of a draw
+ * wherever they need them.
  *
- * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed). It depends only on the state and on i, so that blocks
- * can run in any order on any number of threads.
+ * Number i of a draw has 16 bits: half i mod 8 of the words of philox({i div 8, 0, counter low, counter high}, seed), the low half of a word
+ * first. It depends only on the draw and on i, so that blocks can run in any order on any number of threads. On a GPU the kernels that need
+ * the numbers compute them (see `InputDtype`); on the CPU `drawMask` compares them with a threshold and stores the results.
  */
 
-import { type Code, encodeKernel, type KernelSource, type Label, type Local } from "../../driver/index.js";
-import { advanceCode, randomBitsCode, reserveDrawCode } from "./cuda-kernels.js";
+import { type Code, encodeKernel, type KernelSource, type Local } from "../../driver/index.js";
+import { reserveDrawCode } from "./cuda-kernels.js";
+import { numbersPerCall } from "./distributions.js";
 import { stateOffsets } from "./random-state.js";
 import {
   type FourLocals,
@@ -16,37 +18,44 @@ import {
   printMultipliers,
   printPhilox,
   printRange,
-  wordsPerCounter,
 } from "./wasm-philox.js";
 
-/** Enough work for a thread; a multiple of four, so that only the last block can end within the four words of a counter. */
-export const wordsPerBlock = 4096;
-const blockShift = Math.log2(wordsPerBlock);
+/** Enough work for a thread. */
+export const callsPerBlock = 1024;
+const blockShift = Math.log2(callsPerBlock);
 const wordBytes = 4;
 
-/** The number of blocks of a launch of `randomBits` over `words` words. */
-export function blocksForWords(words: number): number {
-  return Math.ceil(words / wordsPerBlock);
+/** The number of blocks of a launch of `drawMask` with so many calls. */
+export function blocksForCalls(calls: number): number {
+  return Math.ceil(calls / callsPerBlock);
 }
 
-function printRandomBits(code: Code): void {
+function printDrawMask(code: Code): void {
   const [firstBlock, endBlock] = [code.parameter(0), code.parameter(1)];
-  const [words, state, count] = [code.parameter(2), code.parameter(3), code.parameter(4)];
-  const [at, end, address] = [code.local("i32"), code.local("i32"), code.local("i32")];
-  const block = code.local("i32");
+  const [mask, draw, count, threshold] = [2, 3, 4, 5].map((index) => code.parameter(index)) as [
+    Local,
+    Local,
+    Local,
+    Local,
+  ];
+  const [at, end] = [code.local("i32"), code.local("i32")];
+  const [thresholds, ones, kept] = [code.local("v128"), code.local("v128"), code.local("v128")];
   const x: FourLocals = [code.local("i32"), code.local("i32"), code.local("i32"), code.local("i32")];
-  const draw = printDraw(code, state);
+  const input = printDraw(code, draw);
+  code.get(threshold).i32(0x10001).op("i32.mul").op("i32x4.splat").set(thresholds);
+  code.i32(0x10001).op("i32x4.splat").set(ones);
   printRange(code, { firstBlock, endBlock, count, blockShift }, at, end);
   code.block((leave) => {
     code.loop((again) => {
       code.get(at).get(end).op("i32.ge_u").branchIf(leave);
-      code.get(words).get(at).i32(wordBytes).op("i32.mul").op("i32.add").set(address);
-      code.get(at).i32(Math.log2(wordsPerCounter)).op("i32.shr_u").set(block);
-      const result = printPhilox(code, draw, block, x);
-      code.get(end).get(at).op("i32.sub").i32(wordsPerCounter).op("i32.lt_u");
-      code.if(() => storeUntilEnd(code, result, { address, at, end, leave }));
-      for (const [index, word] of result.entries()) storeWord(code, word, address, index);
-      code.get(at).i32(wordsPerCounter).op("i32.add").set(at).branch(again);
+      const [first, ...others] = printPhilox(code, input, at, x);
+      code.get(mask).get(at).i32(numbersPerCall).op("i32.mul").op("i32.add");
+      code.get(first).op("i32x4.splat");
+      for (const [index, word] of others.entries()) code.get(word).lane("i32x4.replace_lane", index + 1);
+      // Eight numbers are compared at once, and become eight bytes.
+      code.get(thresholds).op("i16x8.lt_u").get(ones).op("v128.and").tee(kept);
+      code.get(kept).op("i8x16.narrow_i16x8_u").lane("i64x2.extract_lane", 0).memory("i64.store");
+      code.get(at).i32(1).op("i32.add").set(at).branch(again);
     });
   });
 }
@@ -66,38 +75,7 @@ function printDraw(code: Code, state: Local): PhiloxInput {
   };
 }
 
-function storeWord(code: Code, word: Local, address: Local, index: number): void {
-  code
-    .get(address)
-    .get(word)
-    .memory("i32.store", index * wordBytes);
-}
-
-/** Stores the words up to the array's end, then leaves the loop. */
-function storeUntilEnd(
-  code: Code,
-  words: FourLocals,
-  { address, at, end, leave }: { address: Local; at: Local; end: Local; leave: Label },
-): void {
-  for (const [index, word] of words.entries()) {
-    code.get(at).i32(index).op("i32.add").get(end).op("i32.ge_u").branchIf(leave);
-    storeWord(code, word, address, index);
-  }
-}
-
 /** Only block 0 increments the counter, so that a launch counts once, with any number of blocks. */
-function printAdvance(code: Code): void {
-  const [firstBlock, state] = [code.parameter(0), code.parameter(2)];
-  code
-    .get(firstBlock)
-    .op("i32.eqz")
-    .if(() => {
-      code.get(state).get(state).memory("i64.load", stateOffsets.counter);
-      code.i32(1).op("i64.extend_i32_u").op("i64.add").memory("i64.store", stateOffsets.counter);
-    });
-}
-
-/** As `printAdvance`, after a copy of the state. */
 function printReserveDraw(code: Code): void {
   const [firstBlock, draw, state] = [code.parameter(0), code.parameter(2), code.parameter(3)];
   code
@@ -111,25 +89,20 @@ function printReserveDraw(code: Code): void {
     });
 }
 
-/** `randomBits(out words, in state, count)`, over `blocksForWords(count)` blocks. */
-const randomBits: KernelSource = {
-  ...encodeKernel({ name: "randomBits", parameters: ["out", "in", "u32"], body: printRandomBits }),
-  cuda: randomBitsCode(wordsPerBlock),
-};
+/**
+ * `drawMask(out mask, in draw, calls, threshold)`, over `blocksForCalls(calls)` blocks, on the CPU: byte i is 1 if number i of the draw is
+ * below the threshold, else 0. The mask has eight bytes for each call; the threshold has 16 bits.
+ */
+const drawMask: KernelSource = encodeKernel({
+  name: "drawMask",
+  parameters: ["out", "in", "u32", "u32"],
+  body: printDrawMask,
+});
 
-/** `advance(inout state)`, over one block: increments the counter, which wraps after 2⁶⁴ draws. */
-const advance: KernelSource = {
-  ...encodeKernel({ name: "advance", parameters: ["inout"], body: printAdvance }),
-  cuda: advanceCode,
-};
-
-/** `reserveDraw(out draw, inout state)`, over one block: copies the state to `draw`, then increments the state's counter. */
+/** `reserveDraw(out draw, inout state)`, over one block. The counter wraps after 2⁶⁴ draws. */
 const reserveDraw: KernelSource = {
   ...encodeKernel({ name: "reserveDraw", parameters: ["out", "inout"], body: printReserveDraw }),
   cuda: reserveDrawCode,
 };
 
-export const randomKernels = { randomBits, advance, reserveDraw } as const satisfies Record<
-  string,
-  KernelSource
->;
+export const randomKernels = { drawMask, reserveDraw } as const satisfies Record<string, KernelSource>;

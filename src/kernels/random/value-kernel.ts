@@ -1,6 +1,6 @@
 /**
  * The kernels that draw values of a distribution on a device, in WebAssembly and in CUDA C++, with the bits of `drawValues` on the host.
- * Unlike `randomBits` they have no state in memory: a launch names its stream.
+ * Unlike draws they have no state in memory: a launch names its stream.
  */
 
 import {

@@ -84,8 +84,8 @@ export function fusedProjections(x: Tensor, weights: readonly Tensor[]): Tensor 
 }
 
 /**
- * In training: sets each element to 0 with probability p and scales the others by 1/(1 − p). Otherwise, or with p = 0,
- * returns the tensor itself. Masks depend only on the seed and the number of earlier draws.
+ * In training: sets each element to 0 with probability p and scales the others by 1/(1 − p), for p rounded to a multiple of 2⁻¹⁶.
+ * Otherwise, or with p = 0, returns the tensor itself. Masks depend only on the seed and the number of earlier draws.
  *
  * @example
  * ```ts

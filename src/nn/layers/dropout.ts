@@ -6,8 +6,8 @@ import { Module } from "../module.js";
 import { requireProbability } from "./checks.js";
 
 /**
- * In training, sets each element to 0 with probability p and scales the others by 1/(1 − p). In evaluation returns its
- * input. Masks depend on the seed.
+ * In training, sets each element to 0 with probability p and scales the others by 1/(1 − p), for p rounded to a multiple of 2⁻¹⁶. In
+ * evaluation returns its input. Masks depend on the seed.
  *
  * @example
  * ```ts

@@ -7,7 +7,6 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
-import { keepAll, thresholdOf } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
@@ -21,6 +20,7 @@ import {
   typeAt,
   type ValueType,
 } from "../op.js";
+import { dropsAny } from "../random/dropout.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
 import { type AttentionSizes, attentionInput, attentionMask, attentionOperand } from "./operands.js";
@@ -333,11 +333,6 @@ function flashMemory(
   if (!statistics?.storage || !deltas.storage || !out) return undefined;
   const dropout = problemOfDropout(draw && p !== undefined && dropsAny(p) ? { draw, p } : undefined);
   return { statistics: statistics.storage, deltas: deltas.storage, out, ...(mask && { mask }), ...dropout };
-}
-
-/** False if the probability is so small that every random word is below the threshold: then none is drawn. */
-export function dropsAny(p: number): boolean {
-  return thresholdOf(1 - p) !== keepAll;
 }
 
 type AllDefined<T> = { readonly [K in keyof T]: Exclude<T[K], undefined> };

@@ -1,18 +1,15 @@
 /**
- * Attention with dropout in one kernel: it draws the words again in backward, so no probability and no mask is in memory. The words are
- * those of the op `dropout` on the probabilities.
+ * Attention with dropout in one kernel: it draws again in backward, so no probability and no mask is in memory. The numbers are those of
+ * the op `dropout` on the probabilities, with aligned rows.
  */
 
-import { randomKernels } from "../../kernels/index.js";
 import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
-import { requireDropout } from "../random/dropout.js";
-import { fillWith } from "../reduction/reduce.js";
+import { dropsAny, requireDropout, reserveDraw } from "../random/dropout.js";
 import {
   type AttentionDropoutAttributes,
   attention,
   attentionGradient,
-  dropsAny,
   lowerAttention,
 } from "./attention.js";
 
@@ -52,12 +49,7 @@ export const fusedDropoutAttention: KernelOp<AttentionDropoutAttributes> = {
     const state = arrayAt(operands, 3);
     if (!output || !statistics || !draw?.storage || !state.storage) return;
     const isDrawn = dropsAny(p) && statistics.storage !== undefined && key.storage !== undefined;
-    if (isDrawn) {
-      lowering.launch({
-        ...{ op: "dropout", source: randomKernels.reserveDraw, blocks: 1 },
-        arguments: [draw.storage, state.storage],
-      });
-    } else fillWith(lowering, draw, 0);
+    reserveDraw(lowering, state, draw, isDrawn);
     const dropout = isDrawn ? { draw, p } : undefined;
     const arrays = { query, key, value, mask: operands[maskIndex], dropout };
     lowerAttention(lowering, arrays, [output, statistics], attributes);

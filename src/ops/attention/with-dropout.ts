@@ -95,7 +95,7 @@ export const attentionWithDropout: CompositeOp<
           ? apply(where, [mask, scores, Number.NEGATIVE_INFINITY])
           : apply(add, [scores, mask]);
     }
-    const kept = apply(dropout, [apply(softmax, [scores], { axis: -1 }), state], { p });
+    const kept = apply(dropout, [apply(softmax, [scores], { axis: -1 }), state], { p, alignsRows: true });
     return [apply(matmul, [kept, value])];
   },
 };

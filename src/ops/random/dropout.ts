@@ -1,26 +1,35 @@
 /**
- * dropout: sets elements to 0 with probability p and scales the others up, so that the mean stays the same. The mask compares random
- * integers with a threshold, never floats, so it has the same bits on every machine.
+ * dropout: sets elements to 0 with probability p and scales the others up, so that the mean stays the same. An element is kept if its number
+ * of a draw is below a threshold: integers are compared, never floats, so the decisions are the same on every machine. Backward computes
+ * the numbers again from the draw, so no mask stays in memory.
  */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { blocksForWords, keepAll, randomKernels, scaleOfKept, thresholdOf } from "../../kernels/index.js";
+import {
+  blocksForCalls,
+  keepAll,
+  numbersPerCall,
+  randomKernels,
+  scaleOfKept,
+  thresholdOf,
+} from "../../kernels/index.js";
+import type { Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
-import { elementwise } from "../elementwise/elementwise.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/rule.js";
-import { badShape, formatShape, sizeOf } from "../shape.js";
+import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 
-/** `p`: the probability that an element is dropped. */
-export type DropoutAttributes = { readonly p: number };
+export type DropoutAttributes = {
+  /** The probability that an element is dropped, in steps of 2⁻¹⁶. */
+  readonly p: number;
+  /** True if each row along the last axis begins with a new Philox call, as attention kernels need it. Default: numbers have no gaps. */
+  readonly alignsRows?: boolean;
+};
 
-const none = term.constant(0, "f32");
-const signedOffset = 2 ** 31;
-
-/** Operands: a tensor, and the device's random state, which advances by one draw. The second output is the mask. */
+/** Operands: a tensor, and the device's random state, which advances by one draw. The second output is the draw. */
 export const dropout: KernelOp<DropoutAttributes> = {
   kind: "kernel",
   name: "dropout",
@@ -28,34 +37,30 @@ export const dropout: KernelOp<DropoutAttributes> = {
     const [{ shape, dtype }, state] = [typeAt("dropout", operands, 0), typeAt("dropout", operands, 1)];
     requireFloat("dropout", dtype);
     requireDropout("dropout", state, p);
-    return [
-      { shape, dtype },
-      { shape, dtype: "bool" },
-    ];
+    return [{ shape, dtype }, state];
   },
   saves: () => ({ outputs: [1] }),
   gradient: (rule) => [
-    rule.apply(dropoutGradient, [rule.upstream, rule.output(1)], { scale: scaleOfKept(rule.attributes.p) }),
+    rule.apply(dropoutGradient, [rule.upstream, rule.output(1)], rule.attributes),
     undefined,
   ],
-  lower(lowering, operands, [output, mask], { p }) {
+  lower(lowering, operands, [output, draw], attributes) {
     const [x, state] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    if (!output?.storage || !mask?.storage || !x.storage) return;
-    const threshold = thresholdOf(1 - p);
-    if (threshold === keepAll) {
-      // Every random word is below this threshold, so none has to be drawn.
-      copyArray(lowering, x, output);
-      fillWith(lowering, mask, 1);
-      return;
-    }
-    const words = drawWords(lowering, state, sizeOf(x.shape));
-    const row = contiguousStrides(x.shape);
-    lowering.row({
-      kernel: dropoutKernel(x.dtype),
-      iteration: iterateElements(x.shape, [x.strides, row, row, row]),
-      operands: [x, words, output, mask].flatMap(({ storage }) => storage ?? []),
-      scalars: [threshold - signedOffset, scaleOfKept(p)],
-    });
+    if (!output || !draw) return;
+    reserveDraw(lowering, state, draw, output.storage !== undefined && dropsAny(attributes.p));
+    dropElements(lowering, x, draw, output, attributes);
+  },
+};
+
+/** Operands: the upstream gradient, and the draw of the forward pass. */
+const dropoutGradient: KernelOp<DropoutAttributes> = {
+  kind: "kernel",
+  name: "dropoutGradient",
+  noGradient: "gradients of gradients are not recorded",
+  infer: (operands) => [typeAt("dropoutGradient", operands, 0)],
+  lower(lowering, operands, [output], attributes) {
+    const [upstream, draw] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (output) dropElements(lowering, upstream, draw, output, attributes);
   },
 };
 
@@ -71,55 +76,88 @@ export function requireDropout(op: string, state: ValueType, p: number): void {
   }
 }
 
-/** Draws a random word for each element, in row-major order, and advances the state. */
-function drawWords(lowering: Lowering, state: DeviceArray, count: number): DeviceArray {
-  const words = lowering.scratchArray([count], "i32");
-  if (!words.storage || !state.storage) return words;
-  const { randomBits, advance } = randomKernels;
-  lowering.launch({
-    op: "dropout",
-    source: randomBits,
-    blocks: blocksForWords(count),
-    arguments: [words.storage, state.storage, count],
-  });
-  lowering.launch({ op: "dropout", source: advance, blocks: 1, arguments: [state.storage] });
-  return words;
+/** False if the probability is so small that every number is below the threshold: then none is drawn. */
+export function dropsAny(p: number): boolean {
+  return thresholdOf(1 - p) !== keepAll;
 }
 
-const kernels = new Map<Dtype, RowKernel>();
+/** Copies the random state to `draw` and advances it, unless nothing is drawn. */
+export function reserveDraw(
+  lowering: Lowering,
+  state: DeviceArray,
+  draw: DeviceArray,
+  isDrawn: boolean,
+): void {
+  if (isDrawn && draw.storage && state.storage) {
+    lowering.launch({
+      ...{ op: "dropout", source: randomKernels.reserveDraw, blocks: 1 },
+      arguments: [draw.storage, state.storage],
+    });
+  } else fillWith(lowering, draw, 0);
+}
 
-/** Inputs: elements and words. Scalars: the threshold less 2³¹, and the scale. Outputs: the result and the mask. */
-function dropoutKernel(dtype: Dtype): RowKernel {
-  const cached = kernels.get(dtype);
+/** Stores 0 for dropped elements, and the others scaled. */
+function dropElements(
+  lowering: Lowering,
+  x: DeviceArray,
+  draw: DeviceArray,
+  output: DeviceArray,
+  { p, alignsRows = false }: DropoutAttributes,
+): void {
+  if (!x.storage || !draw.storage || !output.storage) return;
+  if (!dropsAny(p)) {
+    copyArray(lowering, x, output);
+    return;
+  }
+  const { shape, dtype } = x;
+  const threshold = thresholdOf(1 - p);
+  const numbers = shapeOfNumbers(shape, alignsRows);
+  const iteration = iterateElements(shape, [x.strides, contiguousStrides(numbers), output.strides]);
+  const launch = (input: "draw" | "bool", drawn: Storage, ...thresholds: readonly number[]): void =>
+    lowering.row({
+      ...{ kernel: kernelOf(lowering.op, dtype, input), iteration },
+      operands: [x, { storage: drawn }, output].flatMap(({ storage }) => storage ?? []),
+      scalars: [scaleOfKept(p), ...thresholds],
+    });
+  if (lowering.backend.capabilities.drawsInKernels) launch("draw", draw.storage, threshold);
+  else launch("bool", drawMask(lowering, draw.storage, sizeOf(numbers), threshold));
+}
+
+/** The shape of the draw of which the elements take the first numbers of each row. */
+function shapeOfNumbers(shape: Shape, alignsRows: boolean): Shape {
+  const columns = shape.at(-1);
+  if (!alignsRows || columns === undefined) return shape;
+  return [...shape.slice(0, -1), Math.ceil(columns / numbersPerCall) * numbersPerCall];
+}
+
+/** Scratch memory with 1 for each number of a draw that is below the threshold, else 0. */
+function drawMask(lowering: Lowering, draw: Storage, count: number, threshold: number): Storage {
+  const calls = Math.ceil(count / numbersPerCall);
+  const mask = lowering.scratch(calls * numbersPerCall);
+  lowering.launch({
+    ...{ op: "dropout", source: randomKernels.drawMask, blocks: blocksForCalls(calls) },
+    arguments: [mask, draw, calls, threshold],
+  });
+  return mask;
+}
+
+const kernels = new Map<string, RowKernel>();
+
+/** Inputs: elements, and a draw or a mask of it. Scalars: the scale, and the threshold of a draw. */
+function kernelOf(name: string, dtype: Dtype, numbers: "draw" | "bool"): RowKernel {
+  const key = `${name} ${dtype} ${numbers}`;
+  const cached = kernels.get(key);
   if (cached) return cached;
   const { compute } = dtypes[dtype];
-  const x = term.load(0, compute);
-  // Subtracting 2³¹ wraps around: signed words then compare like the unsigned words before.
-  const isKept = term.lt(term.sub(term.load(1, "i32"), -signedOffset), term.scalar(0, "i32"));
-  const scaled = term.mul(x, term.scalar(1, compute));
+  const drawn = term.load(1, "i32");
+  const isKept = numbers === "draw" ? term.lt(drawn, term.scalar(1, "i32")) : drawn;
+  const scaled = term.mul(term.load(0, compute), term.scalar(0, compute));
+  const value = term.select(isKept, scaled, term.constant(0, compute));
   const kernel: RowKernel = {
-    name: "dropout",
-    inputs: [dtype, "i32"],
-    outputs: [
-      { dtype, per: "element" },
-      { dtype: "bool", per: "element" },
-    ],
-    scalars: ["i32", compute],
-    stages: [
-      { kind: "store", output: 0, value: term.select(isKept, scaled, term.constant(0, compute)) },
-      { kind: "store", output: 1, value: isKept },
-    ],
+    ...{ name, inputs: [dtype, numbers], outputs: [{ dtype, per: "element" }] },
+    scalars: numbers === "draw" ? [compute, "i32"] : [compute],
+    stages: [{ kind: "store", output: 0, value }],
   };
-  kernels.set(dtype, kernel);
+  kernels.set(key, kernel);
   return kernel;
 }
-
-const dropoutGradient = elementwise<{ readonly scale: number }>({
-  name: "dropoutGradient",
-  operands: 2,
-  conditions: [1],
-  scalars: ({ scale }) => [scale],
-  value: ([upstream = none, isKept = none], [scale = none]) =>
-    term.select(isKept, term.mul(upstream, scale), term.constant(0, upstream.type)),
-  noGradient: "gradients of gradients are not recorded",
-});

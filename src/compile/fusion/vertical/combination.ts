@@ -3,7 +3,7 @@
  * from memory that the same thread has just stored.
  */
 
-import { dtypes, type Expression, loadsOf, subexpressionsOf } from "../../../ir/index.js";
+import { type Dtype, dtypes, type Expression, loadsOf, subexpressionsOf } from "../../../ir/index.js";
 import type { BufferSlice } from "../../program/program.js";
 import { type Compacted, compact, type FlatStage, type Rewritten } from "./compact.js";
 import { isCheap } from "./cost.js";
@@ -116,7 +116,7 @@ export class Combination {
   }
 
   /** Resolves a store: how loads of the value are replaced, and whether it is stored at all. False if the members cannot be fused. */
-  #resolveStore(stageIndex: number, done: Rewritten, output: Operand): boolean {
+  #resolveStore(stageIndex: number, done: Rewritten, output: Operand<Dtype>): boolean {
     const uses = [...(this.#uses.get(stageIndex) ?? [])];
     const isOverwritten = (this.#stores.get(output.key)?.at(-1) ?? stageIndex) > stageIndex;
     const isNeeded = this.#isNeeded(output.slice) && !isOverwritten;
@@ -133,8 +133,10 @@ export class Combination {
     if (output.per === "row") return this.#resolveRowStore(stageIndex, value, isGood, uses);
     const isLight =
       value !== undefined && isCheap(value, this.#reduces ? (slice) => this.#isOnceForRow(slice) : undefined);
-    // In an elementwise kernel a thread still has the value in a register; with row reductions it loads it again.
-    const isBetter = isNeeded ? isLight && this.#reduces : isLight || uses.length === 1;
+    // In an elementwise kernel a thread still has the value in a register; with row reductions it loads it again, or draws it again.
+    const isBetter = isNeeded
+      ? isLight && this.#reduces && !this.#isDrawn(value)
+      : isLight || uses.length === 1;
     if (value !== undefined && isGood && isBetter) this.#loaded.set(stageIndex, value);
     else {
       done.isKept = true;
@@ -162,7 +164,7 @@ export class Combination {
     return this.#frame.seen.some(({ member }) => member.reduces);
   }
 
-  #loadOf(output: Operand): Expression {
+  #loadOf(output: Operand<Dtype>): Expression {
     return {
       kind: "load",
       input: this.#inputOf({ ...output, per: "element" }),
@@ -178,6 +180,10 @@ export class Combination {
         (store) => store < use && (store > stageIndex || (store === stageIndex && isStored)),
       );
     });
+  }
+
+  #isDrawn(value: Expression): boolean {
+    return loadsOf(value).some(({ input }) => this.#inputs[input]?.dtype === "draw");
   }
 
   /** True if a subexpression is loop-invariant in the row. */

@@ -1,6 +1,6 @@
 /** Removes unused stages, inputs and scalars of a fused kernel, and renumbers the rest. */
 
-import type { Compute, Expression, Stage } from "../../../ir/index.js";
+import type { Compute, Dtype, Expression, Stage } from "../../../ir/index.js";
 import { subexpressionsOf } from "../../../ir/index.js";
 import type { Operand } from "./fusion-node.js";
 import { Interner } from "./interner.js";
@@ -10,7 +10,7 @@ export interface FlatStage {
   readonly member: number;
   readonly stage: Stage;
   /** The operand that it stores to. */
-  readonly output: Operand | undefined;
+  readonly output: Operand<Dtype> | undefined;
 }
 
 /** A stage with its rewritten value; `isKept`: it is part of the kernel. */
@@ -26,7 +26,7 @@ export interface Scalar {
 
 export interface Compacted {
   readonly inputs: readonly Operand[];
-  readonly outputs: readonly Operand[];
+  readonly outputs: readonly Operand<Dtype>[];
   readonly scalars: readonly Scalar[];
   readonly stages: readonly Stage[];
   /** The stages as text; equal for equal stages. */
@@ -55,7 +55,7 @@ export function compact(
   keepReductions(stages);
   const interner = new Interner();
   const [ofInputs, ofScalars] = [new Numbered<Operand>(), new Numbered<Scalar>()];
-  const [ofOutputs, ofReductions] = [new Numbered<Operand>(), new Map<number, number>()];
+  const [ofOutputs, ofReductions] = [new Numbered<Operand<Dtype>>(), new Map<number, number>()];
   const kept: Stage[] = [];
   const lines: string[] = [];
   const leaves = {

@@ -166,14 +166,14 @@ class Fusion {
     const members = this.#groups.get(node)?.members;
     if (members || work.kind !== "copy") return members;
     const ends = [work.source, work.target];
-    const operand = this.#groups
+    const dtype = this.#groups
       .get(other)
       ?.members.flatMap(({ inputs, outputs }) => [...inputs, ...outputs])
       .find(({ slice }) =>
         ends.some(({ buffer, offset }) => slice.buffer === buffer && slice.offset === offset),
-      );
-    const member = operand && fusionNodeOfCopy(node.call, work, operand.dtype);
-    return member && [member];
+      )?.dtype;
+    const member = dtype && dtype !== "draw" && fusionNodeOfCopy(node.call, work, dtype);
+    return member ? [member] : undefined;
   }
 
   /** True if two nodes read most of some memory at the same points, so that one read pays. */
@@ -183,7 +183,8 @@ class Fusion {
     const read = new Set(one.members.flatMap(({ inputs }) => inputs.map(({ key }) => key)));
     return other.members.some(({ inputs, elements }) =>
       inputs.some(
-        ({ key, steps, isIndexed }) => !isIndexed && read.has(key) && countElements(steps) * 2 > elements,
+        ({ key, steps, isIndexed, dtype }) =>
+          !isIndexed && dtype !== "draw" && read.has(key) && countElements(steps) * 2 > elements,
       ),
     );
   }

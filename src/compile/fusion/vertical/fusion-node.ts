@@ -1,6 +1,14 @@
 /** A call as a node of vertical fusion: its kernel, and the strided access of each operand. */
 
-import { type Dtype, dtypes, factsOf, type Output, type RowKernel } from "../../../ir/index.js";
+import {
+  type Dtype,
+  dtypes,
+  factsOf,
+  type InputDtype,
+  inputDtypes,
+  type Output,
+  type RowKernel,
+} from "../../../ir/index.js";
 import { rowLanesOf } from "../../../kernels/index.js";
 import type { BufferSlice, Call, CopyCall, RowCall } from "../../program/program.js";
 import { areDisjoint, type Extent, extentOf, placeOf } from "../../program/slices.js";
@@ -13,10 +21,10 @@ import {
   stridedAccess,
 } from "./strided-access.js";
 
-export interface Operand {
+export interface Operand<D extends InputDtype = InputDtype> {
   readonly slice: BufferSlice;
   readonly extent: Extent;
-  readonly dtype: Dtype;
+  readonly dtype: D;
   readonly steps: StridedAccess;
   /** Equal for operands with the same element at every point. */
   readonly key: string;
@@ -30,7 +38,7 @@ export interface FusionNode {
   readonly kernel: RowKernel;
   readonly scalars: readonly number[];
   readonly inputs: readonly Operand[];
-  readonly outputs: readonly Operand[];
+  readonly outputs: readonly Operand<Dtype>[];
   readonly elements: number;
   /** The row length, if its values depend on rows. */
   readonly rowSize: number | undefined;
@@ -45,17 +53,19 @@ export function fusionNodeOf(call: Call): FusionNode | undefined {
 
 function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowCall): FusionNode | undefined {
   if (iteration.elements === 0) return undefined;
-  const { isElementwise, usesPosition, isReadAtIndex, dtypes: ofAll } = factsOf(kernel);
-  const all = operands.map((slice, index): Operand => {
-    const per = kernel.outputs[index - kernel.inputs.length]?.per ?? "element";
-    const steps = stridedAccess(iteration, index, per);
-    const isIndexed = isReadAtIndex[index] ?? false;
-    return operandOf(slice, ofAll[index] ?? "f32", steps, isIndexed, per);
+  const { isElementwise, usesPosition, isReadAtIndex } = factsOf(kernel);
+  const inputs = kernel.inputs.flatMap((dtype, index): Operand | [] => {
+    const slice = operands[index];
+    const steps = stridedAccess(iteration, index, "element");
+    return slice ? operandOf(slice, dtype, steps, isReadAtIndex[index] ?? false, "element") : [];
+  });
+  const outputs = kernel.outputs.flatMap(({ dtype, per }, output): Operand<Dtype> | [] => {
+    const index = kernel.inputs.length + output;
+    const slice = operands[index];
+    return slice ? operandOf(slice, dtype, stridedAccess(iteration, index, per), false, per) : [];
   });
   const member: FusionNode = {
-    ...{ call, kernel, scalars },
-    inputs: all.slice(0, kernel.inputs.length),
-    outputs: all.slice(kernel.inputs.length),
+    ...{ call, kernel, scalars, inputs, outputs },
     elements: iteration.elements,
     rowSize: isElementwise && !usesPosition ? undefined : iteration.row.size,
     reduces: kernel.stages.some(({ kind }) => kind === "reduce"),
@@ -101,25 +111,29 @@ function copyKernel(dtype: Dtype): RowKernel {
   return kernel;
 }
 
-function operandOf(
+function operandOf<D extends InputDtype>(
   slice: BufferSlice,
-  dtype: Dtype,
+  dtype: D,
   steps: StridedAccess,
   isIndexed: boolean,
   per: Operand["per"],
-): Operand {
+): Operand<D> {
   const extent = extentOf(slice);
   return { slice, extent, dtype, steps, key: keyOf(extent, dtype, steps), isIndexed, per };
 }
 
-function keyOf(extent: Extent, dtype: Dtype, steps: StridedAccess): string {
+function keyOf(extent: Extent, dtype: InputDtype, steps: StridedAccess): string {
   let key = `${placeOf(extent)} ${dtype}`;
   for (const { size, stride } of steps) key += ` ${size}:${stride}`;
   return key;
 }
 
 /** The operand of a call that has an element for each row of another: it stands still along that one's rows. */
-export function alongRows(operand: Operand, rowSize: number, per: Operand["per"]): Operand {
+export function alongRows<D extends InputDtype>(
+  operand: Operand<D>,
+  rowSize: number,
+  per: Operand["per"],
+): Operand<D> {
   const steps = areRowInvariant(operand.steps, rowSize);
   return { ...operand, steps, per, key: keyOf(operand.extent, operand.dtype, steps) };
 }
@@ -156,7 +170,7 @@ export function neverMeet(a: Operand, b: Operand): boolean {
 }
 
 function placedAccess({ extent, steps, dtype }: Operand): PlacedAccess {
-  return { from: extent.from, steps, elementBytes: dtypes[dtype].bytes };
+  return { from: extent.from, steps, elementBytes: inputDtypes[dtype].bytes };
 }
 
 /** The access of a per-row value: without the stride along the row. */

@@ -1,6 +1,6 @@
 /** Hash-consing of expressions: equal ones are one object, which generated code computes once. */
 
-import { type Dtype, dtypes, type Expression } from "../../../ir/index.js";
+import { type Dtype, dtypes, type Expression, type InputDtype } from "../../../ir/index.js";
 import { literalKey } from "../../../units/index.js";
 
 /** The replacements of an expression's leaves and loads. */
@@ -105,7 +105,7 @@ export function forwardedValue(
   interner: Interner,
   value: Expression,
   dtype: Dtype,
-  dtypeOfInput: (input: number) => Dtype | undefined,
+  dtypeOfInput: (input: number) => InputDtype | undefined,
 ): Expression | undefined {
   if (dtype === "bf16" || dtype === "f16") return undefined;
   if (dtypes[dtype].bytes > 1 || isByte(value, dtypeOfInput)) return value;
@@ -114,7 +114,7 @@ export function forwardedValue(
 }
 
 /** True if the value is always an integer from 0 to 255. */
-function isByte(value: Expression, dtypeOfInput: (input: number) => Dtype | undefined): boolean {
+function isByte(value: Expression, dtypeOfInput: (input: number) => InputDtype | undefined): boolean {
   switch (value.kind) {
     case "compare":
       return true;

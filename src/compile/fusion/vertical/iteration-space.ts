@@ -1,5 +1,6 @@
 /** The common iteration space of fused calls: they run over the same points in the same order, or over the rows of one of them. */
 
+import type { Dtype } from "../../../ir/index.js";
 import { alongRows, type FusionNode, isSameElement, neverMeet, type Operand } from "./fusion-node.js";
 
 export interface IterationSpace {
@@ -13,7 +14,7 @@ export interface IterationSpace {
 export interface Seen {
   readonly member: FusionNode;
   readonly inputs: readonly Operand[];
-  readonly outputs: readonly Operand[];
+  readonly outputs: readonly Operand<Dtype>[];
   /** True if it has one element for each row of the others. */
   readonly isOfRows: boolean;
 }
@@ -57,7 +58,7 @@ function haveOwnPoints(all: readonly Seen[]): boolean {
   >();
   for (const [member, { inputs, outputs }] of all.entries()) {
     for (const operand of [...inputs, ...outputs]) {
-      const isStored = outputs.includes(operand);
+      const isStored = (outputs as readonly Operand[]).includes(operand);
       const others = spaces.get(operand.extent.space) ?? [];
       for (const other of others) {
         if (other.member === member || !(isStored || other.isStored)) continue;

@@ -23,7 +23,7 @@ export const row: Kind<RowCall> = {
       const dtype = inputs[index];
       if (dtype === undefined) return accessOf(slice, "out");
       if (forwardedOutput(work, index) !== undefined) return [];
-      if (readsAtIndex || isDense(iteration, index)) return accessOf(slice, "in");
+      if (readsAtIndex || dtype === "draw" || isDense(iteration, index)) return accessOf(slice, "in");
       const visits = { iteration, operand: index, elementBytes: dtypes[dtype].bytes };
       return { slice, reads: true, writes: false, visits };
     });

@@ -7,10 +7,11 @@ import { fastMathIntrinsics } from "./intrinsics/fast-math.js";
 import type { Intrinsic } from "./intrinsics/intrinsic.js";
 import { mathIntrinsics } from "./intrinsics/math.js";
 import { launchIntrinsics } from "./intrinsics/pdl.js";
+import { philoxIntrinsics } from "./intrinsics/philox.js";
 import { vecIntrinsics } from "./intrinsics/vec.js";
 
 const entries = {
-  ...{ ...vecIntrinsics, ...launchIntrinsics },
+  ...{ ...vecIntrinsics, ...launchIntrinsics, ...philoxIntrinsics },
   ...{ ...mathIntrinsics, ...fastMathIntrinsics },
 } satisfies Record<string, Intrinsic>;
 

@@ -188,6 +188,7 @@ function sharedVectorsOf(
   const { bytes } = factsOf(kernel);
   const inputs = inputsOfSeveralPasses(kernel).filter(
     (input) =>
+      kernel.inputs[input] !== "draw" &&
       inner[input] !== "none" &&
       (aliases.get(input) ?? "none") === "none" &&
       !interleaved.some((group) => group.includes(input)),
@@ -239,7 +240,9 @@ function lanesOf(length: number): number {
 function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vectors: number): number {
   let bytes = 0;
   for (const [input, isRead] of facts.isReadDirectly.entries()) {
-    if (isRead && inner[input] !== "none") bytes += vectors * vectorWidth * (facts.bytes[input] ?? 0);
+    if (!isRead || inner[input] === "none") continue;
+    bytes +=
+      vectors * vectorWidth * (facts.dtypes[input] === "draw" ? registerBytes : (facts.bytes[input] ?? 0));
   }
   return bytes;
 }
@@ -269,6 +272,7 @@ function interleavedIn(
   for (const [first, isRead] of isReadDirectly.entries()) {
     const stride = iteration.row.strides[first] ?? 0;
     if (!isRead || inner[first] !== "any" || stride < 2 || stride > vectorWidth) continue;
+    if (facts.dtypes[first] === "draw") continue;
     if (!isAligned(first, facts, iteration, operands)) continue;
     const inputs = [first];
     for (let distance = 1; distance < stride; distance++) {

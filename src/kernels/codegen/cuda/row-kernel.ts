@@ -9,7 +9,15 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
-import { checkRowKernel, dtypes, factsOf, identityOf, loadsOf, subexpressionsOf } from "../../../ir/index.js";
+import {
+  checkRowKernel,
+  dtypes,
+  factsOf,
+  identityOf,
+  inputDtypes,
+  loadsOf,
+  subexpressionsOf,
+} from "../../../ir/index.js";
 import { maxThreadsPerBlock, registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
 import {
   type ColumnPartialsLayout,
@@ -479,9 +487,14 @@ class Printer {
     }
   }
 
-  /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. */
+  /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. Numbers are drawn meanwhile. */
   #loadInputs(read: readonly [number, Operand][]): void {
     const missing = read.filter(([input]) => !this.#cached.has(input));
+    this.#loadTogether(missing.filter(([, { dtype }]) => dtype !== "draw"));
+    this.#loadTogether(missing.filter(([, { dtype }]) => dtype === "draw"));
+  }
+
+  #loadTogether(missing: readonly [number, Operand][]): void {
     if (missing.length === 0) return;
     const arrays = this.#groupInputs(missing).map((group): [InputGroup, string] => [
       group,
@@ -528,7 +541,9 @@ class Printer {
     const text = this.#text;
     const { lanes, vectors, access } = this.#layout;
     const printBody = (): void => {
-      if (access === "scalar") text.line(`const unsigned remaining = ${this.#count} - position;`);
+      // A loop over numbers that are drawn needs none.
+      if (access === "scalar")
+        text.line(`[[maybe_unused]] const unsigned remaining = ${this.#count} - position;`);
       body();
     };
     if (vectors === 0) {
@@ -553,5 +568,5 @@ function elementTypeOf(
   input: number,
 ): { readonly type: string; readonly bytes: number } {
   const dtype = inputs[input] ?? "f32";
-  return { type: elementTypes[dtype].type, bytes: dtypes[dtype].bytes };
+  return { type: elementTypes[dtype].type, bytes: inputDtypes[dtype].bytes };
 }

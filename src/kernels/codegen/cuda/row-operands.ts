@@ -1,6 +1,6 @@
 /** The operands of a row kernel in CUDA C++: the kernel's parameters, and the address of each operand's row. */
 
-import type { Dtype, InnerStride, RowKernel } from "../../../ir/index.js";
+import type { InnerStride, InputDtype, RowKernel } from "../../../ir/index.js";
 import { factsOf } from "../../../ir/index.js";
 import { elementTypes } from "./element-types.js";
 import type { KernelText } from "./kernel-text.js";
@@ -28,9 +28,11 @@ export interface RowLayout {
 }
 
 export interface Operand {
-  readonly dtype: Dtype;
+  readonly dtype: InputDtype;
   readonly inner: InnerStride;
-  /** A pointer to the row's first element. */
+  /** The operand's parameter, a pointer. */
+  readonly memory: string;
+  /** A pointer to the row's first element; of a draw, the index of that element. */
   readonly start: string;
   /** The stride along the row; a parameter for "any". */
   readonly stride: string;
@@ -55,7 +57,10 @@ export class RowOperands {
     this.#outerRank = layout.outerRank;
     const { inputs, outputs, scalars } = kernel;
     this.#outputs = outputs;
-    const ins = inputs.map((dtype, index) => text.pointer("in", elementTypes[dtype].type, `in${index}`));
+    const ins = inputs.map((dtype, index) => {
+      const { type, memory = type } = elementTypes[dtype];
+      return text.pointer("in", memory, `in${index}`);
+    });
     const outs = outputs.map(({ dtype }, index) =>
       text.pointer("inout", elementTypes[dtype].type, `out${index}`),
     );
@@ -92,7 +97,7 @@ export class RowOperands {
     for (const [index, name] of this.rowInvariant) {
       const operand = this.inputs[index];
       if (!operand) continue;
-      this.#text.define("const auto", name, widened(this.#text, operand.dtype, `${operand.start}[0]`));
+      this.#text.define("const auto", name, elementAt(this.#text, operand, "0"));
     }
   }
 
@@ -105,31 +110,43 @@ export class RowOperands {
     const isInput = index < this.inputs.length;
     const operand = isInput ? this.inputs[index] : this.outputs[index - this.inputs.length];
     if (this.#outerRank === 0 || !operand) return;
-    const type = `${isInput ? "const " : ""}${elementTypes[operand.dtype].type}`;
     const offsets = Array.from(
       { length: this.#outerRank },
-      (_, axis) => ` + (long long)index${axis} * stride${index}_${axis}`,
+      (_, axis) => `(long long)index${axis} * stride${index}_${axis}`,
     );
-    this.#text.define(`${type}* const`, operand.start, `${this.#addresses[index]}${offsets.join("")}`);
+    if (operand.dtype === "draw") {
+      this.#text.define("const long long", operand.start, offsets.join(" + "));
+      return;
+    }
+    const type = `${isInput ? "const " : ""}${elementTypes[operand.dtype].type}`;
+    const address = [operand.memory, ...offsets].join(" + ");
+    this.#text.define(`${type}* const`, operand.start, address);
   }
 
-  #declare(dtype: Dtype, index: number, { outerRank, inner: inners }: RowLayout): Operand {
+  #declare(dtype: InputDtype, index: number, { outerRank, inner: inners }: RowLayout): Operand {
     const inner = inners[index] ?? "unit";
     for (let axis = 0; axis < outerRank; axis++) this.#text.scalar("i32", `stride${index}_${axis}`);
     const stride = inner === "any" ? this.#text.scalar("i32", `stride${index}`) : "1";
-    const start = outerRank === 0 ? (this.#addresses[index] ?? "") : `row${index}`;
-    return { dtype, inner, start, stride };
+    const memory = this.#addresses[index] ?? "";
+    const first = dtype === "draw" ? "0ll" : memory;
+    return { dtype, inner, memory, start: outerRank === 0 ? first : `row${index}`, stride };
   }
 }
 
+/** The element of an input at an offset from the row's start, in its compute type. */
+export function elementAt(text: KernelText, { dtype, memory, start }: Operand, offset: string): string {
+  if (dtype !== "draw") return widened(text, dtype, `${start}[${offset}]`);
+  return `${text.use("drawVec")}<1>(${memory}, ${start} + ${offset}).lane[0]`;
+}
+
 /** Converts an element to its compute type. */
-export function widened(text: KernelText, dtype: Dtype, element: string): string {
+export function widened(text: KernelText, dtype: InputDtype, element: string): string {
   const { widen } = elementTypes[dtype];
   return widen ? text.call(widen, element) : element;
 }
 
 /** Converts a value to the dtype of memory. */
-export function narrowed(text: KernelText, dtype: Dtype, value: string): string {
+export function narrowed(text: KernelText, dtype: InputDtype, value: string): string {
   const { narrow } = elementTypes[dtype];
   return narrow ? text.call(narrow, value) : value;
 }

@@ -39,7 +39,7 @@ export function areWide(facts: RowFacts, iteration: Iteration, operands: readonl
   );
 }
 
-/** True if every row of an operand begins on a vector boundary. */
+/** True if every row of an operand begins on a vector boundary; of a draw, with the first number of a vector. */
 export function isAligned(
   operand: number,
   facts: RowFacts,
@@ -47,7 +47,8 @@ export function isAligned(
   operands: readonly Storage[],
   width = vectorWidth,
 ): boolean {
-  const alignment = Math.min(maxVectorBytes, width * (facts.bytes[operand] ?? 1));
+  // A draw has no bytes: its address is that of the state.
+  const alignment = Math.min(maxVectorBytes, width * (facts.bytes[operand] ?? 1)) || 1;
   const address = operands[operand]?.span.address ?? 1;
   if (address % alignment !== 0) return false;
   for (const { strides } of outer) if ((strides[operand] ?? 0) % width !== 0) return false;

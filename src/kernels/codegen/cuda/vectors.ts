@@ -13,7 +13,7 @@ import { invariantNodesOf, loadsOf } from "../../../ir/index.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { expressionPrinter, type Leaves, printExpression } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
-import { narrowed, type Operand, type RowOperands, widened } from "./row-operands.js";
+import { elementAt, narrowed, type Operand, type RowOperands, widened } from "./row-operands.js";
 
 /** How vectors are accessed: vector-wise; vector-wise with a shorter last vector (tail); or element by element. */
 export type VectorAccess = "vector" | "tail" | "scalar";
@@ -50,13 +50,24 @@ export function vectorsReadBy({ operands }: StageContext, value: Expression): [i
     .filter(([, { inner }]) => inner !== "none");
 }
 
-export function loadedVector({ text, shape }: StageContext, operand: Operand): string {
+export function loadedVector(context: StageContext, operand: Operand): string {
+  if (operand.dtype === "draw") return drawnVector(context, operand);
+  const { text, shape } = context;
   const address = addressOf(operand);
   const vector = (): string => `${text.use("loadVec")}<${shape.width}>(${address})`;
   const tail = (): string => text.call("loadTail", address, operand.stride, "remaining");
   if (isStrided(shape, operand)) return text.call("loadStrided", address, operand.stride);
   if (shape.access === "tail") return `remaining < 4u ? ${tail()} : ${vector()}`;
   return shape.access === "vector" ? vector() : tail();
+}
+
+/** Numbers after the end of a row are drawn too: no memory has them. */
+function drawnVector({ text, shape }: StageContext, operand: Operand): string {
+  const index = addressOf(operand);
+  // Without whole vectors a row may begin anywhere in the numbers of a call.
+  const isWithinCall = !isStrided(shape, operand) && shape.access !== "scalar";
+  if (isWithinCall) return `${text.use("drawVec")}<${shape.width}>(${operand.memory}, ${index})`;
+  return text.call("drawStrided", operand.memory, index, operand.stride);
 }
 
 /** True for an operand with a stride along the row, in a kernel of whole vectors. */
@@ -159,9 +170,9 @@ function leavesInVector(context: StageContext, lane: string, vectors: ReadonlyMa
 export function leavesAtStart({ text, operands, reduced, row }: StageContext): Leaves {
   return {
     load({ input }, at) {
-      const { dtype, start } = inputAt(operands, input);
-      if (at !== undefined) return widened(text, dtype, `${start}[${at}]`);
-      return operands.rowInvariant.get(input) ?? widened(text, dtype, `${start}[0]`);
+      const operand = inputAt(operands, input);
+      if (at !== undefined) return elementAt(text, operand, at);
+      return operands.rowInvariant.get(input) ?? elementAt(text, operand, "0");
     },
     scalar: (index) => `scalar${index}`,
     reduced: (stage) => reduced.get(stage) ?? "",

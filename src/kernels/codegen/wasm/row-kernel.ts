@@ -111,7 +111,7 @@ class Printer {
     this.#kernel = kernel;
     this.#layout = layout;
     this.#lanes = lanesOf(kernel, layout.inner);
-    const operandDtypes = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
+    const operandDtypes = [...inputsInMemory(kernel), ...kernel.outputs.map(({ dtype }) => dtype)];
     const addresses = operandDtypes.map(() => this.#parameter());
     [this.#rows, this.#inner, this.#rowsPerBlock, this.#elements] = [
       this.#parameter(),
@@ -412,6 +412,17 @@ export function lanesOf({ inputs, outputs, stages }: RowKernel, inner: readonly 
   if (inner.includes("any")) return 1;
   const isWide = [...inputs, ...outputs.map(({ dtype }) => dtype)].includes("f64");
   return isWide || stages.some(({ value }) => usesF64(value)) ? 2 : 4;
+}
+
+/** Its inputs, none of which may be a draw: scalar code would compute Philox for every vector again. */
+function inputsInMemory({ name, inputs }: RowKernel): readonly Dtype[] {
+  return inputs.map((dtype, input) => {
+    if (dtype !== "draw") return dtype;
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `Kernel "${name}": input ${input} is a draw, which the CPU's kernels cannot compute. Draw the numbers into memory first.`,
+    );
+  });
 }
 
 function requireFitting({ name, inputs, outputs }: RowKernel, { inner }: Layout): void {

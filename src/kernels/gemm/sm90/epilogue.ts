@@ -43,11 +43,15 @@ export function printEpilogue(
   for (const [index, dtype] of inputs.entries()) {
     if (index === gemmInput || forwarded[index] !== undefined) continue;
     parameters[`in${index}`] = "in";
-    const { type } = elementTypes[dtype];
-    pointers[`in${index}`] = type;
+    const { type, memory = type } = elementTypes[dtype];
+    pointers[`in${index}`] = memory;
     if (!read.has(index)) continue;
     operands.line(`Vec<${type}, vecWidth> vec${index}[rowsInFlight];`);
-    loading.line(`vec${index}[next] = ${loading.use("loadVec")}<vecWidth>(in${index} + offset);`);
+    const loaded =
+      dtype === "draw"
+        ? `${loading.use("drawVec")}<vecWidth>(in${index}, offset)`
+        : `${loading.use("loadVec")}<vecWidth>(in${index} + offset)`;
+    loading.line(`vec${index}[next] = ${loaded};`);
   }
   for (const [index, { dtype, per }] of outputs.entries()) {
     parameters[`out${index}`] = "out";

@@ -49,12 +49,14 @@ export function sm90BackwardParameters({
   side,
   element,
   access,
-  dropout,
-}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
+  hasDropout,
+}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "hasDropout">): Readonly<
+  Record<string, Parameter>
+> {
   const isRows = side === "rows";
   return {
     ...inputParameters("query", "key", "value", "outGradient"),
-    ...(dropout && { randomState: "in" as const }),
+    ...(hasDropout && { randomState: "in" as const }),
     ...(isRows && { outGradientRows: "in" as const, out: "in" as const }),
     statistics: "in",
     deltas: isRows ? "out" : "in",
@@ -62,7 +64,7 @@ export function sm90BackwardParameters({
     ...sizeParameters,
     ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
     scale: "f32",
-    ...(dropout && dropoutNumbers(element)),
+    ...(hasDropout && dropoutNumbers(element)),
   };
 }
 
@@ -75,7 +77,7 @@ export function sm90BackwardBytes({ tile, width, valueWidth, side }: Sm90Backwar
 }
 
 export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
-  const { element, tile, isCausal, side, dropout } = config;
+  const { element, tile, isCausal, side, hasDropout } = config;
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
   const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
@@ -86,13 +88,13 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   // Side "columns" visits all heads of queries that share its head of keys and values.
   const eachHead = isRows || !config.isGrouped ? "" : headsOfGroup;
   const visitedHead = isRows ? "head / groupHeads" : `(${queryHead(config)})`;
-  const dropoutOfHead = dropout
+  const dropoutOfHead = hasDropout
     ? declareDropoutOfPair(`batch * heads + ${isRows ? "head" : queryHead(config)}`)
     : "";
   // While the products of the tile are computed.
-  const draw = dropout ? drawKept(side, "stayed - group", "visit") : "";
-  const packPowers = `      pack<tileN>(packedPowers, scores${dropout ? ", kept" : ""});`;
-  const gradient = dropout ? "(kept.has(i) ? dropoutScale * gradients[i] : 0)" : "gradients[i]";
+  const draw = hasDropout ? drawKept(side, "stayed - group", "visit") : "";
+  const packPowers = `      pack<tileN>(packedPowers, scores${hasDropout ? ", kept" : ""});`;
+  const gradient = hasDropout ? "(kept.has(i) ? dropoutScale * gradients[i] : 0)" : "gradients[i]";
   const issuesEarly = !isRows && tile.issuesEarly;
   const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
   return cudaKernel({
@@ -112,7 +114,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
           "unsigned short",
         ]),
       ),
-      ...(dropout && { randomState: "unsigned" }),
+      ...(hasDropout && { randomState: "unsigned" }),
     },
     maps: {
       [stay1]: map(stay1, stayCount, warpgroupRows),
@@ -200,7 +202,7 @@ ${
 }
     mbarrierWait(stayFull, 0);
     Position at;
-${dropout ? "    Kept kept;" : ""}
+${hasDropout ? "    Kept kept;" : ""}
 ${isRows ? `${dropoutOfHead}\n    int visit = firstVisit;` : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
 ${isRows ? "" : `${eachHead} {${dropoutOfHead}\n    int visit = firstVisit;`}
@@ -257,7 +259,7 @@ ${storeResult(isRows ? "queryGradient" : "keyGradient", "width", "result1", "fac
 ${
   isRows
     ? ""
-    : `      const float factors2[2] = {${dropout ? "dropoutScale, dropoutScale" : "1, 1"}};
+    : `      const float factors2[2] = {${hasDropout ? "dropoutScale, dropoutScale" : "1, 1"}};
 ${storeResult("valueGradient", "valueWidth", "result2", "factors2", "myStays + Stay1::bytes", stayCount)}`
 }
     }

@@ -4,7 +4,6 @@
  */
 
 import { registersPerSm } from "../../../cost-model.js";
-import type { FlashDropout } from "../flash/dropout.js";
 
 export type HalfElement = "bf16" | "f16";
 
@@ -25,8 +24,7 @@ export interface Sm90FlashConfig {
   readonly width: number;
   readonly valueWidth: number;
   readonly isCausal: boolean;
-  /** Default: none. */
-  readonly dropout?: FlashDropout;
+  readonly hasDropout: boolean;
   readonly access: "out" | "partial-out";
 }
 

@@ -24,7 +24,7 @@ export const smemAlignment = 1024;
 
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
-  { element, tile, width, valueWidth, isCausal, dropout }: Sm90FlashConfig,
+  { element, tile, width, valueWidth, isCausal, hasDropout }: Sm90FlashConfig,
   side: "rows" | "columns",
 ): string {
   const sizes = [...new Set([tile.tileN, width, valueWidth])];
@@ -37,7 +37,7 @@ ${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
-${tiles}${dropout ? declareDropout(dropout, side, isCausal) + keptElements : ""}
+${tiles}${hasDropout ? declareDropout(side, isCausal) + keptElements : ""}
 ${pointTo}`;
 }
 
@@ -125,7 +125,7 @@ const keptElements = `
 // A bit for each accumulator: 1 if dropout keeps it.
 struct Kept {
   unsigned words[tileN / keptWidth];
-  __device__ __forceinline__ bool has(unsigned i) const { return words[i / 32] >> i % 32 & 1; }
+  __device__ __forceinline__ bool has(unsigned i) const { return words[i / 32] >> keptBit(i % 32 / 4, i % 4) & 1; }
 };
 
 // Accumulators as the A operand of the next product, with 0 instead of dropped ones.

@@ -256,7 +256,6 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
   for (const tiles of ["long", "short"] as const) {
     test(`with the tiles for ${tiles} visits drops the probabilities that the separate op drops`, () => {
       const cases: readonly Partial<Case>[] = [
-        // Four lanes share their calls, or each has its own.
         { rows: 140, columns: 136, width: 16 },
         { rows: 70, columns: 67, batch: 2, heads: 4, keyHeads: 2, width: 16 },
         { rows: 66, columns: 196, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
@@ -327,9 +326,20 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       { heads: 2, keyHeads: 1, rows: 66, columns: 66, width: 16 },
     ],
     ["two tiles of queries share their facts", "facts[at.stage * tileN + i] =", "facts[i] ="],
-    ["lanes keep the words of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
-    ["both halves of a tile draw the same words", "visit * tileN + i * keptWidth", "visit * tileN", dropped],
-    ["backward draws the words of other rows", "row + 2 * member + group % 2", "row + 2 * member", dropped],
+    ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
+    [
+      "both halves of a tile draw the same numbers",
+      "visit * tileN + i * keptWidth",
+      "visit * tileN",
+      dropped,
+    ],
+    [
+      "both halves of a word are the same number",
+      "words[i] << 16 < threshold",
+      "words[i] < threshold",
+      dropped,
+    ],
+    ["backward draws the numbers of other rows", "2 * member + group % 2", "2 * member", dropped],
     [
       "a dropped probability has a gradient",
       "? dropoutScale * gradients[i] : 0",
@@ -343,7 +353,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       dropped,
     ],
     [
-      "the heads of a group draw the same words",
+      "the heads of a group draw the same numbers",
       "(batch * heads + head * groupHeads + headOfGroup)",
       "(batch * heads + head * groupHeads)",
       { ...dropped, heads: 2, keyHeads: 1 },
@@ -367,30 +377,29 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
 describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
   const sizes = effort({ quick: [64], thorough: [16, 64, 80, 96, 128] });
   const works = [1024, 4096].map((rows) => ({ pairs: 96, rows, visited: rows / 2, sms: 132 }));
-  const dropouts = [{}, { dropout: { isShared: true } }, { dropout: { isShared: false } }] as const;
   const problems = sizes.flatMap((width) =>
-    works.flatMap((work) => dropouts.map((dropout) => ({ width, work, dropout }))),
+    works.flatMap((work) => [false, true].map((hasDropout) => ({ width, work, hasDropout }))),
   );
-  // Of each length without dropout, and once with shared calls.
-  const quickProblems = problems.filter(
-    ({ work, dropout }) => !("dropout" in dropout) || (dropout.dropout.isShared && work === works[0]),
+  // Of each length without dropout, and of one with it.
+  const quickProblems = problems.filter(({ work, hasDropout }) => !hasDropout || work === works[0]);
+  const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(
+    ({ width, work, hasDropout }) => {
+      const sizes = { width, valueWidth: width };
+      const config = { element: "bf16", ...sizes, isCausal: true, access: "out", hasDropout } as const;
+      const sides = (["rows", "columns"] as const).map((side) => {
+        const backward = { ...config, side, isGrouped: width === 128 };
+        const tile = chooseBackwardTile(backward, work);
+        assert.ok(tile, `a tile of ${width} for ${side}`);
+        return sm90BackwardKernel({ ...backward, tile });
+      });
+      const tile = chooseForwardTile(config, work);
+      assert.ok(tile, `a tile of ${width}`);
+      return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel) => ({
+        kernel,
+        what: `${kernel.name} of ${JSON.stringify({ ...sizes, hasDropout, rows: work.rows })}`,
+      }));
+    },
   );
-  const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(({ width, work, dropout }) => {
-    const sizes = { width, valueWidth: width };
-    const config = { element: "bf16", ...sizes, isCausal: true, access: "out", ...dropout } as const;
-    const sides = (["rows", "columns"] as const).map((side) => {
-      const backward = { ...config, side, isGrouped: width === 128 };
-      const tile = chooseBackwardTile(backward, work);
-      assert.ok(tile, `a tile of ${width} for ${side}`);
-      return sm90BackwardKernel({ ...backward, tile });
-    });
-    const tile = chooseForwardTile(config, work);
-    assert.ok(tile, `a tile of ${width}`);
-    return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel) => ({
-      kernel,
-      what: `${kernel.name} of ${JSON.stringify({ ...sizes, ...dropout, rows: work.rows })}`,
-    }));
-  });
 
   test("needs no local memory, and does not serialise wgmma", () => {
     const costs = compileWithNvcc(
@@ -413,6 +422,7 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
       valueWidth: 128,
       isCausal: true,
       access: "out",
+      hasDropout: false,
       tile,
     } as const;
     const [cost] = compileWithNvcc([sm90ForwardKernel(config)], "sm_90a");

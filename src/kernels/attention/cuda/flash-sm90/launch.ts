@@ -98,7 +98,7 @@ export function lowerSm90Forward(
   const dropout = dropoutOf(problem);
   const partial = {
     ...{ element, width, valueWidth, isCausal, access },
-    ...(dropout && { dropout: dropout.config }),
+    hasDropout: dropout !== undefined,
   };
   const tile = chooseTile(partial, workOf(target, problem, rows, columns));
   if (!tile) return undefined;
@@ -115,7 +115,7 @@ export function lowerSm90Forward(
         ...mapArguments("value", value, keyShape),
         ...{ pairs, sectionPairs: sectionPairsOf(columns * (width + valueWidth), element), heads, tiles },
         ...{ groupHeads: heads / keyShape.heads, rows, columns, scale, ...stridesOf({ out }) },
-        ...dropout?.arguments,
+        ...dropout,
       }),
     },
   ];
@@ -159,12 +159,12 @@ export function lowerSm90Backward(
       ),
     ),
     ...{ ...stridesOf({ out, ...results }), statistics, deltas, heads, groupHeads, rows, columns, scale },
-    ...dropout?.arguments,
+    ...dropout,
   };
   const launchOf = (side: Side): LaunchCommand | undefined => {
     const partial = {
       ...{ element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 },
-      ...(dropout && { dropout: dropout.config }),
+      hasDropout: dropout !== undefined,
     };
     const [stays, stayCount, visitCount] =
       side === "rows" ? [problem, rows, columns] : [keyShape, columns, groupHeads * rows];

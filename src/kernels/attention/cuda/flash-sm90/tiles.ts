@@ -72,7 +72,7 @@ export function chooseForwardTile(
     forwardTiles,
     work,
     // Scores, packed powers, and the result.
-    ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2 + (config.dropout ? dropoutRegisters : 0),
+    ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2 + (config.hasDropout ? dropoutRegisters : 0),
     (tile) => sm90ForwardBytes({ ...config, tile }),
   );
 }
@@ -102,9 +102,9 @@ export function chooseBackwardTile(
   config: Omit<Sm90BackwardConfig, "tile">,
   work: Work,
 ): Sm90BackwardTile | undefined {
-  const { side, width, valueWidth, isGrouped, dropout } = config;
+  const { side, width, valueWidth, isGrouped, hasDropout } = config;
   const results = width / 2 + (side === "columns" ? valueWidth / 2 + (isGrouped ? groupRegisters : 0) : 0);
-  const drawn = dropout ? dropoutRegisters : 0;
+  const drawn = hasDropout ? dropoutRegisters : 0;
   return chooseTile(
     backwardTiles[side],
     work,

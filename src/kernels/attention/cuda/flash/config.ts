@@ -3,7 +3,6 @@
  * tile: a lane holds accumulators of the scores and of the results. Larger tiles read shared memory less often.
  */
 
-import type { FlashDropout } from "./dropout.js";
 import { type FlashElement, flashElements, isScalar } from "./fragments.js";
 import type { TileSource } from "./tiles.js";
 
@@ -26,8 +25,7 @@ export interface FlashConfig<Name extends string = string> {
   readonly hasMask: boolean;
   /** True if several heads of queries share a head of keys and values. */
   readonly isGrouped: boolean;
-  /** Default: none. */
-  readonly dropout?: FlashDropout;
+  readonly hasDropout: boolean;
   readonly sources: Readonly<Record<Name, TileSource>>;
 }
 

@@ -32,8 +32,8 @@ export function flashForwardParameters({
   access,
   hasMask,
   isGrouped,
-  dropout,
-}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<
+  hasDropout,
+}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "hasDropout">): Readonly<
   Record<string, Parameter>
 > {
   return {
@@ -41,7 +41,7 @@ export function flashForwardParameters({
     key: "in",
     value: "in",
     ...(hasMask && { mask: "in" as const }),
-    ...(dropout && { randomState: "in" as const }),
+    ...(hasDropout && { randomState: "in" as const }),
     out: access,
     statistics: access,
     heads: "u32",
@@ -54,7 +54,7 @@ export function flashForwardParameters({
     ...strideParameters("query", "key", "value", "out"),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
     scale: element === "f64" ? "f64" : "f32",
-    ...(dropout && dropoutNumbers(element)),
+    ...(hasDropout && dropoutNumbers(element)),
   };
 }
 
@@ -66,7 +66,7 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
 }
 
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
-  const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, dropout } = config;
+  const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, hasDropout } = config;
   const { type: stored, narrow } = elementTypes[resultDtype];
   const real = realOf(element);
   const sharedBytes = flashForwardBytes(config);
@@ -82,12 +82,12 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     pointers: {
       ...inputPointers(sources),
       out: stored,
-      ...(dropout && { randomState: "unsigned" }),
+      ...(hasDropout && { randomState: "unsigned" }),
     },
     threads: 32 * tile.warps,
     sharedBytes,
     ...(isScalar(element) && { blocksPerSm: residentBlocks[element] }),
-    declarations: declareFlash(config) + (dropout ? declareDropout(dropout, "rows", isCausal) : ""),
+    declarations: declareFlash(config) + (hasDropout ? declareDropout("rows", isCausal) : ""),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const queries = reinterpret_cast<Element*>(smem);
@@ -102,7 +102,7 @@ ${declarePairs(stored, "out")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned endColumn = ${isCausal ? "firstRow + tileM < columns ? firstRow + tileM : columns" : "columns"};
   const Real scale2 = scale * log2E;
-${dropout ? declareDropoutOfPair("pair") : ""}
+${hasDropout ? declareDropoutOfPair("pair") : ""}
   Real result[blocksM][valueDepth / 8][4] = {};
   Real rowMax[blocksM][2], rowTotal[blocksM][2] = {};
 #pragma unroll
@@ -119,7 +119,7 @@ ${dropout ? declareDropoutOfPair("pair") : ""}
 
   for (unsigned firstColumn = 0; firstColumn < endColumn; firstColumn += tileN) {
 ${
-  dropout
+  hasDropout
     ? `    unsigned kept[blocksM];
 #pragma unroll
     for (unsigned i = 0; i < blocksM; i++) kept[i] = dropout.keptOf(firstRow + warpRow + 16 * i, firstColumn);`
@@ -175,7 +175,7 @@ ${
           for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
             scores[i][j][e] = power2(scores[i][j][e] - base);
             total += scores[i][j][e];
-${dropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
+${hasDropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
           }
         }
         rowTotal[i][half] = rowTotal[i][half] * rescale + total;
@@ -206,7 +206,7 @@ ${dropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
 #pragma unroll
         for (unsigned e = 0; e < 2; e++) {
           const unsigned d = 8 * j + 2 * member + e;
-          const Real value = ${dropout ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
+          const Real value = ${hasDropout ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
           if (d < valueWidth) outPair[(long long)row * outRow + d] = ${narrow ? `${narrow}(value)` : "value"};
         }
       }

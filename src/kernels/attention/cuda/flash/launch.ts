@@ -110,7 +110,7 @@ export function lowerFlash(
   const config: Omit<ForwardConfig, "tile"> = {
     ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access },
     ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem) },
-    ...{ isGrouped: group !== undefined, ...(dropout && { dropout: dropout.config }) },
+    ...{ isGrouped: group !== undefined, hasDropout: dropout !== undefined },
     sources: { query: sourceOf(query), key: sourceOf(key), value: sourceOf(value) },
   };
   const tile = chooseTile(
@@ -138,7 +138,7 @@ export function lowerFlash(
           scale,
           ...mask,
           ...group,
-          ...dropout?.arguments,
+          ...dropout,
         },
       }),
     },
@@ -174,7 +174,7 @@ export function lowerFlashBackward(
     ...(scoreGradient && { scoreGradient }),
     ...mask,
     ...group,
-    ...dropout?.arguments,
+    ...dropout,
   };
   const sources = {
     query: sourceOf(inputs.query),
@@ -186,7 +186,7 @@ export function lowerFlashBackward(
     const config = {
       ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access, sources },
       ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem), side, results: computed },
-      ...{ isGrouped: group !== undefined, ...(dropout && { dropout: dropout.config }) },
+      ...{ isGrouped: group !== undefined, hasDropout: dropout !== undefined },
       storesScoreGradient: side === "rows" && scoreGradient !== undefined,
     };
     const resultColumns = computed
