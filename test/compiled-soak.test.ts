@@ -21,8 +21,8 @@ setFlagsFromString("--no-opt");
 /** The first calls time ways to run the step, on a GPU. */
 const settled = 40;
 const [stretches, stretch] = effort({ quick: [3, 80], thorough: [10, 1000] });
-/** A number that is kept for each step would take more. */
-const flat = Math.max(8 * KiB, 16 * stretch);
+/** In a long run, less than a number for each step; in a short one, less than a record of each step, because compiled code takes memory too. */
+const flat = effort({ quick: 64 * KiB, thorough: 16 * stretch });
 const takingCalls: ReadonlySet<DriverCall> = new Set([
   ...(["reserve", "commit", "allocateHost", "createStream", "createEvent", "loadKernel"] as const),
   ...(["beginCapture", "instantiate"] as const),

@@ -101,7 +101,7 @@ const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
 
 /** Every kind of kernel in f32, and attention of half floats: compiled with every run of the suite. */
 export const commonKernels: readonly KernelSource[] = [
-  ...Object.values(randomKernels).slice(0, 1),
+  randomKernels.reserveDraw,
   valueKernel("normal", "f32"),
   valueKernel("truncNormal", "bf16"),
   orthogonalKernels.reflectUnits,
@@ -125,7 +125,7 @@ export const commonKernels: readonly KernelSource[] = [
 
 /** All of them, in every dtype. */
 export const handwrittenKernels: readonly KernelSource[] = [
-  ...Object.values(randomKernels),
+  randomKernels.reserveDraw,
   ...Object.values(orthogonalKernels),
   ...(["uniform", "normal", "truncNormal"] as const).flatMap((kind) =>
     valueDtypes.map((dtype) => valueKernel(kind, dtype)),

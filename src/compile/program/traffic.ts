@@ -1,6 +1,6 @@
 /** The memory traffic of a call. */
 
-import { dtypes, factsOf, type Iteration } from "../../ir/index.js";
+import { factsOf, type Iteration, inputDtypes } from "../../ir/index.js";
 import { sectorBytes } from "../../kernels/index.js";
 import { accessesOf, type BufferSlice, type Call, type RowCall } from "./program.js";
 
@@ -40,7 +40,7 @@ function visitedBytes({ work }: Call): ReadonlyMap<BufferSlice, number> {
 
 function operandBytes({ kernel, iteration }: RowCall, operand: number): number {
   const dtype = kernel.inputs[operand] ?? kernel.outputs[operand - kernel.inputs.length]?.dtype ?? "f32";
-  const { bytes } = dtypes[dtype];
+  const { bytes } = inputDtypes[dtype];
   const { isReadAtIndex } = factsOf(kernel);
   // Memory is read in sectors: neighbours in a row share one, elements with a stride do not.
   const isContiguous = Math.abs(iteration.row.strides[operand] ?? 0) <= 1 || iteration.row.size <= 1;

@@ -15,7 +15,7 @@ import {
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { literalKey, overlaps } from "../../../units/index.js";
-import { residentSharedBytes, warpSize } from "../../cost-model.js";
+import { registerBytes, residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import { changeConditionOf } from "../unchanged-rows.js";
 import {
