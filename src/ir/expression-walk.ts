@@ -69,6 +69,40 @@ export function invariantNodesOf(
   return [...invariant];
 }
 
+/** The expression with one of its nodes replaced. Parts without that node stay the same objects. */
+export function replaceIn(root: Expression, node: Expression, by: Expression): Expression {
+  const replaced = new Map<Expression, Expression>([[node, by]]);
+  const visit = (expression: Expression): Expression => {
+    const known = replaced.get(expression);
+    if (known) return known;
+    const result = operandsOf(expression).some((operand) => visit(operand) !== operand)
+      ? withOperands(expression, visit)
+      : expression;
+    replaced.set(expression, result);
+    return result;
+  };
+  return visit(root);
+}
+
+function withOperands(expression: Expression, to: (operand: Expression) => Expression): Expression {
+  switch (expression.kind) {
+    case "load":
+      return expression.at ? { ...expression, at: to(expression.at) } : expression;
+    case "unary":
+    case "convert":
+      return { ...expression, a: to(expression.a) };
+    case "binary":
+    case "compare":
+      return { ...expression, a: to(expression.a), b: to(expression.b) };
+    case "select": {
+      const { a, b, condition } = expression;
+      return { ...expression, a: to(a), b: to(b), condition: to(condition) };
+    }
+    default:
+      return expression;
+  }
+}
+
 /** True if any subexpression is computed in f64. */
 export function usesF64(root: Expression): boolean {
   return subexpressionsOf(root).some(({ type }) => type === "f64");

@@ -19,6 +19,7 @@ export {
   type Load,
   loadsOf,
   operandsOf,
+  replaceIn,
   subexpressionsOf,
   usesF64,
 } from "./expression-walk.js";

@@ -65,10 +65,14 @@ const reservedSharedBytes = 1024;
 /** Threads that an SM can run at once; fewer on some devices. */
 const maxThreadsPerSm = 2048;
 
+/** The blocks of so many threads that an SM has threads for. */
+export function residentBlocksOf(threads: number): number {
+  return Math.floor(maxThreadsPerSm / threads);
+}
+
 /** Dynamic shared memory of a block that leaves enough for as many blocks as the SM has threads for. */
 export function residentSharedBytes(device: SharedMemoryFacts, threads: number, staticBytes: number): number {
-  const perBlock =
-    (maxSharedBytesPerBlock(device) + reservedSharedBytes) / Math.floor(maxThreadsPerSm / threads);
+  const perBlock = (maxSharedBytesPerBlock(device) + reservedSharedBytes) / residentBlocksOf(threads);
   return Math.max(0, perBlock - reservedSharedBytes - staticBytes);
 }
 

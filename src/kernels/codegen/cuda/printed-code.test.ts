@@ -215,7 +215,26 @@ const kernels: readonly KernelSource[] = [
       8,
     ),
   ]),
+  ...(["bf16", "f32"] as const).map((dtype) =>
+    printReducingKernel(logSoftmax(dtype), {
+      ...{ outerRank: 1, inner: units(2), aliases: new Map(), access: "vector", usesFastMath: true },
+      ...{ lanes: 1024, vectors: 0, cachedBytes: 0, width: dtype === "bf16" ? 8 : 4 },
+      shared: { inputs: [0], vectors: 2, isWholeRow: false, bytes: 2 * 16 * 1024 },
+    }),
+  ),
 ];
+
+function logSoftmax(dtype: "bf16" | "f32"): RowKernel {
+  const shifted = term.sub(x, term.reduced(0, "f32"));
+  return {
+    ...{ name: `logSoftmax of ${dtype}`, inputs: [dtype], outputs: [{ dtype, per: "element" }], scalars: [] },
+    stages: [
+      { kind: "reduce", op: "max", value: x },
+      { kind: "reduce", op: "add", value: term.exp(shifted) },
+      { kind: "store", output: 0, value: term.sub(shifted, term.log(term.reduced(1, "f32"))) },
+    ],
+  };
+}
 
 test("independent reductions share one pass over a row, and a dependent one has its own", () => {
   const reduceAll = (...values: readonly Expression[]): string => {
@@ -231,7 +250,7 @@ test("independent reductions share one pass over a row, and a dependent one has 
     return printReducingKernel(kernel, layout).cuda?.code ?? "";
   };
   const passes = (code: string): number[] =>
-    [/for \(unsigned position/g, /__syncthreads/g, /loadVec<4>/g].map(
+    [/for \(unsigned first/g, /__syncthreads/g, /loadVec<4>/g].map(
       (pattern) => code.match(pattern)?.length ?? 0,
     );
   const [y, first] = [term.load(1, "f32"), term.reduced(0, "f32")];

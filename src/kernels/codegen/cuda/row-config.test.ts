@@ -175,7 +175,7 @@ describe("reduced rows", () => {
         { kind: "store", output: 0, value: term.reduced(0, "f64") },
       ],
     };
-    const isCached = (selected: LaunchConfig): boolean => codeOf(selected).includes("[v]");
+    const isCached = (selected: LaunchConfig): boolean => !codeOf(selected).includes("for (unsigned first");
     assert.ok(isCached(config(3, 256)) && isCached(config(3, 1024)) && isCached(config(3, 256, wide)));
     assert.ok(!isCached(config(3, 1024, wide)));
     // The threads of a block have fewer registers each, and those of a large one fewer still.
@@ -206,6 +206,34 @@ describe("long rows", () => {
       cudaRowConfig(kernel, iteration, [at(first), at(second)], { device }).print().cuda?.sharedBytes ?? 0
     );
   };
+
+  test("of bf16 are read once, in vectors of eight, by two blocks per SM if functions may be approximate", () => {
+    const maxThenSum: RowKernel = {
+      ...{ ...centred, inputs: ["bf16"], outputs: [{ dtype: "bf16", per: "element" }] },
+      stages: [
+        { kind: "reduce", op: "max", value: x },
+        { kind: "reduce", op: "add", value: term.exp(term.sub(x, term.reduced(0, "f32"))) },
+        { kind: "store", output: 0, value: term.div(x, term.reduced(1, "f32")) },
+      ],
+    };
+    const code = (columns: number, usesFastMath: boolean): string => {
+      const iteration = iterateRows([3, columns], Array(2).fill([columns, 1]), 1);
+      const options = { device: { computeCapability: "9.0" } as DeviceInfo, usesFastMath };
+      return codeOf(cudaRowConfig(maxThenSum, iteration, [at(first), at(second)], options));
+    };
+    const passes = (text: string): number => text.match(/for \(unsigned first/g)?.length ?? 0;
+    const loads = (text: string): number => text.match(/loadVec<[48]>\(row0/g)?.length ?? 0;
+    for (const [columns, usesFastMath, width, count] of [
+      [50_304, true, 8, 2],
+      [50_308, true, 4, 2],
+      [50_304, false, 4, 3],
+    ] as const) {
+      const text = code(columns, usesFastMath);
+      assert.deepEqual([passes(text), loads(text)], [count, 1], `${columns}`);
+      assert.ok(text.includes(`loadVec<${width}>`) && text.includes("__launch_bounds__(1024, 2)"), text);
+    }
+    assert.equal(passes(code(16_384, true)), 0, "registers hold the row");
+  });
 
   test("are kept in shared memory as far as two resident blocks have it, if more than one pass reads them", () => {
     const step = 1024 * 16;

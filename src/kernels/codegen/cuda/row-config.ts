@@ -30,14 +30,14 @@ import { elementThreads, printElementFunction, printElementKernel } from "./elem
 import { requireCountable, requireStride } from "./limits.js";
 import {
   canReduceWith,
-  inputsOfSeveralPasses,
   printReducingFunction,
   printReducingKernel,
-  reductionBytes,
+  type ReducingLayout,
   rowsPerBlock,
   type SharedVectors,
 } from "./row-kernel.js";
 import type { Alias, RowLayout } from "./row-operands.js";
+import { inputsOfSeveralPasses, reductionBytes, usesOnlineSoftmax } from "./row-passes.js";
 import { areVectorised, areWide, isAligned, vectorWidth, wideVectorWidth } from "./vector-alignment.js";
 
 /** A launch config, and the same kernel as a member of a combo kernel. */
@@ -158,12 +158,17 @@ function reducingConfig(
   }
   // Of a row that stays unchanged, nothing would be read again.
   const canShare = vectors === 0 && !changes && device;
-  const shared = canShare ? sharedVectorsOf(device, kernel, layout, lanes, rowVectors) : undefined;
+  const isWide = usesFastMath && vectors === 0 && lanes > warpSize && areWide(facts, iteration, operands);
+  const width = isWide ? wideVectorWidth : vectorWidth;
+  const shared = canShare
+    ? sharedVectorsOf(device, kernel, { ...layout, ...cached, access, width }, row.size)
+    : undefined;
   return {
-    key: `${lanes} ${vectors}${access}${keyOf(layout)}${changes ? " skip" : ""}${shared ? ` shared ${literalKey(shared)}` : ""}`,
+    key: `${lanes} ${vectors}${isWide ? " wide " : ""}${access}${keyOf(layout)}${changes ? " skip" : ""}${shared ? ` shared ${literalKey(shared)}` : ""}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
-    print: () => printReducingKernel(kernel, { ...layout, access, ...cached, ...(shared && { shared }) }),
+    print: () =>
+      printReducingKernel(kernel, { ...layout, access, width, ...cached, ...(shared && { shared }) }),
     ...(canReduceWith(comboThreads, lanes) && {
       member: {
         blocks: Math.ceil(rows / rowsPerBlock(lanes, comboThreads)),
@@ -180,22 +185,23 @@ function reducingConfig(
 function sharedVectorsOf(
   device: DeviceInfo,
   kernel: RowKernel,
-  { inner, aliases, interleaved = [] }: RowLayout,
-  lanes: number,
-  rowVectors: number,
+  layout: ReducingLayout,
+  elements: number,
 ): SharedVectors | undefined {
+  const { inner, aliases, interleaved = [], lanes, width = vectorWidth } = layout;
   if (lanes <= warpSize) return undefined;
   const { bytes } = factsOf(kernel);
-  const inputs = inputsOfSeveralPasses(kernel).filter(
+  const inputs = inputsOfSeveralPasses(kernel, usesOnlineSoftmax(layout)).filter(
     (input) =>
       kernel.inputs[input] !== "draw" &&
       inner[input] !== "none" &&
       (aliases.get(input) ?? "none") === "none" &&
       !interleaved.some((group) => group.includes(input)),
   );
-  const vectorBytes = inputs.reduce((sum, input) => sum + vectorWidth * (bytes[input] ?? 0), 0);
+  const vectorBytes = inputs.reduce((sum, input) => sum + width * (bytes[input] ?? 0), 0);
   if (vectorBytes === 0) return undefined;
   const available = residentSharedBytes(device, lanes, reductionBytes(kernel));
+  const rowVectors = Math.ceil(elements / (width * lanes));
   const vectors = Math.min(rowVectors, Math.floor(available / (lanes * vectorBytes)));
   if (vectors === 0) return undefined;
   return { inputs, vectors, isWholeRow: vectors === rowVectors, bytes: vectors * lanes * vectorBytes };

@@ -9,16 +9,14 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
+import { checkRowKernel, factsOf, identityOf, inputDtypes, loadsOf } from "../../../ir/index.js";
 import {
-  checkRowKernel,
-  dtypes,
-  factsOf,
-  identityOf,
-  inputDtypes,
-  loadsOf,
-  subexpressionsOf,
-} from "../../../ir/index.js";
-import { maxThreadsPerBlock, registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
+  maxThreadsPerBlock,
+  registerBytes,
+  registerBytesPerThread,
+  residentBlocksOf,
+  warpSize,
+} from "../../cost-model.js";
 import {
   type ColumnPartialsLayout,
   colsumOutputs,
@@ -31,7 +29,17 @@ import type { BlockFunction } from "./combo/combo-kernel.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, literal, printExpression } from "./expressions.js";
 import { KernelText } from "./kernel-text.js";
+import {
+  addOnline,
+  declareLanes,
+  declareOnlineSums,
+  onlineSoftmaxAt,
+  rescaledSum,
+} from "./online-softmax.js";
+import { positionMatchIn } from "./position-match.js";
 import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-operands.js";
+import { independentReductionsFrom, usesOnlineSoftmax } from "./row-passes.js";
+import { printBatches, vectorsInFlight } from "./vector-batches.js";
 import {
   addressOf,
   type ComputedNodes,
@@ -60,6 +68,8 @@ const maxCachedBytesForOccupancy =
 
 export interface ReducingLayout extends RowLayout {
   readonly access: "vector" | "scalar";
+  /** Elements of a vector; default: 4. With 8, vectors are not in registers, and the order of sums is another one. */
+  readonly width?: 4 | 8;
   /** Threads per row: a power of two. */
   readonly lanes: number;
   /** Vectors of a row that a thread keeps in registers; 0 if it loads them again in every stage. */
@@ -84,52 +94,6 @@ export interface SharedVectors {
   readonly bytes: number;
 }
 
-/** The stages that each pass over the row computes. Stages per row need none. */
-function passesOf({ stages, outputs }: RowKernel): readonly (readonly Stage[])[] {
-  const passes: (readonly Stage[])[] = [];
-  for (let index = 0; index < stages.length; ) {
-    const reductions = independentReductionsFrom(stages, index);
-    const stage = stages[index];
-    if (reductions.length > 0) passes.push(reductions);
-    else if (stage?.kind === "store" && outputs[stage.output]?.per !== "row") passes.push([stage]);
-    index += Math.max(1, reductions.length);
-  }
-  return passes;
-}
-
-/** The inputs whose elements more than one pass reads. */
-export function inputsOfSeveralPasses(kernel: RowKernel): readonly number[] {
-  const passes = passesOf(kernel).map(
-    (stages) =>
-      new Set(stages.flatMap(({ value }) => loadsOf(value).flatMap(({ input, at }) => (at ? [] : [input])))),
-  );
-  return kernel.inputs.flatMap((_, input) =>
-    passes.filter((read) => read.has(input)).length > 1 ? [input] : [],
-  );
-}
-
-/** Static shared memory of a block: a value of each warp for each reduction. */
-export function reductionBytes({ stages }: RowKernel): number {
-  const reductions = stages.filter(({ kind }) => kind === "reduce");
-  return reductions.length * (maxThreadsPerBlock / warpSize) * dtypes.f64.bytes;
-}
-
-/** The consecutive reductions from stage `first` on that do not depend on each other: they share one pass over the row. */
-function independentReductionsFrom(
-  stages: readonly Stage[],
-  first: number,
-): readonly Extract<Stage, { kind: "reduce" }>[] {
-  const reductions: Extract<Stage, { kind: "reduce" }>[] = [];
-  for (const stage of stages.slice(first)) {
-    const isIndependent =
-      stage.kind === "reduce" &&
-      subexpressionsOf(stage.value).every((node) => node.kind !== "reduced" || node.stage < first);
-    if (!isIndependent) break;
-    reductions.push(stage);
-  }
-  return reductions;
-}
-
 /** `threads`: those of a block whose rows take at most a warp each. */
 export function rowsPerBlock(lanes: number, threads = warpRowThreads): number {
   return Math.max(1, threads / lanes);
@@ -150,7 +114,11 @@ function blockOf({ lanes, cachedBytes, colsums, shared }: ReducingLayout): {
   readonly sharedBytes?: number;
 } {
   if (colsums) return { threads: colsums.threads, blocksPerSm: 1, sharedBytes: colsums.sharedBytes };
-  if (lanes > warpSize) return { threads: lanes, ...(shared && { sharedBytes: shared.bytes }) };
+  if (lanes > warpSize) {
+    // Shared memory is for two blocks, of which one loads while the other stores: the registers have to suffice for both.
+    const bounds = lanes === maxThreadsPerBlock ? { blocksPerSm: residentBlocksOf(lanes) } : {};
+    return { threads: lanes, ...(shared && { ...bounds, sharedBytes: shared.bytes }) };
+  }
   const isSmall = cachedBytes <= maxCachedBytesForOccupancy;
   return { threads: warpRowThreads, ...(isSmall && { blocksPerSm: residentBlocks }) };
 }
@@ -221,7 +189,7 @@ class Printer {
     this.#context = {
       text: this.#text,
       operands: this.#operands,
-      shape: { width: 4, access: layout.access },
+      shape: { width: this.#width, access: layout.access },
       row: "(int)row",
       reduced: this.#reduced,
     };
@@ -245,7 +213,7 @@ class Printer {
     this.#loadInputs(upfront);
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
-        if (!this.#reduced.has(index)) this.#printReductions(this.#reductionsFrom(index));
+        if (!this.#reduced.has(index)) this.#printReductionsFrom(index);
         continue;
       }
       if (this.#count === "count") this.#skipUnchangedRow();
@@ -272,7 +240,7 @@ class Printer {
     for (const input of shared.inputs) {
       const { type, bytes } = elementTypeOf(this.#kernel, input);
       text.line(`auto* const ${sharedName(input)} = reinterpret_cast<${type}*>(smem + ${offset});`);
-      offset += shared.vectors * 4 * lanes * bytes;
+      offset += shared.vectors * this.#width * lanes * bytes;
     }
   }
 
@@ -370,8 +338,12 @@ class Printer {
     const isForwarded = cachedVectors > 0 && isReadLater;
     const stored = isForwarded ? text.freshName() : "";
     if (isForwarded) text.line(`${vectorType(this.#context, output)} ${stored}[${cachedVectors}];`);
+    // In a short row, some lane of every warp has the position.
+    const match = this.#isWarp
+      ? undefined
+      : positionMatchIn(value, (input) => this.#operands.inputs[input]?.inner === "none");
     this.#forEachVector([value], (vectors, computed) => {
-      const vec = storeValues(this.#context, output, value, vectors, computed);
+      const vec = storeValues(this.#context, output, value, vectors, computed, match);
       if (isForwarded) text.line(`${stored}[v] = ${vec};`);
     });
     // Store-to-load forwarding: later stages read the stored vectors from registers.
@@ -381,9 +353,41 @@ class Printer {
     }
   }
 
-  /** The reductions of a pass that begins with a stage, with the names of their locals. */
-  #reductionsFrom(first: number): readonly Reduction[] {
-    return independentReductionsFrom(this.#kernel.stages, first).map((stage, offset): Reduction => {
+  get #width(): 4 | 8 {
+    return this.#layout.width ?? 4;
+  }
+
+  /** Prints the reductions of the pass that begins with a stage. */
+  #printReductionsFrom(first: number): void {
+    const { stages } = this.#kernel;
+    const value = usesOnlineSoftmax(this.#layout) ? onlineSoftmaxAt(stages, first) : undefined;
+    if (value) this.#printOnlineSoftmax(value, this.#namedReductions(stages.slice(first, first + 2), first));
+    else this.#printReductions(this.#namedReductions(independentReductionsFrom(stages, first), first));
+  }
+
+  #printOnlineSoftmax(value: Expression, [max, sum]: readonly Reduction[]): void {
+    if (!max || !sum) return;
+    const text = this.#text;
+    const sums = { max: max.acc, sum: sum.acc };
+    declareOnlineSums(text, sums);
+    this.#forEachVector([value], (vectors, computed) => {
+      const lanes = text.freshName();
+      declareLanes(text, lanes, this.#width);
+      forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
+        text.line(`${lanes}[${lane}] = ${laneValue};`);
+      });
+      addOnline(text, sums, lanes, this.#width);
+    });
+    text.line(`float ${max.total} = ${max.acc};`);
+    this.#reduceThreads([max]);
+    text.line(`float ${sum.total} = ${rescaledSum(text, sums, max.total)};`);
+    this.#reduceThreads([sum]);
+  }
+
+  /** Reductions, with the names of their locals. */
+  #namedReductions(stages: readonly Stage[], first: number): readonly Reduction[] {
+    return stages.flatMap((stage, offset): Reduction | [] => {
+      if (stage.kind !== "reduce") return [];
       const index = first + offset;
       const { type } = stage.value;
       const combine: Reduction["combine"] = (a, b) => binary(this.#text, stage.op, type, a, b);
@@ -403,7 +407,8 @@ class Printer {
       (vectors, computed) => {
         for (const { value, acc, combine } of reductions) {
           forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
-            text.line(`${acc}[${lane}] = ${combine(`${acc}[${lane}]`, laneValue)};`);
+            const partial = this.#width === 4 ? `${acc}[${lane}]` : `${acc}[${lane} % 4u]`;
+            text.line(`${partial} = ${combine(partial, laneValue)};`);
           });
         }
       },
@@ -412,6 +417,11 @@ class Printer {
       const [first, second] = [combine(`${acc}[0]`, `${acc}[1]`), combine(`${acc}[2]`, `${acc}[3]`)];
       text.line(`${real} ${total} = ${combine(first, second)};`);
     }
+    this.#reduceThreads(reductions);
+  }
+
+  /** Combines the totals of the row's threads. */
+  #reduceThreads(reductions: readonly Reduction[]): void {
     this.#printButterfly(Math.min(warpSize, this.#layout.lanes), reductions);
     if (!this.#isWarp) this.#reduceWarps(reductions);
     for (const { stage, total } of reductions) this.#reduced.set(stage, total);
@@ -454,37 +464,65 @@ class Printer {
       return;
     }
     const { shared, lanes } = this.#layout;
-    const isShared = (input: number): boolean => shared?.inputs.includes(input) === true;
-    const printBody = (usesShared: boolean): void => {
-      const vectors = new Map<number, string>();
-      for (const group of this.#groupInputs(read)) {
-        const name = this.#declare(group, "", vectors);
-        const [input = 0] = group.inputs;
-        if (usesShared && isShared(input)) this.#loadShared(input, group, name);
-        else this.#load(group, name);
-      }
-      body(vectors, computed);
-    };
-    const isAnyShared = read.some(([input]) => isShared(input));
-    if (!shared || !isAnyShared) {
-      this.#loopOverVectors(() => printBody(false));
+    const sharedInputs = new Set(
+      shared ? read.flatMap(([input]) => (shared.inputs.includes(input) ? input : [])) : [],
+    );
+    const printBody = (vectors: ReadonlyMap<number, string>): void => body(vectors, computed);
+    if (!shared || sharedInputs.size === 0) {
+      this.#loopInBatches(read, printBody);
       return;
     }
-    const elements = shared.vectors * 4 * lanes;
-    this.#loopOverVectors(() => printBody(true), shared.isWholeRow ? {} : { to: `${elements}u` });
-    if (!shared.isWholeRow) this.#loopOverVectors(() => printBody(false), { from: elements });
-    for (const [input] of read) if (isShared(input)) this.#inShared.add(input);
+    const elements = shared.vectors * this.#width * lanes;
+    this.#loopInBatches(read, printBody, { sharedInputs, ...(!shared.isWholeRow && { to: `${elements}u` }) });
+    if (!shared.isWholeRow) this.#loopInBatches(read, printBody, { from: elements });
+    for (const input of sharedInputs) this.#inShared.add(input);
   }
 
-  /** Loads a vector from shared memory, or in the first pass from memory, and keeps it there. */
-  #loadShared(input: number, group: InputGroup, name: string): void {
+  /**
+   * Runs the body over vectors that are not in registers. `from`, `to`: a range of the row. `sharedInputs` are read from shared memory, or in
+   * their first pass from memory, and kept there.
+   */
+  #loopInBatches(
+    read: readonly [number, Operand][],
+    body: (vectors: ReadonlyMap<number, string>) => void,
+    { from = 0, to = this.#count, sharedInputs = new Set<number>() } = {},
+  ): void {
     const text = this.#text;
-    const address = `${sharedName(input)} + position`;
-    if (this.#inShared.has(input)) text.line(`${name} = ${text.use("loadVec")}<4>(${address});`);
-    else {
-      this.#load(group, name);
-      text.line(`${text.call("storeVec", address, name)};`);
-    }
+    const groups = this.#groupInputs(read);
+    const isKept = ({ inputs: [input = 0] }: InputGroup): boolean =>
+      sharedInputs.has(input) && this.#inShared.has(input);
+    const { lanes, access } = this.#layout;
+    const vectors = new Map<number, string>();
+    let arrays: readonly { readonly group: InputGroup; readonly name: string }[] = [];
+    printBatches(text, {
+      ...{ from, to, width: this.#width, lanes, count: this.#vectorsInFlight(read) },
+      ...(access === "scalar" && { end: this.#count }),
+      declare: (count) => {
+        arrays = groups.map((group) => ({ group, name: this.#declare(group, `[${count}]`, vectors) }));
+      },
+      loads: groups.length === 0 ? "nothing" : groups.every(isKept) ? "shared memory" : "memory",
+      load: () => {
+        for (const { group, name } of arrays) {
+          const [input = 0] = group.inputs;
+          const kept = `${text.use("loadVec")}<${this.#width}>(${sharedName(input)} + position)`;
+          if (isKept(group)) text.line(`${name}[v] = ${kept};`);
+          else this.#load(group, `${name}[v]`);
+        }
+      },
+      use: () => {
+        for (const { group, name } of arrays) {
+          const [input = 0] = group.inputs;
+          if (sharedInputs.has(input) && !isKept(group))
+            text.line(`${text.call("storeVec", `${sharedName(input)} + position`, `${name}[v]`)};`);
+        }
+        body(vectors);
+      },
+    });
+  }
+
+  #vectorsInFlight(read: readonly [number, Operand][]): number {
+    const vectorBytes = read.reduce((sum, [, { dtype }]) => sum + this.#width * inputDtypes[dtype].bytes, 0);
+    return vectorsInFlight(vectorBytes, this.#layout.lanes);
   }
 
   /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. Numbers are drawn meanwhile. */
@@ -536,27 +574,18 @@ class Printer {
     else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
   }
 
-  /** `from`, `to`: the elements of the row, if its vectors are not in registers. Default: all. */
-  #loopOverVectors(body: () => void, { from = 0, to = this.#count } = {}): void {
+  /** Runs the body over vectors in registers. */
+  #loopOverVectors(body: () => void): void {
     const text = this.#text;
     const { lanes, vectors, access } = this.#layout;
-    const printBody = (): void => {
-      // A loop over numbers that are drawn needs none.
-      if (access === "scalar")
-        text.line(`[[maybe_unused]] const unsigned remaining = ${this.#count} - position;`);
-      body();
-    };
-    if (vectors === 0) {
-      // Unrolled, so that several loads are in flight.
-      text.line("#pragma unroll 4");
-      const stride = 4 * lanes;
-      const first = from === 0 ? "lane * 4u" : `${from}u + lane * 4u`;
-      text.block(`for (unsigned position = ${first}; position < ${to}; position += ${stride}u)`, printBody);
-      return;
-    }
     text.unrolled("v", vectors, () => {
       text.line(`const unsigned position = (v * ${lanes}u + lane) * 4u;`);
-      text.block(`if (position < ${this.#count})`, printBody);
+      text.block(`if (position < ${this.#count})`, () => {
+        // Numbers that are drawn need none.
+        if (access === "scalar")
+          text.line(`[[maybe_unused]] const unsigned remaining = ${this.#count} - position;`);
+        body();
+      });
     });
   }
 }

@@ -13,6 +13,7 @@ import { invariantNodesOf, loadsOf } from "../../../ir/index.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { expressionPrinter, type Leaves, printExpression } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
+import type { PositionMatch } from "./position-match.js";
 import { elementAt, narrowed, type Operand, type RowOperands, widened } from "./row-operands.js";
 
 /** How vectors are accessed: vector-wise; vector-wise with a shorter last vector (tail); or element by element. */
@@ -97,21 +98,28 @@ export function forEachLane(
   }
 }
 
-/** Stores a value for each lane; returns the name of the stored vector. */
+/** Stores a value for each lane; returns the name of the stored vector. `match`: a position to test for once per vector. */
 export function storeValues(
   context: StageContext,
   output: Operand,
   value: Expression,
   vectors: ReadonlyMap<number, string>,
   computed: ComputedNodes,
+  match?: PositionMatch,
 ): string {
   const { text, shape } = context;
   const vec = text.freshName();
   // Lanes beyond the row's end are neither set nor stored; initialising them avoids a compiler warning.
   text.line(`${vectorType(context, output)} ${vec}${shape.access === "scalar" ? " = {}" : ""};`);
-  forEachLane(context, value, vectors, computed, (laneValue, lane) => {
-    text.line(`${vec}.lane[${lane}] = ${narrowed(text, output.dtype, laneValue)};`);
-  });
+  const setLanes = (laneExpression: Expression): void =>
+    forEachLane(context, laneExpression, vectors, computed, (laneValue, lane) => {
+      text.line(`${vec}.lane[${lane}] = ${narrowed(text, output.dtype, laneValue)};`);
+    });
+  if (match) {
+    const at = printExpression(text, match.at, leavesAtStart(context), computed);
+    text.block(`if ((unsigned)${at} - position < ${shape.width}u)`, () => setLanes(value));
+    text.block("else", () => setLanes(match.elsewhere));
+  } else setLanes(value);
   const address = addressOf(output);
   const storeVector = (): void => text.line(`${text.call("storeVec", address, vec)};`);
   const storeTail = (): void =>
@@ -158,12 +166,19 @@ function leavesInVector(context: StageContext, lane: string, vectors: ReadonlyMa
       const operand = inputAt(operands, input);
       if (at !== undefined) return widened(text, operand.dtype, indexed(operand, position, at));
       return (
-        operands.rowInvariant.get(input) ??
-        widened(text, operand.dtype, `${vectors.get(input)}.lane[${lane}]`)
+        operands.rowInvariant.get(input) ?? widenedLane(context, operand, vectors.get(input) ?? "", lane)
       );
     },
     position: () => `(int)${position}`,
   };
+}
+
+/** An element of a vector, in its compute type. */
+function widenedLane({ text, shape }: StageContext, { dtype }: Operand, vec: string, lane: string): string {
+  const sharesRegister = dtype === "bf16" && shape.width > 1;
+  return sharesRegister
+    ? text.call("widenLane_bf16", vec, lane)
+    : widened(text, dtype, `${vec}.lane[${lane}]`);
 }
 
 /** The leaves of a value per row: inputs are read at the row's start. */
