@@ -16,10 +16,12 @@ import {
   renameSync,
   rmSync,
   statSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join } from "node:path";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
+import { withLock } from "./lock.js";
 import { filesBelow, repositoryRoot } from "./repository.js";
 
 /** The settings of a test; their defaults are in test/emulator/cuda/control.cpp. */
@@ -165,19 +167,26 @@ function build(): string {
   makePrivateFolder(target);
   makePrivateFolder(join(tmpdir(), kernelFolder));
   const files = [...libraries.map(({ name }) => name), ...headers.map((path) => basename(path))];
-  if (files.every((name) => existsSync(join(target, name)))) return target;
+  const isBuilt = (): boolean => files.every((name) => existsSync(join(target, name)));
+  if (!isBuilt())
+    withLock(join(target, "lock"), () => {
+      if (!isBuilt()) buildIn(target, files);
+    });
+  return target;
+}
 
+function buildIn(target: string, files: readonly string[]): void {
   const scratch = mkdtempSync(`${target}/part-`);
   try {
-    for (const library of libraries) buildLibrary(library, scratch);
+    compileLibraries(scratch);
+    for (const library of libraries) linkLibrary(library, scratch);
     for (const path of headers)
       copyFileSync(join(repositoryRoot, sourceFolder, path), join(scratch, basename(path)));
-    // A concurrent build creates the same files: each appears whole or not at all.
+    // Without the lock, a concurrent build creates the same files: each appears whole or not at all.
     for (const name of files) renameSync(join(scratch, name), join(target, name));
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
-  return target;
 }
 
 /** Files in these folders are executed, so other users must not write there. */
@@ -187,16 +196,29 @@ function makePrivateFolder(path: string): void {
     throw new Error(`${path} belongs to another user: remove it.`);
 }
 
-/** All files of a library at once: most of the time goes into the system's headers. */
-function buildLibrary({ name, sources, optimization, links }: LibraryPlan, target: string): void {
-  const paths = filesBelow(`${sourceFolder}/${sources}`, ".cpp").map((path) => join(repositoryRoot, path));
-  const input = paths.map((path) => `#include "${path}"\n`).join("");
+/** All files of a library at once, because much of the time goes into the system's headers; and all libraries at once. */
+function compileLibraries(target: string): void {
+  const commands = libraries.map(({ name, sources, optimization }) => {
+    const paths = filesBelow(`${sourceFolder}/${sources}`, ".cpp").map((path) => join(repositoryRoot, path));
+    const source = join(target, `${name}.cpp`);
+    writeFileSync(source, paths.map((path) => `#include "${path}"\n`).join(""));
+    return ["g++", ...flags, optimization, "-c", source, "-o", join(target, `${name}.o`)]
+      .map(quote)
+      .join(" ");
+  });
+  const waits = commands.map((_, index) => `wait $pid${index}`).join(" && ");
+  const script = `${commands.map((command, index) => `${command} & pid${index}=$!`).join("\n")}\n${waits}`;
+  execFileSync("sh", ["-c", script], { stdio: ["ignore", "inherit", "inherit"] });
+}
+
+function linkLibrary({ name, links }: LibraryPlan, target: string): void {
   const soname = ["-Wl,-soname", name].join(",");
   const output = ["-o", join(target, name), soname, "-Wl,--no-undefined", `-L${target}`, ...links];
-  execFileSync("g++", [...flags, optimization, "-x", "c++", "-", ...output], {
-    input,
-    stdio: ["pipe", "inherit", "inherit"],
-  });
+  execFileSync("g++", [...flags, join(target, `${name}.o`), ...output], { stdio: "inherit" });
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function open(path: string): Emulator {

@@ -29,11 +29,12 @@ constexpr int compilationFailed = 6, toolFailed = 7;
  * -frounding-math GCC replaces 0 - x by -x if x was an integer. The sanitizers' checks call the handlers of the emulation, so none of their libraries is linked.
  */
 const char* const flags =
-    "-x c++ -std=c++17 -pipe -fPIC -shared -nostdlib -nostdinc -nostdinc++ -fvisibility=hidden -fno-exceptions "
+    "-std=c++17 -pipe -fPIC -nostdinc -nostdinc++ -fvisibility=hidden -fno-exceptions "
     "-fno-rtti -fno-asynchronous-unwind-tables -fno-stack-protector -fno-math-errno -frounding-math "
     "-fno-strict-aliasing -fsanitize=alignment,bounds -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function "
-    "-Wno-maybe-uninitialized -Wno-tautological-compare -s -fno-ident -fno-use-linker-plugin "
-    "-Wl,-z,noseparate-code,--build-id=none";
+    "-Wno-maybe-uninitialized -Wno-tautological-compare -fno-ident";
+const char* const linkFlags =
+    "-shared -nostdlib -s -fno-use-linker-plugin -Wl,-z,noseparate-code,--build-id=none -lm";
 
 std::string readFile(const std::string& path) {
   std::string text;
@@ -104,6 +105,26 @@ std::string flagsFor(const CompileOptions& options) {
   return all;
 }
 
+/**
+ * The name of the header to include: the emulation, precompiled once for each set of flags, which saves a fifth of the time of a small
+ * kernel. If that fails, g++ reads the emulation itself.
+ */
+std::string precompiledHeader(const std::string& allFlags, const std::string& part) {
+  const std::string name = "emulation-" + nameOf(allFlags) + ".h", path = libraryFolder() + "/" + name;
+  if (access((path + ".gch").c_str(), R_OK) == 0) return name;
+  if (!writeFile(part + ".h", "#include \"emulation.h\"\n")) return "emulation.h";
+  const std::string command = "g++ " + allFlags + " -x c++-header -I" + quote(libraryFolder()) + " " + quote(part + ".h") +
+                              " -o " + quote(part + ".gch");
+  const bool isCompiled = run(command).status == 0;
+  // Another process may do the same: each file appears whole.
+  if (isCompiled && std::rename((part + ".h").c_str(), path.c_str()) == 0 &&
+      std::rename((part + ".gch").c_str(), (path + ".gch").c_str()) == 0)
+    return name;
+  unlink((part + ".h").c_str());
+  unlink((part + ".gch").c_str());
+  return "emulation.h";
+}
+
 bool hasClusters(const std::string& source) {
   for (const Entry& entry : findEntries(withoutComments(source))) {
     if (entry.cluster != "1") return true;
@@ -142,7 +163,7 @@ std::string findExcess(const std::string& path) {
 
 }  // namespace
 
-int emulationNumber() { return static_cast<int>(hashOf(emulation() + flags, 0xcbf29ce484222325ull) % 100000); }
+int emulationNumber() { return static_cast<int>(hashOf(emulation() + flags + linkFlags, 0xcbf29ce484222325ull) % 100000); }
 
 Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options) {
   const bool withClusters = hasClusters(source);
@@ -150,7 +171,7 @@ Compiled compile(const std::string& source, const std::string& name, const Compi
     return {compilationFailed, "error: __cluster_dims__ is not supported for this GPU architecture", ""};
   const std::string text = withTable(source, name);
   const std::string allFlags = flagsFor(options) + (withClusters ? " -DEMULATOR_CLUSTERS" : "");
-  const std::string hash = nameOf(allFlags + emulation() + text);
+  const std::string hash = nameOf(allFlags + linkFlags + emulation() + text);
   const std::string folder = kernelFolder();
   const std::string path = folder + "/" + hash + ".so";
   if (access(path.c_str(), R_OK) != 0) {
@@ -158,8 +179,9 @@ Compiled compile(const std::string& source, const std::string& name, const Compi
     mkdir(folder.c_str(), 0700);
     const std::string part = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
     if (!writeFile(part + ".cu", text)) return {toolFailed, "no file could be written to " + folder, ""};
-    const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include emulation.h " +
-                                quote(part + ".cu") + " -o " + quote(part + ".so") + " -lm";
+    const std::string header = precompiledHeader(allFlags, part);
+    const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include " + header + " -x c++ " +
+                                quote(part + ".cu") + " -o " + quote(part + ".so") + " " + linkFlags;
     const Ended ended = run(command);
     unlink((part + ".cu").c_str());
     const std::string excess = ended.status == 0 ? findExcess(part + ".so") : "";
