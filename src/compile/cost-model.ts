@@ -44,6 +44,8 @@ export const maxGroupedReductions = 12;
 export const maxComboKernels = 8;
 
 export interface ComboLimits {
+  /** Memory traffic that takes as long as a launch. */
+  readonly launchTraffic: number;
   /** Memory traffic at which a kernel keeps the device busy by itself. */
   readonly largeBytes: number;
   /** Elements at which a row reduction needs all registers of its launch: one warp's row of 8 elements for each multiprocessor. */
@@ -53,6 +55,7 @@ export interface ComboLimits {
 }
 
 export const comboLimits = ({ parallelism }: Device): ComboLimits => ({
+  launchTraffic: launchBytes * parallelism,
   largeBytes: longKernel * launchBytes * parallelism,
   maxReducedElements: 256 * parallelism,
   maxHeldRow: 256,

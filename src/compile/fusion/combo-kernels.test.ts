@@ -171,6 +171,17 @@ test("of several it goes with the one that moves least", () => {
   assert.deepEqual(launchesOf(fuseHorizontally(hopper, [...chain, free])), ["neg", "2: sum + neg", "neg"]);
 });
 
+test("a launch that moves much already takes a small call, and a lone one a larger call", () => {
+  const launchesWith = (floats: number): string[] => {
+    const [one, two] = [negate(bufferOf([2.25 * mib])), negate(weights(2.25 * mib), weights(2.25 * mib))];
+    // It reads what the first has made.
+    const lone = sum({ ...one.result, shape: [64], strides: [1] }, 1, 64);
+    return launchesOf(fuseHorizontally(hopper, [one, two, lone, negate(weights(floats), weights(floats))]));
+  };
+  assert.deepEqual(launchesWith(mib), ["3: neg", "sum"]);
+  assert.deepEqual(launchesWith(2.5 * mib), ["2: neg", "2: sum + neg"]);
+});
+
 test("what reduces many rows, what is no kernel of rows, and what is made again stay alone", () => {
   const many = [sum(weights(3072 * 256), 3072, 256), negate(weights(64))];
   assert.deepEqual(fuseHorizontally(hopper, many), many);

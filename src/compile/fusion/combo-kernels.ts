@@ -24,7 +24,7 @@ interface ComboItem {
 export function fuseHorizontally(runtime: Runtime, program: Program): void {
   const { device } = runtime;
   if (!capabilitiesOf(runtime).combinesKernels) return;
-  const { largeBytes, maxReducedElements, maxHeldRow } = comboLimits(device);
+  const { launchTraffic, largeBytes, maxReducedElements, maxHeldRow } = comboLimits(device);
 
   const itemOf = (call: Call): ComboItem | undefined => {
     const { work, isRematerialized } = call;
@@ -36,9 +36,15 @@ export function fuseHorizontally(runtime: Runtime, program: Program): void {
     const bytes = read + written;
     return { work, bytes, isLarge: bytes > largeBytes, holdsRows: !isElementwise && row.size > maxHeldRow };
   };
-  /** Groups of at least two that stay small with the item come first. */
-  const isSmallCombo = ({ items }: Group<ComboItem>, item: ComboItem): number =>
-    Number(items.length > 1 && trafficOf(items) + item.bytes <= largeBytes);
+  /**
+   * What a group's launch takes longer with the item, in bytes of memory traffic: nothing up to the traffic that a launch takes anyway. A lone
+   * kernel costs half a launch more, because it may still join another group itself.
+   */
+  const costOf = ({ items }: Group<ComboItem>, item: ComboItem): number => {
+    const traffic = trafficOf(items);
+    const added = Math.max(0, traffic + item.bytes - Math.max(traffic, launchTraffic));
+    return items.length > 1 ? added : added + launchTraffic / 2;
+  };
 
   groupCalls<ComboItem>(program, {
     keepsCriticalPath: true,
@@ -50,14 +56,11 @@ export function fuseHorizontally(runtime: Runtime, program: Program): void {
         runtime,
         [...items, item].map(({ work }) => work),
       ),
-    /**
-     * The group with the smallest memory traffic; ties go to the nearest. Groups that already have two members come first, unless the
-     * result is large: a lone kernel may still join another group itself.
-     */
+    /** The cheapest group; ties go to the smallest memory traffic, then to the nearest. */
     rank: (groups, item) =>
       groups.toSorted(
         (a, b) =>
-          isSmallCombo(b, item) - isSmallCombo(a, item) ||
+          costOf(a, item) - costOf(b, item) ||
           trafficOf(a.items) - trafficOf(b.items) ||
           (a.node.isBefore(b.node) ? 1 : -1),
       ),
