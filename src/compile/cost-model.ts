@@ -132,7 +132,7 @@ export const minRematerializedGap = 12;
 export const maxRematerializeRounds = 4;
 
 /** On a GPU, recomputing has to lower the memory peak by this share: less does not pay for the traffic. */
-export const minRecomputedShare = 1 / 8;
+export const minRecomputedShare = 1 / 12;
 
 /** How many calls the first reader of a recomputed value may wait, to follow a kernel that computes the value in passing. */
 export const maxReaderDelay = 8;
