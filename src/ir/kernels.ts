@@ -132,4 +132,6 @@ export interface ChunkedReduceKernel {
   readonly op: ReduceOp;
   /** The value of an element, which is load 0. It uses no position. */
   readonly value: Expression;
+  /** True if zeros do not change a result: the value of 0 is 0, and no value is negative. */
+  readonly ignoresZeros?: boolean;
 }

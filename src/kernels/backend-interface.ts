@@ -7,13 +7,14 @@ import type { AttentionShape, BackwardProblem, ForwardProblem } from "./attentio
 import type { Capabilities } from "./capabilities.js";
 import type { PartialColumns } from "./codegen/cuda/combo/column-group.js";
 import type { ColumnGroupOptions } from "./codegen/cuda/lower.js";
+import type { RowMapProblem } from "./compact-rows/problem.js";
 import type { ChannelsLastOperands, ConvolutionProblem, ConvolutionShape } from "./convolution/problem.js";
 import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { EpilogueOn } from "./gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
 import type { PlainCopy } from "./multi-tensor/copy.js";
 import type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
-import type { Scan, ScatterAdd } from "./scan-scatter/problem.js";
+import type { Scan, ScatterAdd, ScatterShape } from "./scan-scatter/problem.js";
 
 export type Commands = readonly Command[];
 
@@ -40,6 +41,8 @@ export interface Backend {
   /** Kernels that each backend implements itself. */
   lowerScan(scan: Scan, op: string): Command;
   lowerScatterAdd(scatter: ScatterAdd, op: string): Commands;
+  /** A backend that does not have `hasCompactRows` rejects it. */
+  lowerRowMap(problem: RowMapProblem, op: string): Commands;
   lowerCopies(copies: readonly PlainCopy[], op?: string): Commands;
   /** Row kernels on a backend whose kernels are not combined, so that a trace can fuse them. */
   lowerChunkedReduce(launch: ChunkedReduceLaunch): readonly KernelCall[];
@@ -51,7 +54,7 @@ export interface Backend {
   canGroupColumns(kernels: readonly ColumnKernel[]): boolean;
   gemmScratchBytes(problem: GemmDesc): Bytes;
   /** The sizes of the buffers of `ScatterAdd.scratch`. */
-  scatterScratchBytes(scatter: ScatterAdd): readonly number[];
+  scatterScratchBytes(scatter: ScatterShape): readonly number[];
   convolutionScratchBytes(shape: ConvolutionShape): Bytes;
   /** The number of its algorithms, the one with the shortest estimated time first. */
   convolutionCandidates(shape: ConvolutionShape): number;

@@ -29,6 +29,8 @@ export interface Capabilities {
   readonly gathersConvolutions: boolean;
   /** Row kernels compute the numbers of a draw themselves. Without it, a mask in memory has one byte for each. */
   readonly drawsInKernels: boolean;
+  /** Sparse rows can be stored compactly, and read through a row map. */
+  readonly hasCompactRows: boolean;
   /** A step keeps values in memory, and rematerialises them only if memory does not suffice. */
   readonly prefersMemoryOverRecompute: boolean;
   /** Launches are too short for the host's clock, so that they are timed in graphs. */
@@ -50,6 +52,7 @@ export const wasmCapabilities: Capabilities = {
   storesHalfAttention: false,
   gathersConvolutions: false,
   drawsInKernels: false,
+  hasCompactRows: false,
   prefersMemoryOverRecompute: false,
   timesLaunchesInGraphs: false,
 };
@@ -69,6 +72,7 @@ export const cudaCapabilities: Capabilities = {
   storesHalfAttention: true,
   gathersConvolutions: true,
   drawsInKernels: true,
+  hasCompactRows: true,
   prefersMemoryOverRecompute: true,
   timesLaunchesInGraphs: true,
 };

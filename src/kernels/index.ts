@@ -25,6 +25,7 @@ export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
+export type { IndexedTable, RowMapProblem } from "./compact-rows/problem.js";
 export {
   type ChannelsLastOperands,
   type ChannelsLastShape,
@@ -71,7 +72,7 @@ export {
 } from "./kernel-call.js";
 export { isInWords, type PlainCopy } from "./multi-tensor/copy.js";
 export { chunkCount, chunkedReduceCalls } from "./multi-tensor/reduce.js";
-export type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
+export type { ChunkedReduceLaunch, ReducedVector } from "./multi-tensor/reduce-problem.js";
 export { maxTransposes, type TransposedMatrix, transposeLaunchOf } from "./multi-tensor/transpose.js";
 export {
   blocksForCalls,
@@ -109,6 +110,7 @@ export {
   type Scan,
   type ScanDtype,
   type ScatterAdd,
+  type ScatterShape,
   scanCalls,
   scatterAddCalls,
 } from "./scan-scatter/index.js";

@@ -106,6 +106,8 @@ function chunkedReduceKernel(kind: NormKind, dtype: Dtype): ChunkedReduceKernel 
     scalars: ["f64"],
     op: selectReduceOp(kind),
     value: formula(term.abs(term.convert(term.load(0, momentDtype(dtype)), "f64"))),
+    // All norms are of magnitudes, and the largest of none is 0.
+    ignoresZeros: true,
   };
   chunkedReduceKernels.set(key, kernel);
   return kernel;

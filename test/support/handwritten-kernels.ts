@@ -5,6 +5,7 @@
 
 import assert from "node:assert/strict";
 import type { KernelSource } from "holdfast/internals";
+import { term } from "../../src/ir/index.js";
 import type { Elements } from "../../src/kernels/attention/cuda/element.js";
 import { flashBackwardKernel } from "../../src/kernels/attention/cuda/flash/backward.js";
 import { deltaKernel } from "../../src/kernels/attention/cuda/flash/deltas.js";
@@ -16,6 +17,8 @@ import { smallForwardKernel } from "../../src/kernels/attention/cuda/small-forwa
 import { type Direction, planSmall } from "../../src/kernels/attention/cuda/small-plan.js";
 import { tiledColumnsKernel, tiledRowsKernel } from "../../src/kernels/attention/cuda/tiled-backward.js";
 import { tiledForwardKernel } from "../../src/kernels/attention/cuda/tiled-forward.js";
+import { printSectionedReduceKernel } from "../../src/kernels/codegen/cuda/sectioned-reduce-kernel.js";
+import { rowMapKernel } from "../../src/kernels/compact-rows/cuda-row-map.js";
 import { orthogonalKernels } from "../../src/kernels/random/orthogonal-kernel.js";
 import { randomKernels } from "../../src/kernels/random/random-kernel.js";
 import { valueDtypes, valueKernel } from "../../src/kernels/random/value-kernel.js";
@@ -108,6 +111,14 @@ export const commonKernels: readonly KernelSource[] = [
   cudaScanKernel("f32"),
   cudaScatterKernel("f32"),
   ...partitionKernels(),
+  ...(["claim", "look up"] as const).map((kernel) => rowMapKernel(kernel, 64)),
+  printSectionedReduceKernel(
+    {
+      ...{ name: "norm", dtype: "f32", scalars: [], op: "add" },
+      value: term.convert(term.load(0, "f32"), "f64"),
+    },
+    16,
+  ),
   rowScatterKernel({ dtype: "f32", isSparse: true, entries: "all", access: "out" }),
   rowScatterKernel({ dtype: "f32", isSparse: false, entries: "all", access: "out" }),
   ...(["forward", "backward"] as const).flatMap((direction) => [

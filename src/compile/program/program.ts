@@ -29,6 +29,7 @@ export type { Work } from "./kinds/index.js";
 export type { LaunchCall } from "./kinds/launch.js";
 export type { PartialReduceCall } from "./kinds/partial-reduce.js";
 export { forwardedOutput, type RowCall } from "./kinds/row.js";
+export type { RowMapCall } from "./kinds/row-map.js";
 export type { ScatterCall } from "./kinds/scatter.js";
 export type { Plan, Schedule, ScheduledCall } from "./plan.js";
 

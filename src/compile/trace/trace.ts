@@ -20,6 +20,7 @@ import type { TracedCheck } from "../passes/index-checks.js";
 import type { Guard } from "../passes/skip-nonfinite.js";
 import { Buffers } from "../program/buffers.js";
 import { attentionCall } from "../program/kinds/attention.js";
+import { mapVector } from "../program/kinds/chunked-reduce.js";
 import { convolutionCall } from "../program/kinds/convolution.js";
 import { scatterCall } from "../program/kinds/scatter.js";
 import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
@@ -221,7 +222,7 @@ class Tracer extends OpTrace {
         const { kernel, vectors, results, scalars = [] } = call;
         this.#add(kernel.name, {
           ...{ kind: "chunked-reduce", kernel, scalars, results: this.buffers.sliceOf(results) },
-          vectors: vectors.map(({ storage, length }) => ({ slice: this.buffers.sliceOf(storage), length })),
+          vectors: vectors.map((vector) => mapVector(vector, (storage) => this.buffers.sliceOf(storage))),
         });
         return;
       }

@@ -74,6 +74,7 @@ function rareCalls(slice: BufferSlice): readonly Call[] {
     { kind: "fill", target: slice, byte: 0 },
     { kind: "launch", kernel, blocks: 1, arguments: [slice, slice, slice, 1] },
     { kind: "scatter", shape, ...operands },
+    { kind: "row-map", tables: [{ index: slice, stride: 1, count: 1, rows: 1 }], map: slice, owners: slice },
     { kind: "scatter", shape: { ...shape, overwrites: true }, ...operands },
   ];
   return works.map((work) => ({ op: work.kind, work }));
@@ -117,7 +118,7 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
       "gemm",
       "gemm-epilogue",
     ],
-    ...["grouped-gemm", "grouped-reduce", "launch", "partial-reduce", "row", "scatter"],
+    ...["grouped-gemm", "grouped-reduce", "launch", "partial-reduce", "row", "row-map", "scatter"],
   ]);
 });
 

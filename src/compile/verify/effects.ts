@@ -12,6 +12,7 @@ import type {
   Access,
   BufferSlice,
   Call,
+  ChunkedReduceCall,
   ColumnCall,
   GemmCall,
   GemmEpilogueCall,
@@ -87,8 +88,10 @@ function effectsOfKernel(work: Work): readonly Access[] {
       const sums = shape.overwrites ? write(target) : { ...write(target), reads: true };
       return [read(index), read(source), ...scratch.map(write), sums];
     }
+    case "row-map":
+      return [...work.tables.map(({ index }) => read(index)), write(work.map), write(work.owners)];
     case "chunked-reduce":
-      return [...work.vectors.map(({ slice }) => read(slice)), write(work.results)];
+      return [...work.vectors.flatMap(vectorEffects), write(work.results)];
     case "fill":
       return [write(work.target)];
     case "copy":
@@ -167,6 +170,14 @@ function epilogueEffects({ problem, epilogue, operands }: GemmEpilogueCall): rea
     else if (operand !== gemmInput && forwarded?.[operand] === undefined) accesses.push(read(slice));
   }
   return accesses;
+}
+
+/** A reduced vector is read where it is in memory, and so is the map of its compact rows. */
+function vectorEffects(vector: ChunkedReduceCall["vectors"][number]): readonly Access[] {
+  if (!("sections" in vector)) return [read(vector.storage)];
+  return vector.sections.flatMap(({ storage, rowMap }) =>
+    rowMap ? [read(storage), read(rowMap.storage)] : [read(storage)],
+  );
 }
 
 /** A parameter of unknown direction counts as read and written. */

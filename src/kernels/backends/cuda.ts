@@ -27,6 +27,8 @@ import {
   lowerRowCombo,
   lowerRowOnCuda,
 } from "../codegen/cuda/lower.js";
+import { lowerRowMapOnCuda } from "../compact-rows/cuda-row-map.js";
+import type { RowMapProblem } from "../compact-rows/problem.js";
 import {
   channelsLastConvolution,
   convolutionScratchBytes,
@@ -56,7 +58,7 @@ import { lowerChunkedReduceOnCuda } from "../multi-tensor/reduce.js";
 import type { ChunkedReduceLaunch } from "../multi-tensor/reduce-problem.js";
 import { lowerScanOnCuda } from "../scan-scatter/cuda-scan.js";
 import { cudaScatterScratchBytes, lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
-import type { Scan, ScatterAdd } from "../scan-scatter/problem.js";
+import type { Scan, ScatterAdd, ScatterShape } from "../scan-scatter/problem.js";
 import type { Target } from "../target.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -126,6 +128,10 @@ export class CudaBackend implements Backend {
     return lowerScatterAddOnCuda(this.#target.device, scatter, op);
   }
 
+  lowerRowMap(problem: RowMapProblem, op: string): Commands {
+    return lowerRowMapOnCuda(problem, op);
+  }
+
   lowerCopies(copies: readonly PlainCopy[], op = "copy"): Commands {
     return lowerCopies(copies, op);
   }
@@ -146,7 +152,7 @@ export class CudaBackend implements Backend {
     return cudaScratchBytes(this.#target, problem);
   }
 
-  scatterScratchBytes(scatter: ScatterAdd): readonly number[] {
+  scatterScratchBytes(scatter: ScatterShape): readonly number[] {
     return cudaScatterScratchBytes(this.#target.device, scatter);
   }
 

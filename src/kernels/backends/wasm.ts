@@ -1,5 +1,6 @@
 /** The CPU backend: kernels printed as WebAssembly, large GEMMs by a BLAS if one is configured. A launch runs one kernel. */
 
+import { HoldfastError } from "../../errors/index.js";
 import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
@@ -16,6 +17,7 @@ import { wasmCapabilities } from "../capabilities.js";
 import type { PartialColumns } from "../codegen/cuda/combo/column-group.js";
 import { type ColumnGroupOptions, cannotCombine, cannotGroup } from "../codegen/cuda/lower.js";
 import { lowerColumnOnWasm, lowerRowOnWasm } from "../codegen/wasm/lower.js";
+import type { RowMapProblem } from "../compact-rows/problem.js";
 import { rejected as rejectedConvolution } from "../convolution/problem.js";
 import { cpuScratchBytes, lowerGemmOnCpu, requireFloat } from "../gemm/cpu/lower.js";
 import {
@@ -109,6 +111,13 @@ export class WasmBackend implements Backend {
 
   lowerScatterAdd(scatter: ScatterAdd, op: string): Commands {
     return lowerScatterAddOnWasm(scatter, op);
+  }
+
+  lowerRowMap(_: RowMapProblem, op: string): Commands {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `${op}: this device has no compact rows. Scatter to whole tables.`,
+    );
   }
 
   lowerCopies(copies: readonly PlainCopy[]): Commands {

@@ -4,15 +4,17 @@
  */
 
 import type { KernelSource } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
 import type { ChunkedReduceKernel, RowKernel } from "../../ir/index.js";
 import { dtypes, iterateRows, kernelKey, term } from "../../ir/index.js";
-import type { LaunchCommand } from "../../runtime/index.js";
+import type { LaunchCommand, Storage } from "../../runtime/index.js";
 import type { Backend } from "../backend-interface.js";
 import { chunkLength, printChunkedReduceKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
 import { type KernelCall, rowCalls } from "../kernel-call.js";
 import { cachedSource } from "../source-cache.js";
 import { paddedGroupSize } from "./group-size.js";
 import type { ChunkedReduceLaunch } from "./reduce-problem.js";
+import { lowerSections } from "./sectioned-reduce.js";
 
 /** A launch has 4 KiB of arguments, of which a tensor takes 16 bytes. */
 const maxTensors = 128;
@@ -31,14 +33,40 @@ export function chunkedReduceCalls(
   return combinesKernels ? [{ kind: "chunked-reduce", ...launch }] : backend.lowerChunkedReduce(launch);
 }
 
-/** One launch for up to `maxTensors` tensors. */
+/** One launch for up to `maxTensors` tensors. A tensor of sections has its own. */
 export function lowerChunkedReduceOnCuda(launch: ChunkedReduceLaunch): readonly KernelCall[] {
-  return lowerGroups(launch, maxTensors, lowerOneLaunch);
+  return lowerGroups(launch, maxTensors, (group) => {
+    const [sectioned] = group.vectors.flatMap((vector) => ("sections" in vector ? [vector] : []));
+    if (!sectioned) return lowerOneLaunch(plainLaunch(group));
+    if (!launch.kernel.ignoresZeros) throw needsStorage(launch.kernel.name);
+    return lowerSections(group, sectioned, group.results, ({ results, ...vector }) =>
+      lowerOneLaunch({ ...group, vectors: [vector], results }),
+    );
+  });
 }
 
 /** Two row kernels per tensor: one for its full chunks, one for the last. */
 export function lowerChunkedReduceOnWasm(launch: ChunkedReduceLaunch): readonly KernelCall[] {
-  return lowerGroups(launch, 1, lowerAsRows);
+  return lowerGroups(launch, 1, (group) => lowerAsRows(plainLaunch(group)));
+}
+
+interface PlainLaunch extends ChunkedReduceLaunch {
+  readonly vectors: readonly { readonly storage: Storage; readonly length: number }[];
+}
+
+function plainLaunch(launch: ChunkedReduceLaunch): PlainLaunch {
+  const vectors = launch.vectors.map((vector) => {
+    if ("sections" in vector) throw needsStorage(launch.kernel.name);
+    return vector;
+  });
+  return { ...launch, vectors };
+}
+
+function needsStorage(name: string): HoldfastError {
+  return new HoldfastError(
+    "UNSUPPORTED",
+    `${name} of a vector in sections needs a GPU and a kernel that ignores zeros. Pass contiguous vectors.`,
+  );
 }
 
 function lowerGroups(
@@ -49,23 +77,25 @@ function lowerGroups(
   const { kernel, vectors, results, view } = launch;
   const calls: KernelCall[] = [];
   const resultBytes = dtypes[kernel.value.type].bytes;
+  const isPlain = (vector: (typeof vectors)[number] | undefined): boolean => !vector || "storage" in vector;
   let done = 0;
-  for (let first = 0; first < vectors.length; first += tensorsPerLaunch) {
-    const group = vectors.slice(first, first + tensorsPerLaunch);
+  for (let first = 0; first < vectors.length; ) {
+    let end = first + 1;
+    while (isPlain(vectors[first]) && end < vectors.length && end - first < tensorsPerLaunch) {
+      if (!isPlain(vectors[end])) break;
+      end++;
+    }
+    const group = vectors.slice(first, end);
     const chunks = group.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const groupResults = view(results, done * resultBytes, chunks * resultBytes);
     calls.push(...lower({ ...launch, vectors: group, results: groupResults }));
     done += chunks;
+    first = end;
   }
   return calls;
 }
 
-function lowerOneLaunch({
-  kernel,
-  vectors,
-  results,
-  scalars = [],
-}: ChunkedReduceLaunch): readonly LaunchCommand[] {
+function lowerOneLaunch({ kernel, vectors, results, scalars = [] }: PlainLaunch): readonly LaunchCommand[] {
   const storages = vectors.map(({ storage }) => storage);
   const lengths = vectors.map(({ length }) => length);
   const [first] = storages;
@@ -94,13 +124,7 @@ function lowerOneLaunch({
 }
 
 /** The full chunks of a tensor as rows of one kernel, then the shorter last chunk. */
-function lowerAsRows({
-  kernel,
-  vectors,
-  results,
-  scalars = [],
-  view,
-}: ChunkedReduceLaunch): readonly KernelCall[] {
+function lowerAsRows({ kernel, vectors, results, scalars = [], view }: PlainLaunch): readonly KernelCall[] {
   const [vector] = vectors;
   if (!vector) return [];
   const { storage, length } = vector;

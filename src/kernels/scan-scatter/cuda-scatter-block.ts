@@ -38,6 +38,6 @@ export const rowsOfBlock = `  const unsigned lane = threadIdx.x % 32, warp = thr
   const unsigned rowBlocks = (length + rowsPerBlock - 1) / rowsPerBlock;
   const unsigned firstColumn = blockIdx.x % chunks * columnsPerBlock;
   const unsigned firstRow = blockIdx.x / chunks % rowBlocks * rowsPerBlock;
-  const long long outerIndex = blockIdx.x / chunks / rowBlocks;
+  const long long outerSlice = blockIdx.x / chunks / rowBlocks;
   const unsigned rowCount = length - firstRow < rowsPerBlock ? length - firstRow : rowsPerBlock;
   const unsigned columns = inner - firstColumn < columnsPerBlock ? inner - firstColumn : columnsPerBlock;`;

@@ -18,7 +18,7 @@ import { launchBytes, warpSize } from "../cost-model.js";
 import { threads } from "./cuda-columns.js";
 import type { ScatterAdd } from "./problem.js";
 
-export type ScatterShape = Pick<ScatterAdd, "dtype" | "outer" | "length" | "inner" | "count">;
+export type ScatterSizes = Pick<ScatterAdd, "dtype" | "outer" | "length" | "inner" | "count">;
 
 /** The columns of a block, if entries are not sparse: one per lane, so that a warp loads and stores whole sectors. */
 export const columnsPerBlock = warpSize;
@@ -60,7 +60,7 @@ export function tileElements(dtype: ScatterAdd["dtype"]): number {
   return tileBytes / dtypes[dtype].bytes;
 }
 
-export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: ScatterShape): ScatterPlan {
+export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: ScatterSizes): ScatterPlan {
   const { outer, length, inner, count } = shape;
   const sms = device.parallelism;
   // With fewer columns, lanes of a warp that owns a row would be idle.
@@ -86,7 +86,7 @@ export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: Scat
 
 type BlockSize = Pick<ScatterPlan, "rowsPerBlock" | "columnsPerBlock">;
 
-function denseBlock(sms: number, { dtype, outer, length, inner }: ScatterShape): BlockSize {
+function denseBlock(sms: number, { dtype, outer, length, inner }: ScatterSizes): BlockSize {
   const chunks = Math.ceil(inner / columnsPerBlock);
   const maxRows = Math.floor(tileElements(dtype) / Math.min(inner, columnsPerBlock));
   const wantedBlocks = sms * residentBlocks * waves;
@@ -95,7 +95,7 @@ function denseBlock(sms: number, { dtype, outer, length, inner }: ScatterShape):
 }
 
 /** One wave of blocks. A warp has whole rows, unless there are fewer rows than warps. */
-function sparseBlock(sms: number, { outer, length, inner }: ScatterShape): BlockSize {
+function sparseBlock(sms: number, { outer, length, inner }: ScatterSizes): BlockSize {
   const wantedBlocks = sms * residentSparseBlocks;
   const rowsPerWave = Math.ceil((outer * length) / wantedBlocks);
   const rowsPerBlock = Math.min(Math.max(rowsPerWave, threads / warpSize), length, maxSparseRows);

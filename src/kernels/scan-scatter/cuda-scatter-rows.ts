@@ -20,16 +20,17 @@ const entriesPerLane = entriesPerRound / threads;
 const unroll = 8;
 
 const sizes = {
+  outerSource: "u32",
+  sourceRow: "u32",
   outer: "u32",
   length: "u32",
   inner: "u32",
-  count: "u32",
   rowsPerBlock: "u32",
   columnsPerBlock: "u32",
 } as const;
 
 export function allEntriesParameters(access: RowScatterVariant["access"]) {
-  return { index: "in", source: "in", target: access, ...sizes } as const;
+  return { index: "in", source: "in", target: access, count: "u32", outerIndex: "u32", ...sizes } as const;
 }
 
 export function bucketParameters(access: RowScatterVariant["access"]) {
@@ -66,9 +67,10 @@ export function rowScatterKernel(variant: RowScatterVariant): KernelSource {
 
 const entriesOf: Readonly<Record<RowScatterVariant["entries"], Entries>> = {
   all: {
-    range: "const unsigned begin = 0, end = count;",
+    // Offsets into the index, not a pointer: the sparse kernel has no registers left for one.
+    range: "const unsigned begin = (unsigned)outerSlice * outerIndex, end = begin + count;",
     row: "index[entry]",
-    position: "entry",
+    position: "entry - begin",
   },
   bucket: {
     range: `const unsigned bucket = firstRow / rowsPerBucket;
@@ -93,10 +95,10 @@ ${rowsOfBlock}
   unsigned groups = ${threads / columnsPerBlock};
   while (2 * groups * columns <= ${threads}) groups *= 2;
   const unsigned group = threadIdx.x / columns, column = threadIdx.x % columns;
-  const bool hasColumn = group < groups && outerIndex < outer;
-  const ${type}* from = source + outerIndex * count * inner + firstColumn + column;
-  ${type}* to = target + (outerIndex * length + firstRow) * inner + firstColumn + column;
-  const long long step = inner;
+  const bool hasColumn = group < groups && outerSlice < outer;
+  const ${type}* from = source + outerSlice * outerSource + firstColumn + column;
+  ${type}* to = target + (outerSlice * length + firstRow) * inner + firstColumn + column;
+  const long long step = inner, fromStep = sourceRow;
   for (unsigned row = group; hasColumn && row < rowCount; row += groups) {
     sums[row * columns + column] = ${access === "inout" ? "to[row * step]" : "0"};
   }
@@ -132,7 +134,7 @@ ${rowsOfBlock}
     ${type} loaded[${loads}];
     for (unsigned i = 0; i < ${loads}; i++) {
       const unsigned entry = group + i * groups;
-      if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * step];
+      if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * fromStep];
     }
     for (unsigned done = 0; done < total; done += stageEntries) {
       for (unsigned i = 0; i < ${loads}; i++) {
@@ -142,7 +144,7 @@ ${rowsOfBlock}
       __syncthreads();
       for (unsigned i = 0; i < ${loads}; i++) {
         const unsigned entry = done + stageEntries + group + i * groups;
-        if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * step];
+        if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * fromStep];
       }
       const unsigned staged = total - done < stageEntries ? total - done : stageEntries;
       for (unsigned next = 0; hasColumn && group < rowCount && next < staged; next += ${unroll}) {

@@ -26,11 +26,11 @@ export function printSparse(
   __shared__ unsigned listedPositions[${maxListed}], warpCounts[2][${warps}], found[${warps}][${unroll + 32}];
   __shared__ unsigned short listedRows[${maxListed}];
 ${rowsOfBlock}
-  if (outerIndex >= outer) return;
+  if (outerSlice >= outer) return;
   const unsigned none = 0xffffffffu;
-  const long long step = inner;
-  const ${type}* from = source + outerIndex * count * step + firstColumn;
-  ${type}* to = target + (outerIndex * length + firstRow) * step + firstColumn;
+  const long long step = inner, fromStep = sourceRow;
+  const ${type}* from = source + outerSlice * outerSource + firstColumn;
+  ${type}* to = target + (outerSlice * length + firstRow) * step + firstColumn;
   ${range}
   ${isZeroed ? "bool isFirst = true;" : ""}
   unsigned next = begin, round = 0;
@@ -75,7 +75,7 @@ ${rowsOfBlock}
           for (unsigned done = 0; done < foundCount; done += ${unroll}) {
             ${type} values[${unroll}];
             for (unsigned i = 0; i < ${unroll}; i++) {
-              values[i] = done + i < foundCount ? from[found[warp][done + i] * step + column] : 0;
+              values[i] = done + i < foundCount ? from[found[warp][done + i] * fromStep + column] : 0;
             }
             for (unsigned i = 0; i < ${unroll}; i++) {
               if (done + i < foundCount) sum += values[i];

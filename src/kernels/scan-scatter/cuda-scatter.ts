@@ -16,7 +16,7 @@ import type { RowScatterVariant } from "./cuda-scatter-block.js";
 import { partitionBytes, planScatter } from "./cuda-scatter-plan.js";
 import { allEntriesParameters, bucketParameters, rowScatterKernel } from "./cuda-scatter-rows.js";
 import type { ScanDtype } from "./element.js";
-import type { ScatterAdd } from "./problem.js";
+import type { ScatterAdd, ScatterShape } from "./problem.js";
 
 /** Loads in flight per thread. */
 const unroll = 8;
@@ -38,10 +38,7 @@ export function lowerScatterAddOnCuda(device: Device, scatter: ScatterAdd, op: s
 }
 
 /** The sizes of the scratch buffers that the lowering needs. */
-export function cudaScatterScratchBytes(
-  device: Device,
-  scatter: Omit<ScatterAdd, "index" | "source" | "target">,
-): readonly number[] {
+export function cudaScatterScratchBytes(device: Device, scatter: ScatterShape): readonly number[] {
   return scatter.isIndexShared ? partitionBytes(planScatter(device, scatter), scatter.count) : [];
 }
 
@@ -60,17 +57,21 @@ function lowerElements(scatter: ScatterAdd, op: string): readonly Command[] {
 
 function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Command[] {
   const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition } = planScatter(device, scatter);
-  const { dtype } = scatter;
+  const { dtype, count, inner } = scatter;
   const access = accessTo(scatter);
+  const outerSource = scatter.outer > 1 ? count * inner : 0;
+  const strides = scatter.strides ?? { outerIndex: 0, outerSource, sourceRow: inner };
   if (!partition) {
     const source = rowScatterKernel({ dtype, isSparse, entries: "all", access });
     const values = argumentsInOrder(allEntriesParameters(access), {
       ...scatter,
+      ...strides,
       rowsPerBlock,
       columnsPerBlock,
     });
     return [{ kind: "launch", op, source, blocks, arguments: values }];
   }
+  if (strides.outerIndex !== 0) throw needsOneIndex(op, scatter);
   const buffers = buffersOf(scatter);
   const { rowsPerBucket } = partition;
   return [
@@ -79,10 +80,18 @@ function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Co
       ...{ kind: "launch", op, blocks },
       source: rowScatterKernel({ dtype, isSparse, entries: "bucket", access }),
       arguments: argumentsInOrder(bucketParameters(access), {
-        ...{ ...scatter, ...buffers, rowsPerBlock, columnsPerBlock, rowsPerBucket },
+        ...{ ...scatter, ...strides, ...buffers, rowsPerBlock, columnsPerBlock, rowsPerBucket },
       }),
     },
   ];
+}
+
+function needsOneIndex(op: string, { outer, count }: ScatterAdd): HoldfastError {
+  return new HoldfastError(
+    "UNSUPPORTED",
+    `${op}: ${outer} indices of ${count} entries would be partitioned, which one index alone can be. Scatter each slice by itself.`,
+    { numbers: { outer, count } },
+  );
 }
 
 function accessTo({

@@ -17,7 +17,16 @@ export interface Scan {
   readonly isReversed?: boolean;
 }
 
-/** Everything is contiguous; the target must not share elements with the index or the source. */
+/** Strides in elements. */
+export interface ScatterStrides {
+  /** From the index of an outer slice to that of the next one; 0 if all of them share one index. */
+  readonly outerIndex: number;
+  readonly outerSource: number;
+  /** From a row of the source to the next one. */
+  readonly sourceRow: number;
+}
+
+/** Everything is contiguous by default; the target must not share elements with the index or the source. */
 export interface ScatterAdd {
   readonly dtype: ScanDtype;
   readonly outer: number;
@@ -26,15 +35,20 @@ export interface ScatterAdd {
   readonly inner: number;
   /** Entries of source and index along the axis. */
   readonly count: number;
-  /** i32: [count] if `isIndexShared`, else [outer, count, inner]. */
+  /** i32: [count] if `isIndexShared`, else [outer, count, inner]. With strides: [outer, count]. */
   readonly index: Storage;
   readonly isIndexShared: boolean;
   /** [outer, count, inner] */
   readonly source: Storage;
   /** [outer, length, inner] */
   readonly target: Storage;
+  /** The layouts of index and source, if they are not contiguous. CUDA, with `isIndexShared`. */
+  readonly strides?: ScatterStrides;
   /** The sums start at zero, not at the target's values, and the whole target is written. */
   readonly overwrites?: boolean;
   /** Buffers of at least the sizes that the backend's `scatterScratchBytes` returns. */
   readonly scratch?: readonly Storage[];
 }
+
+/** A scatter without its memory. */
+export type ScatterShape = Omit<ScatterAdd, "index" | "source" | "target" | "scratch">;

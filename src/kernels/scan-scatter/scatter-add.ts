@@ -1,5 +1,6 @@
 /** scatterAdd: adds rows or elements into an array at indices along an axis (the gradient of gather and indexSelect). */
 
+import { HoldfastError } from "../../errors/index.js";
 import type { Command } from "../../runtime/index.js";
 import type { KernelCall } from "../kernel-call.js";
 import { argumentsInOrder } from "../launch-arguments.js";
@@ -20,14 +21,17 @@ import { planStrips, requireAvailable } from "./strips.js";
  * ```
  */
 export function scatterAddCalls(scatter: ScatterAdd, op = "scatterAdd"): readonly KernelCall[] {
-  const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
-  const sourceShape = [outer, count, inner];
+  const { dtype, outer, length, inner, count, index, isIndexShared, source, target, strides } = scatter;
   const targetShape = [outer, length, inner];
+  const sourceShape = strides
+    ? [(outer - 1) * strides.outerSource + (count - 1) * strides.sourceRow + inner]
+    : [outer, count, inner];
+  const rowIndexShape = [strides ? (outer - 1) * strides.outerIndex + count : count];
   requireAvailable(
     op,
     { outer, length, inner, count },
     {
-      index: { storage: index, dtype: "i32", shape: isIndexShared ? [count] : sourceShape },
+      index: { storage: index, dtype: "i32", shape: isIndexShared ? rowIndexShape : sourceShape },
       source: { storage: source, dtype, shape: sourceShape },
       target: { storage: target, dtype, shape: targetShape },
     },
@@ -38,6 +42,11 @@ export function scatterAddCalls(scatter: ScatterAdd, op = "scatterAdd"): readonl
 }
 
 export function lowerScatterAddOnWasm(scatter: ScatterAdd, op: string): readonly Command[] {
+  if (scatter.strides)
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `${op}: strides need a GPU. Copy the operands to contiguous memory.`,
+    );
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target, overwrites } = scatter;
   const plan = planStrips(outer, inner, count, columnsOf(dtype, vectorsPerStrip));
   return [

@@ -358,6 +358,13 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
 
+static inline unsigned atomicMin(unsigned* address, unsigned value) {
+  unsigned old = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (value < old && !__atomic_compare_exchange_n(address, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
 template <class To, class From>
 static inline To emulatorBits(From value) {
   static_assert(sizeof(To) == sizeof(From), "the same bits under another type");

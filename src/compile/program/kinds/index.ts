@@ -15,6 +15,7 @@ import type { Kind } from "./kind.js";
 import { type LaunchCall, launch } from "./launch.js";
 import { type PartialReduceCall, partialReduce } from "./partial-reduce.js";
 import { type RowCall, row } from "./row.js";
+import { type RowMapCall, rowMap } from "./row-map.js";
 import { type ScatterCall, scatter } from "./scatter.js";
 
 export type Work =
@@ -29,6 +30,7 @@ export type Work =
   | AttentionCall
   | ConvolutionCall
   | ScatterCall
+  | RowMapCall
   | ChunkedReduceCall
   | LaunchCall
   | FillCall
@@ -46,6 +48,7 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   attention,
   convolution,
   scatter,
+  "row-map": rowMap,
   "chunked-reduce": chunkedReduce,
   launch,
   fill,

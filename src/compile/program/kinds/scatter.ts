@@ -1,6 +1,6 @@
 /** scatterAdd, as the kernels take it, over slices. */
 
-import { lowerCalls, type ScatterAdd, scatterAddCalls } from "../../../kernels/index.js";
+import { lowerCalls, type ScatterAdd, type ScatterShape, scatterAddCalls } from "../../../kernels/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
@@ -8,7 +8,7 @@ import type { Kind } from "./kind.js";
 
 export interface ScatterCall {
   readonly kind: "scatter";
-  readonly shape: Omit<ScatterAdd, "index" | "source" | "target" | "scratch">;
+  readonly shape: ScatterShape;
   readonly index: BufferSlice;
   readonly source: BufferSlice;
   readonly target: BufferSlice;

@@ -14,8 +14,9 @@ import { binary, type Leaves, literal, printExpression } from "./expressions.js"
 import { KernelText } from "./kernel-text.js";
 import { widened } from "./row-operands.js";
 
-const threads = 256;
-const [vectorWidth, vectorsPerThread] = [4, 4];
+/** The order of a chunk's sum follows from these numbers. */
+export const chunkShape = { threads: 256, vectorWidth: 4, vectorsPerThread: 4 } as const;
+const { threads, vectorWidth, vectorsPerThread } = chunkShape;
 export const chunkLength = threads * vectorWidth * vectorsPerThread;
 
 /**
@@ -56,7 +57,7 @@ export function printChunkedReduceKernel(kernel: ChunkedReduceKernel, tensors: n
       body();
     });
   const accumulate = (element: string): void => {
-    const computed = printExpression(text, value, leavesOf(widened(text, dtype, element)));
+    const computed = printExpression(text, value, leavesOfElement(widened(text, dtype, element)));
     text.line(`acc[k] = ${combine("acc[k]", computed)};`);
   };
   text.block(`if (remaining >= ${chunkLength}u && (size_t)source % ${maxVectorBytes}u == 0u)`, () => {
@@ -91,7 +92,8 @@ export function printChunkedReduceKernel(kernel: ChunkedReduceKernel, tensors: n
   }
 }
 
-function leavesOf(element: string): Leaves {
+/** The leaves of a value whose only load is this element. */
+export function leavesOfElement(element: string): Leaves {
   return {
     load: () => element,
     scalar: (index) => `scalar${index}`,
