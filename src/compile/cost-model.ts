@@ -61,6 +61,12 @@ export const comboLimits = ({ parallelism }: Device): ComboLimits => ({
   maxHeldRow: 256,
 });
 
+/**
+ * The launches that compact rows take more than whole tables: a fill and two launches for the row maps, and for each reader one for each run of
+ * neighbouring tables, because it reads other gradients separately.
+ */
+export const compactRowsLaunches = (readers: number, runs: number): number => 3 + readers * runs;
+
 /** How many bytes may live longer for a moved launch: as many as 64 multiprocessors move during a launch. */
 export const maxHeldBytes = 64 * launchBytes;
 

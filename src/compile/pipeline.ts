@@ -22,6 +22,7 @@ import { splitReductions } from "./fusion/split-reductions.js";
 import { fuse } from "./fusion/vertical/fuse.js";
 import { writeAttentionOutputs } from "./passes/attention-outputs.js";
 import { storeActivationsAsBf16 } from "./passes/bf16-activations.js";
+import { compactGradients } from "./passes/compact-gradients.js";
 import { propagateCopies } from "./passes/copy-propagation.js";
 import { eliminateCommonCalls } from "./passes/cse.js";
 import { eliminateDeadCalls } from "./passes/dce.js";
@@ -138,6 +139,11 @@ export const phases = {
       fuse(runtime, program, { deadOnExit });
       if (isTuned) readSignsOfCasts(program);
     },
+  },
+  compactGradients: {
+    pass: "verticalFusion",
+    purpose: "on a GPU, gradients of large embeddings are stored as compact rows",
+    run: (program, runtime, { deadOnExit }) => compactGradients(runtime, program, deadOnExit),
   },
   pretransposeWeights: {
     pass: "autotune",

@@ -4,6 +4,7 @@
  */
 
 import { type Axis, dtypes, factsOf, type Iteration, inputDtypes } from "../../ir/index.js";
+import { isFlat } from "../program/flat.js";
 import {
   type Buffer,
   type BufferSlice,
@@ -46,17 +47,6 @@ function partsOf(
     if (views) return views.map((view) => partOf(work, source, view));
   }
   return undefined;
-}
-
-/** True for an elementwise kernel over contiguous memory and single values. A draw has no memory that could be split. */
-function isFlat({ kernel, iteration }: RowCall): boolean {
-  const { isElementwise, usesPosition, isReadAtIndex, hasDraws } = factsOf(kernel);
-  const { outer, row } = iteration;
-  if (!isElementwise || usesPosition || hasDraws || outer.length > 0 || isReadAtIndex.some(Boolean))
-    return false;
-  return row.strides.every(
-    (stride, operand) => stride === 1 || (stride === 0 && operand < kernel.inputs.length),
-  );
 }
 
 interface View {
