@@ -25,8 +25,14 @@ test("without a driver it follows from the compute capability; of an unknown one
 });
 
 test("resident blocks share an SM's shared memory: 1 KiB of it is the system's, for each block", () => {
-  const device = { sharedBytesPerBlock: 99 * KiB };
+  const device = { computeCapability: "9.0", sharedBytesPerBlock: 99 * KiB };
   assert.equal(residentSharedBytes(device, 1024, 0), 49 * KiB);
   assert.equal(residentSharedBytes(device, 1024, 128), 49 * KiB - 128);
   assert.equal(residentSharedBytes(device, 32, 4 * KiB), 0);
+  const desktop = { computeCapability: "12.1", sharedBytesPerBlock: 99 * KiB };
+  assert.equal(
+    residentSharedBytes(desktop, 1024, 0),
+    99 * KiB,
+    "two blocks of 1024 threads are too many for it",
+  );
 });

@@ -62,17 +62,20 @@ export function maxSharedBytesPerBlock({
 
 /** Shared memory that the system takes from each resident block. */
 const reservedSharedBytes = 1024;
-/** Threads that an SM can run at once; fewer on some devices. */
-const maxThreadsPerSm = 2048;
+/** The compute capabilities whose SMs run 2048 threads at once. */
+const capabilitiesOf2048Threads: ReadonlySet<string> = new Set(["8.0", "9.0", "10.0", "10.3"]);
 
-/** The blocks of so many threads that an SM has threads for. */
-export function residentBlocksOf(threads: number): number {
-  return Math.floor(maxThreadsPerSm / threads);
+/** The blocks of so many threads that an SM has threads for: 2048 threads in data centres, 1536 on desktops. */
+export function residentBlocksOf(
+  { computeCapability = "" }: Pick<DeviceInfo, "computeCapability">,
+  threads: number,
+): number {
+  return Math.floor((capabilitiesOf2048Threads.has(computeCapability) ? 2048 : 1536) / threads);
 }
 
 /** Dynamic shared memory of a block that leaves enough for as many blocks as the SM has threads for. */
 export function residentSharedBytes(device: SharedMemoryFacts, threads: number, staticBytes: number): number {
-  const perBlock = (maxSharedBytesPerBlock(device) + reservedSharedBytes) / residentBlocksOf(threads);
+  const perBlock = (maxSharedBytesPerBlock(device) + reservedSharedBytes) / residentBlocksOf(device, threads);
   return Math.max(0, perBlock - reservedSharedBytes - staticBytes);
 }
 

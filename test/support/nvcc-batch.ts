@@ -10,8 +10,20 @@ import { join } from "node:path";
 import type { KernelSource } from "holdfast/internals";
 import { resultFor } from "./nvcc-results.js";
 
-/** The minimal architecture of the code; every later architecture accepts its PTX. */
-const minArchitecture = "80";
+/** Architectures whose PTX is compiled: kernels have more code for Hopper and later (PDL). Later architectures accept either. */
+const ptxArchitectures = { early: "80", late: "90" } as const;
+
+/** The architectures of each PTX, as numbers. */
+function groupArchitectures(
+  architectures: readonly string[],
+): readonly (readonly [string, readonly string[]])[] {
+  const isLate = (architecture: string): boolean => Number(/\d+/.exec(architecture)?.[0]) >= 90;
+  const groups = [
+    [ptxArchitectures.early, architectures.filter((architecture) => !isLate(architecture))],
+    [ptxArchitectures.late, architectures.filter(isLate)],
+  ] as const;
+  return groups.filter(([, some]) => some.length > 0);
+}
 
 /**
  * Compiles the kernels for all of their architectures, in two processes at a time. Throws any output of the
@@ -30,9 +42,10 @@ export async function compileBatch(
       .filter((some) => some.length > 0);
     // Both have to end before their folder is removed, even if one fails.
     const outcomes = await Promise.allSettled(
-      halves.map((some, half) =>
-        compileFile(folder, `kernels-${half}`, some, minArchitecture, architectures),
-      ),
+      halves.map(async (some, half) => {
+        for (const [ptx, group] of groupArchitectures(architectures))
+          await compileFile(folder, `kernels-${half}-${ptx}`, some, ptx, group);
+      }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     for (const capability of only) {
@@ -51,13 +64,13 @@ async function compileFile(
   folder: string,
   name: string,
   kernels: readonly KernelSource[],
-  minArchitecture: string,
+  ptxArchitecture: string,
   architectures: readonly string[],
 ): Promise<void> {
   const [source, ptx] = [join(folder, `${name}.cu`), join(folder, `${name}.ptx`)];
   const code = kernels.map(sourceOf).join("\n");
   const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
-  const flags = [...strict, "-ptx", `-arch=compute_${minArchitecture}`];
+  const flags = [...strict, "-ptx", `-arch=compute_${ptxArchitecture}`];
   const result = resultFor(...flags, ...architectures, code);
   if (result.text !== undefined) return;
   writeFileSync(source, code);

@@ -219,7 +219,7 @@ const kernels: readonly KernelSource[] = [
     printReducingKernel(logSoftmax(dtype), {
       ...{ outerRank: 1, inner: units(2), aliases: new Map(), access: "vector", usesFastMath: true },
       ...{ lanes: 1024, vectors: 0, cachedBytes: 0, width: dtype === "bf16" ? 8 : 4 },
-      shared: { inputs: [0], vectors: 2, isWholeRow: false, bytes: 2 * 16 * 1024 },
+      shared: { inputs: [0], vectors: 2, isWholeRow: false, bytes: 2 * 16 * 1024, residentBlocks: 2 },
     }),
   ),
 ];

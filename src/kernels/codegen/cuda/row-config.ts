@@ -15,7 +15,7 @@ import {
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { literalKey, overlaps } from "../../../units/index.js";
-import { registerBytes, residentSharedBytes, warpSize } from "../../cost-model.js";
+import { registerBytes, residentBlocksOf, residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import { changeConditionOf } from "../unchanged-rows.js";
 import {
@@ -204,7 +204,10 @@ function sharedVectorsOf(
   const rowVectors = Math.ceil(elements / (width * lanes));
   const vectors = Math.min(rowVectors, Math.floor(available / (lanes * vectorBytes)));
   if (vectors === 0) return undefined;
-  return { inputs, vectors, isWholeRow: vectors === rowVectors, bytes: vectors * lanes * vectorBytes };
+  return {
+    ...{ inputs, vectors, isWholeRow: vectors === rowVectors, bytes: vectors * lanes * vectorBytes },
+    residentBlocks: residentBlocksOf(device, lanes),
+  };
 }
 
 /** True if a row kernel can output column sums: a row takes exactly a warp, and no element is read at an index. */

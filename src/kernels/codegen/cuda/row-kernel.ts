@@ -10,13 +10,7 @@
 import type { KernelSource } from "../../../driver/index.js";
 import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
 import { checkRowKernel, factsOf, identityOf, inputDtypes, loadsOf } from "../../../ir/index.js";
-import {
-  maxThreadsPerBlock,
-  registerBytes,
-  registerBytesPerThread,
-  residentBlocksOf,
-  warpSize,
-} from "../../cost-model.js";
+import { maxThreadsPerBlock, registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
 import {
   type ColumnPartialsLayout,
   colsumOutputs,
@@ -92,6 +86,8 @@ export interface SharedVectors {
   /** True if they are the whole row. */
   readonly isWholeRow: boolean;
   readonly bytes: number;
+  /** Blocks of an SM that this leaves shared memory for. */
+  readonly residentBlocks: number;
 }
 
 /** `threads`: those of a block whose rows take at most a warp each. */
@@ -115,9 +111,10 @@ function blockOf({ lanes, cachedBytes, colsums, shared }: ReducingLayout): {
 } {
   if (colsums) return { threads: colsums.threads, blocksPerSm: 1, sharedBytes: colsums.sharedBytes };
   if (lanes > warpSize) {
-    // Shared memory is for two blocks, of which one loads while the other stores: the registers have to suffice for both.
-    const bounds = lanes === maxThreadsPerBlock ? { blocksPerSm: residentBlocksOf(lanes) } : {};
-    return { threads: lanes, ...(shared && { ...bounds, sharedBytes: shared.bytes }) };
+    if (!shared) return { threads: lanes };
+    // Shared memory is for all resident blocks, of which one loads while the other stores: the registers have to suffice for them.
+    const bounds = lanes === maxThreadsPerBlock ? { blocksPerSm: shared.residentBlocks } : {};
+    return { threads: lanes, ...bounds, sharedBytes: shared.bytes };
   }
   const isSmall = cachedBytes <= maxCachedBytesForOccupancy;
   return { threads: warpRowThreads, ...(isSmall && { blocksPerSm: residentBlocks }) };

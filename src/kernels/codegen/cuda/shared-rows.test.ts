@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import type { DeviceInfo } from "../../../driver/index.js";
 import { iterateRows, type RowKernel, term } from "../../../ir/index.js";
 import type { LaunchCommand } from "../../../runtime/index.js";
@@ -42,7 +43,8 @@ describe("long rows", { skip: cudaMissing }, () => {
         device && { device, settings: runtime.settings },
       );
       runtime.submit(runtime.load([fault ? withFault(command, fault) : command]));
-      return { bytes: runtime.read(operands[1]), sharedBytes: command.source.cuda?.sharedBytes ?? 0 };
+      const { source } = command;
+      return { bytes: runtime.read(operands[1]), sharedBytes: source.cuda?.sharedBytes ?? 0, source };
     });
   }
 
@@ -65,4 +67,19 @@ describe("long rows", { skip: cudaMissing }, () => {
       assert.notEqual(Buffer.compare(wrong.bytes, loaded.bytes), 0);
     });
   }
+
+  const desktop = { computeCapability: "12.1", sharedBytesPerBlock: 99 * 1024 } as DeviceInfo;
+
+  test("are kept in part on a GPU with less shared memory", () => {
+    const [loaded, shared] = [run(30_003, undefined), run(30_003, desktop)];
+    assert.equal(shared.sharedBytes, 6 * 1024 * 16);
+    assert.equal(Buffer.compare(shared.bytes, loaded.bytes), 0);
+  });
+
+  test("have code without local memory, whose shared memory fits that GPU", { skip: noCompiler() }, () => {
+    const { source, sharedBytes } = run(30_003, desktop);
+    const [cost] = compileWithNvcc([source], "sm_121");
+    assert.deepEqual([cost?.stackBytes, cost?.spillBytes], [0, 0]);
+    assert.ok((cost?.sharedBytes ?? 0) + sharedBytes <= (desktop.sharedBytesPerBlock ?? 0));
+  });
 });

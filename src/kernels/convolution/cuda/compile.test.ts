@@ -64,7 +64,10 @@ describe("under nvcc", { skip: noCompiler() }, () => {
     const others = [...direct, sumPartialsKernel("f16", "out", true), sumPartialsKernel("f32", "out", false)];
     await compileBatch(
       [...others, ...effort({ quick: [], thorough: [...sample, ...halves].map(implicitGemmKernel) })],
-      effort({ quick: ["sm_80"], thorough: ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"] }),
+      effort({
+        quick: ["sm_80"],
+        thorough: ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "sm_121"],
+      }),
     );
   });
 });
