@@ -27,6 +27,7 @@ import { propagateCopies } from "./passes/copy-propagation.js";
 import { eliminateCommonCalls } from "./passes/cse.js";
 import { eliminateDeadCalls } from "./passes/dce.js";
 import { hoistOutputs } from "./passes/hoist-outputs.js";
+import { mergeDraws } from "./passes/merge-draws.js";
 import { pretransposeOperands } from "./passes/pretranspose-operands.js";
 import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { recomputeActivations } from "./passes/recompute-activations.js";
@@ -92,6 +93,11 @@ export const phases = {
     pass: "dce",
     purpose: "results that no call reads are not computed",
     run: (program, _, { deadOnExit }) => eliminateDeadCalls(program, deadOnExit),
+  },
+  mergeDraws: {
+    pass: "horizontalFusion",
+    purpose: "all draws of random numbers are reserved in one call",
+    run: (program) => mergeDraws(program),
   },
   coalesceCasts: {
     pass: "horizontalFusion",

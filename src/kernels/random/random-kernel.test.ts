@@ -62,10 +62,21 @@ class Bench {
     return decodeState(this.runtime.read(this.#draw));
   }
 
-  reserveDraw(blocks = 1): void {
+  reserveDraw(blocks = 1, draws = this.#draw): void {
     const kernel = this.runtime.kernel(randomKernels.reserveDraw);
-    const values = [this.#draw, this.#state];
+    const values = [draws, this.#state, draws.span.size / stateBytes];
     this.runtime.launch({ op: "reserveDraw", kernel, blocks, arguments: values });
+  }
+
+  /** Reserves draws in the memory of the mask, and returns them. */
+  reserveDraws(count: number): readonly RandomState[] {
+    this.runtime.fill(this.#mask, guardByte);
+    this.reserveDraw(1, this.runtime.view(this.#mask, 0, count * stateBytes));
+    const bytes = this.runtime.read(this.#mask);
+    assert.ok(bytes.slice(count * stateBytes).every((byte) => byte === guardByte));
+    return Array.from({ length: count }, (_, draw) =>
+      decodeState(bytes.slice(draw * stateBytes, (draw + 1) * stateBytes)),
+    );
   }
 
   /** Of the CPU. */
@@ -185,6 +196,15 @@ describe("reserveDraw", () => {
         assert.deepEqual(bench.readDraw(), { seed, counter: before });
         assert.deepEqual(bench.readState(), { seed, counter: after });
       }
+    });
+
+    test(`reserves several draws as so many launches would, on ${on}`, { skip }, () => {
+      bench = benchOn(on, open);
+      const first = 2n ** 32n - 5n;
+      bench.setState({ seed, counter: first });
+      const expected = Array.from({ length: 70 }, (_, draw) => ({ seed, counter: first + BigInt(draw) }));
+      assert.deepEqual(bench.reserveDraws(70), expected);
+      assert.deepEqual(bench.readState(), { seed, counter: first + 70n });
     });
 
     test(`counts once for every number of blocks, on ${on}`, { skip }, () => {

@@ -1,7 +1,7 @@
 /**
- * The random kernels. `reserveDraw` copies the random state and increments its counter: the copy is a draw. The state is in persistent memory
- * and the kernel runs on the device, so every replay of a graph has new draws. Forward and backward passes compute the numbers of a draw
- * wherever they need them.
+ * The random kernels. `reserveDraw` copies the random state and increments its counter: the copy is a draw. A launch can reserve several.
+ * The state is in persistent memory and the kernel runs on the device, so every replay of a graph has new draws. Forward and backward passes
+ * compute the numbers of a draw wherever they need them.
  *
  * Number i of a draw has 16 bits: half i mod 8 of the words of philox({i div 8, 0, counter low, counter high}, seed), the low half of a word
  * first. It depends only on the draw and on i, so that blocks can run in any order on any number of threads. On a GPU the kernels that need
@@ -11,7 +11,7 @@
 import { type Code, encodeKernel, type KernelSource, type Local } from "../../driver/index.js";
 import { reserveDrawCode } from "./cuda-kernels.js";
 import { numbersPerCall } from "./distributions.js";
-import { stateOffsets } from "./random-state.js";
+import { stateBytes, stateOffsets } from "./random-state.js";
 import {
   type FourLocals,
   type PhiloxInput,
@@ -75,17 +75,35 @@ function printDraw(code: Code, state: Local): PhiloxInput {
   };
 }
 
-/** Only block 0 increments the counter, so that a launch counts once, with any number of blocks. */
+/** Only block 0 does the work, so that a launch counts once, with any number of blocks. */
 function printReserveDraw(code: Code): void {
-  const [firstBlock, draw, state] = [code.parameter(0), code.parameter(2), code.parameter(3)];
+  const [firstBlock, draws, state, count] = [0, 2, 3, 4].map((index) => code.parameter(index)) as [
+    Local,
+    Local,
+    Local,
+    Local,
+  ];
+  const [at, counter] = [code.local("i32"), code.local("i64")];
   code
     .get(firstBlock)
     .op("i32.eqz")
     .if(() => {
-      for (const offset of Object.values(stateOffsets))
-        code.get(draw).get(state).memory("i64.load", offset).memory("i64.store", offset);
-      code.get(state).get(state).memory("i64.load", stateOffsets.counter);
-      code.i32(1).op("i64.extend_i32_u").op("i64.add").memory("i64.store", stateOffsets.counter);
+      code.get(state).memory("i64.load", stateOffsets.counter).set(counter);
+      code.block((leave) => {
+        code.loop((again) => {
+          code.get(at).get(count).op("i32.ge_u").branchIf(leave);
+          code
+            .get(draws)
+            .get(state)
+            .memory("i64.load", stateOffsets.seed)
+            .memory("i64.store", stateOffsets.seed);
+          code.get(draws).get(counter).memory("i64.store", stateOffsets.counter);
+          code.get(counter).i32(1).op("i64.extend_i32_u").op("i64.add").set(counter);
+          code.get(draws).i32(stateBytes).op("i32.add").set(draws);
+          code.get(at).i32(1).op("i32.add").set(at).branch(again);
+        });
+      });
+      code.get(state).get(counter).memory("i64.store", stateOffsets.counter);
     });
 }
 
@@ -99,9 +117,9 @@ const drawMask: KernelSource = encodeKernel({
   body: printDrawMask,
 });
 
-/** `reserveDraw(out draw, inout state)`, over one block. The counter wraps after 2⁶⁴ draws. */
+/** `reserveDraw(out draws, inout state, count)`, over one block: so many draws, one after the other. The counter wraps after 2⁶⁴ draws. */
 const reserveDraw: KernelSource = {
-  ...encodeKernel({ name: "reserveDraw", parameters: ["out", "inout"], body: printReserveDraw }),
+  ...encodeKernel({ name: "reserveDraw", parameters: ["out", "inout", "u32"], body: printReserveDraw }),
   cuda: reserveDrawCode,
 };
 

@@ -91,7 +91,7 @@ export function reserveDraw(
   if (isDrawn && draw.storage && state.storage) {
     lowering.launch({
       ...{ op: "dropout", source: randomKernels.reserveDraw, blocks: 1 },
-      arguments: [draw.storage, state.storage],
+      arguments: [draw.storage, state.storage, 1],
     });
   } else fillWith(lowering, draw, 0);
 }
