@@ -67,8 +67,8 @@ test("attention with dropout in TF32 drops what the CPU drops, and a compiled st
   assert.deepEqual(train(device, { isCompiled: true }).results, eager);
 });
 
-test("a compiled step of attention with dropout has no memory for scores", () => {
-  const rows = 1024;
+/** The plan of a step in bf16, and what attention has for dropout: in forward, then in backward. */
+function planOf(rows: number) {
   const { planned } = withNullGpu("bf16", (planning) => train(planning, { isCompiled: true, rows }));
   const calls = planned?.schedule.calls.map(({ call }) => call) ?? [];
   const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
@@ -79,10 +79,29 @@ test("a compiled step of attention with dropout has no memory for scores", () =>
       ["backward", 0.25],
     ],
   );
+  const kept = attention.map(({ operands: { keptBits: bits, randomState: draw } }) => ({ bits, draw }));
+  return { planned, kept };
+}
+
+test("a compiled step of attention with dropout has no memory for scores, and draws again in backward", () => {
+  const rows = 1024;
+  const { planned, kept } = planOf(rows);
   assert.ok(
     planned && planned.plan.bytes < batch * heads * rows * rows,
     "a byte for each score would not fit",
   );
+  const [forward, backward] = kept;
+  assert.ok(forward?.draw && !forward.bits);
+  assert.deepEqual(backward, forward);
+});
+
+test("short rows keep a bit for each probability in planned memory, and backward needs no draw", () => {
+  const rows = 128;
+  const [forward, backward] = planOf(rows).kept;
+  const bits = forward?.bits ?? assert.fail("forward stores no bits");
+  assert.equal(bits.size, (batch * heads * rows * rows) / 8);
+  assert.equal(bits.buffer.storage, undefined, "memory of the plan");
+  assert.deepEqual(backward, { bits, draw: undefined });
 });
 
 test("attention of f16 tensors reads and writes them as they are", () => {

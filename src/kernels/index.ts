@@ -9,6 +9,8 @@ export {
   attentionCalls,
   type BackwardProblem,
   type ForwardProblem,
+  keptBitsShape,
+  storesKeptBits,
 } from "./attention/index.js";
 export {
   backendOf,

@@ -76,15 +76,20 @@ function flashAttention(element: FlashElement, vector: 1 | 2): readonly KernelSo
   const tileN = element === "f64" ? 16 : element === "f32" ? 32 : 64;
   const config = {
     ...{ element, depth: 64, valueDepth: 64, isCausal: true, hasMask: true, isGrouped: true, sources },
-    ...{ tile: { warps: 4, blocksM: 1, tileN, stages: 2 }, resultDtype: dtype, hasDropout: true },
+    ...{ tile: { warps: 4, blocksM: 1, tileN, stages: 2 }, resultDtype: dtype },
     access: "out",
   } as const;
+  const dropout = vector === 1 ? "draws" : "loads";
   return [
-    flashForwardKernel(config),
-    flashBackwardKernel({ ...config, side: "rows", results: ["queryGradient"], storesScoreGradient: true }),
+    flashForwardKernel({ ...config, dropout: "stores" }),
+    flashBackwardKernel({
+      ...{ ...config, dropout, side: "rows" },
+      ...{ results: ["queryGradient"], storesScoreGradient: true },
+    }),
     flashBackwardKernel({
       ...{
         ...config,
+        dropout,
         side: "columns",
         results: ["keyGradient", "valueGradient"],
         storesScoreGradient: false,

@@ -102,7 +102,7 @@ function effectsOfKernel(work: Work): readonly Access[] {
 }
 
 const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<string>>> = {
-  forward: new Set(["out", "probabilities", "statistics"]),
+  forward: new Set(["out", "probabilities", "statistics", "keptBits"]),
   backward: new Set(["queryGradient", "keyGradient", "valueGradient", "scoreGradient", "deltas"]),
 };
 

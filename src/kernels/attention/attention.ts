@@ -36,7 +36,7 @@ export function attentionCalls(problem: ForwardProblem, op = "attention"): reado
   check.requireOutput("out", out, rows, valueWidth);
   if ("statistics" in problem) {
     check.requireRows("statistics", problem.statistics);
-    check.requireDropout(problem);
+    check.requireDropout(problem, false);
   } else {
     rejectGroupedHeads("attend", problem);
     check.requireScores("probabilities", problem.probabilities);
@@ -65,7 +65,7 @@ export function attentionBackwardCalls(
     check.requireInput("out", problem.out, rows, valueWidth);
     check.requireRows("statistics", problem.statistics);
     check.requireRows("deltas", problem.deltas);
-    check.requireDropout(problem);
+    check.requireDropout(problem, true);
   } else {
     rejectGroupedHeads("attendBackward", problem);
     check.requireScores("probabilities", problem.probabilities);

@@ -6,6 +6,7 @@ import type { Storage } from "../../runtime/index.js";
 import type { GemmDtype } from "../gemm/cpu/element.js";
 import { keepAll, thresholdOf } from "../random/distributions.js";
 import { stateBytes } from "../random/random-state.js";
+import { keptBitsShape } from "./kept-bits.js";
 
 /** A [batch, heads, rows, width] operand with a contiguous last dimension. Strides count elements. */
 export interface AttentionOperand {
@@ -104,12 +105,14 @@ export interface AttentionBackwardProblem extends Backward {
   readonly scoreGradient: Storage;
 }
 
-/** Dropout of probabilities; default: none. Word i of [batch, heads, rows, columns] is word i of `randomBits` with this state. */
+/** Dropout of probabilities; default: none. Each row of [batch, heads, rows, columns] begins with a new Philox call of the draw. */
 export interface AttentionDropout {
   /** The probability that a probability is dropped, more than 0; the others are scaled by 1 / (1 − p). */
   readonly dropoutP?: number;
-  /** The random state of the draw, as `reserveDraw` copies it. The backward pass takes the same one. */
+  /** The draw, as `reserveDraw` copies it. The backward pass takes the same one, or `keptBits`. */
   readonly randomState?: Storage;
+  /** Of `keptBitsShape`. The forward pass stores it, if it is given; the backward pass then reads it. */
+  readonly keptBits?: Storage;
 }
 
 /** Keeps one number per row for the backward pass, which computes the probabilities again: scores are never in memory. */
@@ -255,11 +258,17 @@ export class ProblemCheck {
     this.#requireAvailable(name, `${batch}×${heads}×${rows}`, batch * heads * rows, storage, dtype);
   }
 
-  requireDropout({ dropoutP, randomState }: AttentionDropout): void {
-    if (dropoutP === undefined && !randomState) return;
+  /** `canLoad`: the backward pass needs no draw if it has the bits. */
+  requireDropout({ dropoutP, randomState, keptBits }: AttentionDropout, canLoad: boolean): void {
+    if (dropoutP === undefined && !randomState && !keptBits) return;
     if (dropoutP === undefined || thresholdOf(1 - dropoutP) === keepAll)
       throw this.#rejected(`dropout with a probability of ${dropoutP} drops nothing. Leave it out.`);
-    if (randomState?.span.size !== stateBytes)
+    if (keptBits) {
+      const words = keptBitsShape(this.#shape);
+      const needed = words.reduce((product, size) => product * size, 1);
+      this.#requireAvailable("keptBits", words.join("×"), needed, keptBits, "i32");
+    }
+    if (!(keptBits && canLoad) && randomState?.span.size !== stateBytes)
       throw this.#rejected(`dropout needs a random state of ${stateBytes} bytes.`);
   }
 

@@ -158,10 +158,16 @@ export interface AttentionArrays {
   readonly value: DeviceArray;
 }
 
-/** Dropout inside of the kernels, which needs statistics: the random state of the draw. */
+/** Dropout inside of the kernels, which needs statistics: the draw, the bits of kept probabilities, or both. */
 interface DropoutArrays {
-  readonly draw: DeviceArray;
+  readonly draw?: DeviceArray | undefined;
+  readonly bits?: DeviceArray | undefined;
   readonly p: number;
+}
+
+/** What stays for backward is either a draw, with the shape of a random state, or bits. */
+export function isDrawArray({ shape }: DeviceArray): boolean {
+  return shape.length === 1;
 }
 
 /** Computes the result, and what stays for backward. */
@@ -222,8 +228,9 @@ function inputDtype(
 }
 
 function problemOfDropout(dropout: DropoutArrays | undefined) {
-  const { draw, p } = dropout ?? {};
-  return draw?.storage && p !== undefined ? { randomState: draw.storage, dropoutP: p } : {};
+  if (!dropout) return {};
+  const [randomState, keptBits] = [dropout.draw?.storage, dropout.bits?.storage];
+  return { dropoutP: dropout.p, ...(randomState && { randomState }), ...(keptBits && { keptBits }) };
 }
 
 /** The array that attention writes: `array` itself, or scratch memory of the compute dtype if it can't store half floats. */
@@ -317,21 +324,24 @@ function keptMemory(lowering: Lowering, sizes: AttentionSizes, [probabilities]: 
   return storage && { probabilities: probabilities.storage, scoreGradient: storage };
 }
 
-/** The statistics, the result, the draw and the mask, and scratch memory for the deltas. Undefined if they are empty. */
+/** The statistics, the result, what dropout has kept, and the mask, and scratch memory for the deltas. Undefined if they are empty. */
 function flashMemory(
   lowering: Lowering,
   sizes: AttentionSizes,
   [statistics, result, ...others]: readonly DeviceArray[],
   p: number | undefined,
 ) {
-  const [draw, maskArray] = p === undefined ? [undefined, ...others] : others;
+  const [drawn, maskArray] = p === undefined ? [undefined, ...others] : others;
   const { shape, dtype } = keptType(sizes, statistics?.dtype ?? "f32", "statistics");
   const deltas = lowering.scratchArray(shape, dtype);
   const read = result && inputDtype([result], "statistics");
   const out = result && attentionInput(lowering, result, outShape(sizes), read ?? dtype);
   const mask = maskArray && attentionMask(lowering, maskArray, sizes, dtype);
   if (!statistics?.storage || !deltas.storage || !out) return undefined;
-  const dropout = problemOfDropout(draw && p !== undefined && dropsAny(p) ? { draw, p } : undefined);
+  const isDropped = drawn !== undefined && p !== undefined && dropsAny(p);
+  const dropout = problemOfDropout(
+    isDropped ? { ...(isDrawArray(drawn) ? { draw: drawn } : { bits: drawn }), p } : undefined,
+  );
   return { statistics: statistics.storage, deltas: deltas.storage, out, ...(mask && { mask }), ...dropout };
 }
 

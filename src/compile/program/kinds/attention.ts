@@ -57,7 +57,7 @@ const results: Readonly<Record<AttentionCall["direction"], readonly string[]>> =
   backward: ["queryGradient", "keyGradient", "valueGradient"],
 };
 const scores: typeof results = {
-  forward: ["probabilities", "statistics"],
+  forward: ["probabilities", "statistics", "keptBits"],
   backward: ["scoreGradient", "deltas"],
 };
 

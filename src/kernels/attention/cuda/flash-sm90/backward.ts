@@ -14,7 +14,7 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { declareDropoutOfPair, dropoutNumbers } from "../flash/dropout.js";
+import { declareDropoutOfPair, dropoutMemory, dropoutNumbers, dropoutPointers } from "../flash/dropout.js";
 import { declarePairs, strideParameters } from "../parameters.js";
 import {
   registersOf,
@@ -25,7 +25,8 @@ import {
   tileM,
   warpgroupRows,
 } from "./config.js";
-import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
+import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { keepInLoop, loadFacts, prefetchKept, queryHead, rowFacts } from "./facts.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
 export type Side = "rows" | "columns";
@@ -49,14 +50,12 @@ export function sm90BackwardParameters({
   side,
   element,
   access,
-  hasDropout,
-}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "hasDropout">): Readonly<
-  Record<string, Parameter>
-> {
+  dropout,
+}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
   const isRows = side === "rows";
   return {
     ...inputParameters("query", "key", "value", "outGradient"),
-    ...(hasDropout && { randomState: "in" as const }),
+    ...dropoutMemory(dropout),
     ...(isRows && { outGradientRows: "in" as const, out: "in" as const }),
     statistics: "in",
     deltas: isRows ? "out" : "in",
@@ -64,20 +63,32 @@ export function sm90BackwardParameters({
     ...sizeParameters,
     ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
     scale: "f32",
-    ...(hasDropout && dropoutNumbers(element)),
+    ...dropoutNumbers(dropout, element),
   };
 }
 
 /** The tiles that stay, which become the staging of the results, the stages, the facts about visited queries, and mbarriers. */
-export function sm90BackwardBytes({ tile, width, valueWidth, side }: Sm90BackwardConfig): number {
+export function sm90BackwardBytes(config: Sm90BackwardConfig): number {
+  const { tile, width, valueWidth, side } = config;
   const { stages, tileN } = tile;
   const rowBytes = (rows: number): number => tileBytes(rows, width) + tileBytes(rows, valueWidth);
-  const factBytes = side === "columns" ? stages * tileN * 8 : 0;
+  const factBytes = side === "columns" ? stages * (tileN * 8 + keptBytesOf(config)) : 0;
   return smemAlignment + rowBytes(tileM(tile)) + stages * rowBytes(tileN) + factBytes + 8 * (1 + 2 * stages);
 }
 
+/** Of a stage: the stored bits of all warpgroups' keys and the visited queries. Side "rows" has those of a tile in registers. */
+function keptBytesOf({ tile, side, dropout }: Sm90BackwardConfig): number {
+  return dropout === "loads" && side === "columns" ? (tileM(tile) * tile.tileN) / 8 : 0;
+}
+
+/** At a stage that is full: of the thread that loads tiles; side "columns": of a warp that loads facts, and of the thread that copies bits. */
+function arrivalsOf({ side, dropout }: Sm90BackwardConfig): number {
+  if (side === "rows") return 1;
+  return dropout === "loads" ? 34 : 33;
+}
+
 export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
-  const { element, tile, isCausal, side, hasDropout } = config;
+  const { element, tile, isCausal, side, dropout } = config;
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
   const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);
@@ -88,13 +99,15 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   // Side "columns" visits all heads of queries that share its head of keys and values.
   const eachHead = isRows || !config.isGrouped ? "" : headsOfGroup;
   const visitedHead = isRows ? "head / groupHeads" : `(${queryHead(config)})`;
-  const dropoutOfHead = hasDropout
-    ? declareDropoutOfPair(`batch * heads + ${isRows ? "head" : queryHead(config)}`)
-    : "";
-  // While the products of the tile are computed.
-  const draw = hasDropout ? drawKept(side, "stayed - group", "visit") : "";
-  const packPowers = `      pack<tileN>(packedPowers, scores${hasDropout ? ", kept" : ""});`;
-  const gradient = hasDropout ? "(kept.has(i) ? dropoutScale * gradients[i] : 0)" : "gradients[i]";
+  const drops = dropout !== "none";
+  const dropoutOfHead = declareDropoutOfPair(
+    dropout,
+    `batch * heads + ${isRows ? "head" : queryHead(config)}`,
+  );
+  const packPowers = `      pack<tileN>(packedPowers, scores${drops ? ", kept" : ""});`;
+  // One rounding: the error is far below that of the operands.
+  const gradient = (delta: string): string =>
+    drops ? `fmaf(kept.has(i) ? gradients[i] : 0, dropoutScale, -${delta})` : `(gradients[i] - ${delta})`;
   const issuesEarly = !isRows && tile.issuesEarly;
   const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
   return cudaKernel({
@@ -114,7 +127,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
           "unsigned short",
         ]),
       ),
-      ...(hasDropout && { randomState: "unsigned" }),
+      ...dropoutPointers,
     },
     maps: {
       [stay1]: map(stay1, stayCount, warpgroupRows),
@@ -131,13 +144,15 @@ ${declareSmem("stays", sharedBytes)}
   typedef Tile<tileN, valueWidth> Visit2;
   constexpr unsigned stayBytes = Stay1::bytes + Stay2::bytes, stageBytes = Visit1::bytes + Visit2::bytes;
   unsigned char* const stageTiles = stays + warpgroups * stayBytes;
+${isRows ? "" : `  constexpr unsigned keptBytes = ${keptBytesOf(config)};`}
 ${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(stageTiles + stages * stageBytes);"}
-  Mbarrier* const stayFull = reinterpret_cast<Mbarrier*>(stageTiles + stages * (stageBytes${isRows ? "" : " + tileN * 8"}));
+${isRows ? "" : "  [[maybe_unused]] unsigned char* const keptTiles = reinterpret_cast<unsigned char*>(facts + stages * tileN);"}
+  Mbarrier* const stayFull = reinterpret_cast<Mbarrier*>(stageTiles + stages * (stageBytes${isRows ? "" : " + tileN * 8 + keptBytes"}));
   Mbarrier *const full = stayFull + 1, *const empty = full + stages;
   if (threadIdx.x == 0) {
     mbarrierInit(stayFull, 1);
     for (unsigned stage = 0; stage < stages; stage++) {
-      mbarrierInit(full + stage, ${isRows ? "1" : "33"});
+      mbarrierInit(full + stage, ${arrivalsOf(config)});
       mbarrierInit(empty + stage, consumers / 32);
     }
   }
@@ -175,7 +190,7 @@ ${eachHead}
         Visit2::load(stageTile + Visit1::bytes, &${visit2}, ${visitedHead} * ${visit2}Head, visit, ${visit2}Matrix, full + at.stage);
         at.advance();
       }
-    }${isRows ? "" : loadFacts(eachHead, queryHead(config))}
+    }${isRows ? "" : loadFacts(config, eachHead)}
   } else {
     setmaxnregInc<${consumer}>();
     const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
@@ -202,10 +217,10 @@ ${
 }
     mbarrierWait(stayFull, 0);
     Position at;
-${hasDropout ? "    Kept kept;" : ""}
-${isRows ? `${dropoutOfHead}\n    int visit = firstVisit;` : ""}
+${drops ? "    Kept kept;" : ""}
+${isRows ? `${dropoutOfHead}\n    int visit = firstVisit;\n${dropout === "loads" ? prefetchKept : ""}` : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
-${isRows ? "" : `${eachHead} {${dropoutOfHead}\n    int visit = firstVisit;`}
+${isRows ? "" : `${eachHead} {${dropout === "loads" ? "" : dropoutOfHead}\n    int visit = firstVisit;`}
 ${!isRows && isCausal ? skipHidden : ""}
 #pragma unroll 1
     for (; visit < ${isRows && isCausal ? "endVisit && visit <= firstOfGroup + 63" : "endVisit"}; visit += tileN) {
@@ -218,7 +233,7 @@ ${!isRows && isCausal ? skipHidden : ""}
       wgmmaCommit();
       multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
       wgmmaCommit();
-${draw}
+${keepInLoop(config)}
       wgmmaWait<1>();
       fenceAll(scores);
       fenceAll(result1);
@@ -236,7 +251,7 @@ ${issuesEarly ? packPowers : ""}
 ${issuesEarly ? multiplyPowers : ""}
 #pragma unroll
       for (unsigned i = 0; i < tileN / 2; i++) {
-        gradients[i] = scores[i] * (${gradient} - ${isRows ? "delta[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].y"});
+        gradients[i] = scores[i] * ${gradient(isRows ? "delta[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].y")};
       }
 ${isRows || issuesEarly ? "" : `${packPowers}\n${multiplyPowers}`}
       pack<tileN>(packed, gradients);
@@ -259,7 +274,7 @@ ${storeResult(isRows ? "queryGradient" : "keyGradient", "width", "result1", "fac
 ${
   isRows
     ? ""
-    : `      const float factors2[2] = {${hasDropout ? "dropoutScale, dropoutScale" : "1, 1"}};
+    : `      const float factors2[2] = {${drops ? "dropoutScale, dropoutScale" : "1, 1"}};
 ${storeResult("valueGradient", "valueWidth", "result2", "factors2", "myStays + Stay1::bytes", stayCount)}`
 }
     }
@@ -291,59 +306,6 @@ function storeResult(
 const headsOfGroup = `
 #pragma unroll 1
       for (unsigned headOfGroup = 0; headOfGroup < groupHeads; headOfGroup++)`;
-
-/** C++: the visited head of side "columns". */
-function queryHead({ isGrouped }: Sm90BackwardConfig): string {
-  return isGrouped ? "head * groupHeads + headOfGroup" : "head";
-}
-
-/** A warp loads the statistics and deltas of visited queries; those of queries that don't exist make their probabilities 0. */
-const loadFacts = (eachHead: string, head: string): string => `
-    if (threadIdx.x >= consumers + 32 && threadIdx.x < consumers + 64) {
-      const float infinity = __uint_as_float(0x7f800000u);
-      Position at;
-${eachHead}
-#pragma unroll 1
-      for (int visit = firstVisit; visit < endVisit; visit += tileN) {
-        mbarrierWait(empty + at.stage, at.parity ^ 1);
-        for (unsigned i = threadIdx.x % 32; i < tileN; i += 32) {
-          const long long row = visit + (int)i, index = (batch * heads + ${head}) * rows + row;
-          facts[at.stage * tileN + i] = row < rows ? make_float2(statistics[index], deltas[index]) : make_float2(infinity, 0);
-        }
-        mbarrierArrive(full + at.stage);
-        at.advance();
-      }
-    }`;
-
-/** The statistics and deltas of a lane's rows; four lanes share a row. The deltas are stored for side "columns". */
-const rowFacts = (widen: string): string => `
-    float statistic[2], delta[2];
-${declarePairs("unsigned short", "out")}
-    const unsigned short* const outGradientPair = outGradientRows + batch * outGradientBatch + head * outGradientHead;
-#pragma unroll
-    for (unsigned half = 0; half < 2; half++) {
-      const long long row = stayed + 8 * (int)half, index = (batch * heads + head) * rows + row;
-      statistic[half] = __uint_as_float(0x7f800000u);
-      delta[half] = 0;
-      if (row < rows) {
-        statistic[half] = statistics[index];
-#pragma unroll
-        for (unsigned d = 8 * member; d < valueWidth; d += 32) {
-          const uint4 first = *reinterpret_cast<const uint4*>(outGradientPair + row * outGradientRow + d);
-          const uint4 second = *reinterpret_cast<const uint4*>(outPair + row * outRow + d);
-          const unsigned a[4] = {first.x, first.y, first.z, first.w}, b[4] = {second.x, second.y, second.z, second.w};
-#pragma unroll
-          for (unsigned i = 0; i < 8; i++) {
-            const unsigned shift = 16 * (i % 2);
-            const float product = ${widen}((unsigned short)(a[i / 2] >> shift)) * ${widen}((unsigned short)(b[i / 2] >> shift));
-            delta[half] += product;
-          }
-        }
-      }
-      delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 1);
-      delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 2);
-      if (row < rows && member == 0) deltas[index] = delta[half];
-    }`;
 
 /** Hides columns after a row's last visible one. Tiles without a hidden column need no test of their elements. */
 function hideScores(isRows: boolean, isCausal: boolean): string {

@@ -4,6 +4,7 @@
  */
 
 import { registersPerSm } from "../../../cost-model.js";
+import type { FlashDropout } from "../flash/dropout.js";
 
 export type HalfElement = "bf16" | "f16";
 
@@ -24,7 +25,7 @@ export interface Sm90FlashConfig {
   readonly width: number;
   readonly valueWidth: number;
   readonly isCausal: boolean;
-  readonly hasDropout: boolean;
+  readonly dropout: FlashDropout;
   readonly access: "out" | "partial-out";
 }
 

@@ -4,7 +4,7 @@ import { ex2Approx } from "../../../codegen/cuda/intrinsics/fast-math.js";
 import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
 import { mbarrierIntrinsics } from "../../../codegen/cuda/intrinsics/mbarrier.js";
 import { packHalves } from "../../../codegen/cuda/intrinsics/mma.js";
-import { tmaIntrinsics } from "../../../codegen/cuda/intrinsics/tma.js";
+import { cpAsyncBulk, tmaIntrinsics } from "../../../codegen/cuda/intrinsics/tma.js";
 import {
   elementTags,
   mmaElements,
@@ -24,20 +24,21 @@ export const smemAlignment = 1024;
 
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
-  { element, tile, width, valueWidth, isCausal, hasDropout }: Sm90FlashConfig,
+  { element, tile, width, valueWidth, dropout }: Sm90FlashConfig,
   side: "rows" | "columns",
 ): string {
   const sizes = [...new Set([tile.tileN, width, valueWidth])];
   const ptx = [
     ...[elementTags, smemDescriptor, wgmmaHalves(element, sizes), wgmmaGroups, setmaxnreg, namedBarrierSync],
     ...[mbarrierIntrinsics, tmaIntrinsics, packHalves(element), ex2Approx],
+    ...(dropout === "loads" && side === "columns" ? [cpAsyncBulk] : []),
   ];
   return `
 ${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
-${tiles}${hasDropout ? declareDropout(side, isCausal) + keptElements : ""}
+${tiles}${declareDropout(dropout, side)}${dropout === "none" ? "" : keptElements(dropout === "loads" && side === "rows")}
 ${pointTo}`;
 }
 
@@ -121,11 +122,11 @@ static __device__ __forceinline__ void storeRows(
   }
 }`;
 
-const keptElements = `
+const keptElements = (isLoaded: boolean): string => `
 // A bit for each accumulator: 1 if dropout keeps it.
 struct Kept {
   unsigned words[tileN / keptWidth];
-  __device__ __forceinline__ bool has(unsigned i) const { return words[i / 32] >> keptBit(i % 32 / 4, i % 4) & 1; }
+${isLoaded ? loadElements : ""}  __device__ __forceinline__ bool has(unsigned i) const { return words[i / 32] >> keptBit(i % 32 / 4, i % 4) & 1; }
 };
 
 // Accumulators as the A operand of the next product, with 0 instead of dropped ones.
@@ -135,6 +136,13 @@ static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const floa
   for (unsigned i = 0; i < n / 4; i++)
     a[i / 4][i % 4] = packHalves<Element>(kept.has(2 * i) ? acc[2 * i] : 0, kept.has(2 * i + 1) ? acc[2 * i + 1] : 0);
 }`;
+
+const loadElements = `
+  __device__ __forceinline__ void load(const Dropout& dropout, unsigned row, unsigned column) {
+#pragma unroll
+    for (unsigned i = 0; i < tileN / keptWidth; i++) words[i] = dropout.keptOf(row, column + i * keptWidth);
+  }
+`;
 
 /** C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. */
 export function drawKept(side: "rows" | "columns", stayed: string, visit: string): string {

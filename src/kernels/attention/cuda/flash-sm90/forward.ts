@@ -7,7 +7,7 @@
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
-import { declareDropoutOfPair, dropoutNumbers } from "../flash/dropout.js";
+import { declareDropoutOfPair, dropoutMemory, dropoutNumbers, dropoutPointers } from "../flash/dropout.js";
 import { declarePairs } from "../parameters.js";
 import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
 import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
@@ -17,11 +17,11 @@ import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 export function sm90ForwardParameters({
   element,
   access,
-  hasDropout,
-}: Pick<Sm90FlashConfig, "element" | "access" | "hasDropout">): Readonly<Record<string, Parameter>> {
+  dropout,
+}: Pick<Sm90FlashConfig, "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
   return {
     ...inputParameters("query", "key", "value"),
-    ...(hasDropout && { randomState: "in" as const }),
+    ...dropoutMemory(dropout),
     out: access,
     statistics: access,
     ...sizeParameters,
@@ -29,7 +29,7 @@ export function sm90ForwardParameters({
     outHead: "u32",
     outRow: "u32",
     scale: "f32",
-    ...(hasDropout && dropoutNumbers(element)),
+    ...dropoutNumbers(dropout, element),
   };
 }
 
@@ -42,15 +42,16 @@ export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): 
 }
 
 export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
-  const { element, tile, isCausal, width, valueWidth, hasDropout } = config;
+  const { element, tile, isCausal, width, valueWidth, dropout } = config;
   const sharedBytes = sm90ForwardBytes(config);
   const { consumer, producer } = registersOf(tile);
+  const drops = dropout !== "none";
   // While the products of the tile are computed.
-  const draw = hasDropout ? drawKept("rows", "row - group", "visit * tileN") : "";
+  const draw = drops ? drawKept("rows", "row - group", "visit * tileN") : "";
   return cudaKernel({
     ...{ name: `attention.flash.sm90.${element}`, parameters: sm90ForwardParameters(config) },
     ...{ elements: "float", requiredCapability: "9.0" },
-    pointers: { out: "unsigned short", ...(hasDropout && { randomState: "unsigned" }) },
+    pointers: { out: "unsigned short", ...dropoutPointers },
     ...{ threads: threadsOf(tile), blocksPerSm: tile.blocksPerSm, sharedBytes },
     maps: {
       query: inputMap("query", element, "rows", warpgroupRows),
@@ -118,7 +119,7 @@ ${declareWork(true)}
     };
     float result[valueWidth / 2], scores[tileN / 2], rowMax[2] = {lowest, lowest}, rowTotal[2] = {0, 0}, rescale[2];
     unsigned powers[tileN / 16][4];
-${hasDropout ? `${declareDropoutOfPair("pairNumber")}\n    Kept kept;` : ""}
+${drops ? `${declareDropoutOfPair(dropout, "pairNumber")}\n    Kept kept;` : ""}
 #pragma unroll
     for (unsigned i = 0; i < valueWidth / 2; i++) result[i] = 0;
 
@@ -154,7 +155,7 @@ ${hasDropout ? `${declareDropoutOfPair("pairNumber")}\n    Kept kept;` : ""}
           float& score = scores[i / 2 * 4 + 2 * half + i % 2];
           score = ex2Approx(fmaf(score, scale2, -base));
           total += score;
-${hasDropout ? "          if (!kept.has(i / 2 * 4 + 2 * half + i % 2)) score = 0;" : ""}
+${drops ? "          if (!kept.has(i / 2 * 4 + 2 * half + i % 2)) score = 0;" : ""}
         }
         rowTotal[half] = fmaf(rowTotal[half], rescale[half], total);
       }
@@ -231,7 +232,7 @@ ${draw}
       float total = rowTotal[half];
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
-      factors[half] = ${hasDropout ? "dropoutScale" : "1"} / total;
+      factors[half] = ${drops ? "dropoutScale" : "1"} / total;
       if (member == 0 && row + 8 * (int)half < rows)
         statistics[(batch * heads + head) * rows + row + 8 * half] = fmaf(rowMax[half], scale2, log2f(total));
     }

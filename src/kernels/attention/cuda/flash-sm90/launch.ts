@@ -95,10 +95,10 @@ export function lowerSm90Forward(
   if (!element || !hasRows(query, rows) || !hasRows(key, columns) || !hasRows(value, columns))
     return undefined;
   const pairs = batch * heads;
-  const dropout = dropoutOf(problem);
+  const { dropout, dropoutArguments } = dropoutOf(problem);
   const partial = {
     ...{ element, width, valueWidth, isCausal, access },
-    hasDropout: dropout !== undefined,
+    dropout,
   };
   const tile = chooseTile(partial, workOf(target, problem, rows, columns));
   if (!tile) return undefined;
@@ -115,7 +115,7 @@ export function lowerSm90Forward(
         ...mapArguments("value", value, keyShape),
         ...{ pairs, sectionPairs: sectionPairsOf(columns * (width + valueWidth), element), heads, tiles },
         ...{ groupHeads: heads / keyShape.heads, rows, columns, scale, ...stridesOf({ out }) },
-        ...dropout,
+        ...dropoutArguments,
       }),
     },
   ];
@@ -149,7 +149,7 @@ export function lowerSm90Backward(
   const areRows = [query, outGradient].every((operand) => hasRows(operand, rows));
   if (!element || !areRows || ![key, value].every((operand) => hasRows(operand, columns))) return undefined;
   const { statistics, deltas } = problem;
-  const dropout = dropoutOf(problem);
+  const { dropout, dropoutArguments } = dropoutOf(problem);
   const values = {
     ...{ ...storagesOf({ ...inputs, out, ...results }), outGradientRows: outGradient.storage },
     ...Object.assign(
@@ -159,12 +159,12 @@ export function lowerSm90Backward(
       ),
     ),
     ...{ ...stridesOf({ out, ...results }), statistics, deltas, heads, groupHeads, rows, columns, scale },
-    ...dropout,
+    ...dropoutArguments,
   };
   const launchOf = (side: Side): LaunchCommand | undefined => {
     const partial = {
       ...{ element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 },
-      hasDropout: dropout !== undefined,
+      dropout,
     };
     const [stays, stayCount, visitCount] =
       side === "rows" ? [problem, rows, columns] : [keyShape, columns, groupHeads * rows];

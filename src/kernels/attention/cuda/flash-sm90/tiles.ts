@@ -1,6 +1,8 @@
 /** The choice of tiles for flash attention on `wgmma`. */
 
 import { maxSharedBytesPerBlock } from "../../../cost-model.js";
+import { keptColumns } from "../../kept-bits.js";
+import type { FlashDropout } from "../flash/dropout.js";
 import { type Side, type Sm90BackwardConfig, type Sm90BackwardTile, sm90BackwardBytes } from "./backward.js";
 import { registersOf, type Sm90FlashConfig, type Sm90FlashTile, tileM } from "./config.js";
 import { sm90ForwardBytes } from "./forward.js";
@@ -11,8 +13,10 @@ const otherRegisters = 32;
 /** Registers for the loop over the heads of a group. */
 const groupRegisters = 8;
 
-/** Registers for the random state, the words in flight and the bits of kept elements. */
-const dropoutRegisters = 8;
+/** Registers for the random state, the words in flight and the bits of kept elements, or for those of two tiles. */
+const dropoutRegisters: Readonly<Record<FlashDropout, number>> = { none: 0, draws: 8, stores: 8, loads: 4 };
+/** The same of the forward pass, for each word of bits of a tile. */
+const forwardDropoutRegisters = 14;
 
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
@@ -25,21 +29,20 @@ export interface Work {
   readonly sms: number;
 }
 
-/**
- * Several small blocks per SM load and store while others multiply, which counts most if a block visits few tiles. Large tiles read shared
- * memory less often. Measured on an H200, causal, with a width of 64: 44 instead of 52 µs for 1024 rows, 522 instead of 458 for 4096.
- */
-const maxShortVisits = 1024;
-
 interface Tiles<Tile> {
-  /** Preferred for short visits, then those of `long`. In the order of preference (measured on an H200, widths of 64 and 128). */
+  /**
+   * Preferred if a row visits fewer than `maxShortVisits` others, then those of `long`. In the order of preference (measured on an H200,
+   * widths of 64 and 128). Several small blocks per SM load and store while others multiply, which counts most if a block visits few
+   * tiles. Large tiles read shared memory less often.
+   */
   readonly short: readonly Tile[];
   readonly long: readonly Tile[];
+  readonly maxShortVisits: number;
 }
 
 /** Of the tiles that fit: the first with a block for each SM. If none has, the one with the most blocks. */
 function chooseTile<Tile extends Sm90FlashTile>(
-  { short, long }: Tiles<Tile>,
+  { short, long, maxShortVisits }: Tiles<Tile>,
   { pairs, rows, visited, sms }: Work,
   registersFor: (tile: Tile) => number,
   sharedBytesFor: (tile: Tile) => number,
@@ -62,30 +65,36 @@ const forwardTiles: Tiles<Sm90FlashTile> = {
     { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1 },
     { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1 },
   ],
+  // Measured on an H200, causal, with a width of 64: 44 instead of 52 µs for 1024 rows, 522 instead of 458 for 4096.
+  maxShortVisits: 1024,
 };
 
 export function chooseForwardTile(
   config: Omit<Sm90FlashConfig, "tile">,
   work: Work,
 ): Sm90FlashTile | undefined {
+  const drawn = config.dropout === "none" ? 0 : forwardDropoutRegisters;
   return chooseTile(
     forwardTiles,
     work,
     // Scores, packed powers, and the result.
-    ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2 + (config.hasDropout ? dropoutRegisters : 0),
+    ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2 + drawn * Math.ceil(tileN / keptColumns),
     (tile) => sm90ForwardBytes({ ...config, tile }),
   );
 }
 
 const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
   rows: {
-    short: [],
+    short: [{ warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 3, issuesEarly: false, drains: true }],
     long: [
       { warpgroups: 3, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
       { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: false },
     ],
+    // Up to four tiles: a block then loads and stores longer than it multiplies, and 192 rows divide few sequences that are so short. By this
+    // estimate, not measured.
+    maxShortVisits: 257,
   },
   columns: {
     short: [],
@@ -95,6 +104,7 @@ const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
       { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
       { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
     ],
+    maxShortVisits: 0,
   },
 };
 
@@ -102,9 +112,9 @@ export function chooseBackwardTile(
   config: Omit<Sm90BackwardConfig, "tile">,
   work: Work,
 ): Sm90BackwardTile | undefined {
-  const { side, width, valueWidth, isGrouped, hasDropout } = config;
+  const { side, width, valueWidth, isGrouped, dropout } = config;
   const results = width / 2 + (side === "columns" ? valueWidth / 2 + (isGrouped ? groupRegisters : 0) : 0);
-  const drawn = hasDropout ? dropoutRegisters : 0;
+  const drawn = dropoutRegisters[dropout];
   return chooseTile(
     backwardTiles[side],
     work,

@@ -18,7 +18,14 @@ import { isOfKeys } from "../../problem.js";
 import { declarePair, declarePairAt, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
-import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
+import {
+  declareDropout,
+  declareDropoutOfPair,
+  dropoutMemory,
+  dropoutNumbers,
+  dropoutPointers,
+  isKept,
+} from "./dropout.js";
 import { factBytesOf, flashElements, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
@@ -43,11 +50,11 @@ export function flashBackwardParameters({
   access,
   hasMask,
   isGrouped,
-  hasDropout,
+  dropout,
   storesScoreGradient,
 }: Pick<
   BackwardConfig,
-  "element" | "results" | "access" | "hasMask" | "isGrouped" | "hasDropout" | "storesScoreGradient"
+  "element" | "results" | "access" | "hasMask" | "isGrouped" | "dropout" | "storesScoreGradient"
 >): Readonly<Record<string, Parameter>> {
   return {
     query: "in",
@@ -55,7 +62,7 @@ export function flashBackwardParameters({
     value: "in",
     outGradient: "in",
     ...(hasMask && { mask: "in" as const }),
-    ...(hasDropout && { randomState: "in" as const }),
+    ...dropoutMemory(dropout),
     statistics: "in",
     deltas: "in",
     ...Object.fromEntries(results.map((name) => [name, access])),
@@ -70,7 +77,7 @@ export function flashBackwardParameters({
     ...strideParameters(...inputs, ...results),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
     scale: element === "f64" ? "f64" : "f32",
-    ...(hasDropout && dropoutNumbers(element)),
+    ...dropoutNumbers(dropout, element),
   };
 }
 
@@ -87,7 +94,8 @@ export function flashBackwardBytes(config: BackwardConfig): number {
 export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const { element, tile, sources, side, results } = config;
   const { stages } = tile;
-  const { resultDtype, isCausal, hasMask, isGrouped, hasDropout, storesScoreGradient } = config;
+  const { resultDtype, isCausal, hasMask, isGrouped, dropout, storesScoreGradient } = config;
+  const drops = dropout !== "none";
   const { type: stored, narrow } = elementTypes[resultDtype];
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
@@ -117,11 +125,11 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
     pointers: {
       ...inputPointers(sources),
       ...Object.fromEntries(results.map((name) => [name, stored])),
-      ...(hasDropout && { randomState: "unsigned" }),
+      ...dropoutPointers,
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    declarations: declareFlash(config) + (hasDropout ? declareDropout(side, isCausal) : ""),
+    declarations: declareFlash(config) + declareDropout(dropout, side),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const stay1 = reinterpret_cast<Element*>(smem);
@@ -142,7 +150,7 @@ ${hasSecond ? "  Real result2[blocksM][valueDepth / 8][4] = {};" : ""}
   ${load(stay2, "stay2", "tileM", "firstStay", stayCount)}
 ${visitsHeads ? visitHeads(declareInputPairs(sources, ["query", "outGradient"], keyHead)) : ""}
 ${hasMask ? declarePairs(real, "mask") : ""}
-${hasDropout ? declareDropoutOfPair("pair") : ""}
+${declareDropoutOfPair(dropout, "pair")}
   // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
   auto factsOf = [&](unsigned row) {
     return row < rows ? Facts{statistics[pair * rows + row], deltas[pair * rows + row]} : Facts{infinity(), 0};
@@ -169,7 +177,7 @@ ${isRows ? "" : "      if (threadIdx.x < tileN) facts[(visit - firstVisit) / til
   for (unsigned visit = firstVisit; visit < endVisit; visit += tileN) {
     loadStage(visit + (stages - 1) * tileN);
 ${
-  hasDropout
+  drops
     ? `    unsigned kept[blocksM];
 #pragma unroll
     for (unsigned i = 0; i < blocksM; i++) kept[i] = dropout.keptOf(${isRows ? "firstStay + warpRow + 16 * i, visit" : "visit, firstStay + warpRow + 16 * i"});`
@@ -199,9 +207,9 @@ ${
 }
           const bool isVisible = column < columns${isCausal ? " && column <= row" : ""};
           scores[i][j][e] = isVisible ? power2(score - fact.statistics) : 0;
-${hasDropout ? `          gradients[i][j][e] = ${isKept} ? dropoutScale * gradients[i][j][e] : 0;` : ""}
+${drops ? `          gradients[i][j][e] = ${isKept} ? dropoutScale * gradients[i][j][e] : 0;` : ""}
           gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - fact.delta) : 0;
-${hasDropout ? `          if (!(${isKept})) scores[i][j][e] = 0;` : ""}
+${drops ? `          if (!(${isKept})) scores[i][j][e] = 0;` : ""}
 ${
   storesScoreGradient
     ? "          if (row < rows && column < columns) scoreGradient[(pair * rows + row) * columns + column] = gradients[i][j][e];"
@@ -220,7 +228,7 @@ ${storesScoreGradient && isCausal ? hiddenScoreGradients : ""}
     const unsigned stayed = firstStay + warpRow + 8 * i + group;
     if (stayed >= ${stayCount}) continue;
 ${hasFirst ? storeResult(first, "result1", "depth", "width", narrow, "scale * ") : ""}
-${hasSecond ? storeResult("valueGradient", "result2", "valueDepth", "valueWidth", narrow, hasDropout ? "dropoutScale * " : "") : ""}
+${hasSecond ? storeResult("valueGradient", "result2", "valueDepth", "valueWidth", narrow, drops ? "dropoutScale * " : "") : ""}
   }`,
   });
 }

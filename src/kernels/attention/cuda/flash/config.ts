@@ -3,6 +3,7 @@
  * tile: a lane holds accumulators of the scores and of the results. Larger tiles read shared memory less often.
  */
 
+import type { FlashDropout } from "./dropout.js";
 import { type FlashElement, flashElements, isScalar } from "./fragments.js";
 import type { TileSource } from "./tiles.js";
 
@@ -25,7 +26,7 @@ export interface FlashConfig<Name extends string = string> {
   readonly hasMask: boolean;
   /** True if several heads of queries share a head of keys and values. */
   readonly isGrouped: boolean;
-  readonly hasDropout: boolean;
+  readonly dropout: FlashDropout;
   readonly sources: Readonly<Record<Name, TileSource>>;
 }
 

@@ -1,30 +1,62 @@
 /**
  * Dropout in the flash attention kernels. The numbers are those of a draw for [batch, heads, rows, columns] whose rows begin with a new
- * Philox call: one call has the numbers of eight neighbouring columns. They have no memory: both directions compute them again.
+ * Philox call: one call has the numbers of eight neighbouring columns.
  *
  * A lane has four probabilities of each block of 16 × 8, in two rows and two columns. Lanes that need numbers of the same calls share these:
  * four lanes if rows are queries, eight if rows are keys. Each makes one call for two blocks, compares its numbers with the threshold, and
  * the lanes exchange the bits of a whole tile by two or three shuffles.
+ *
+ * The forward pass can store these bits (`keptBits`), one word of a lane after the other. Backward kernels then load them: those of queries
+ * as they are; those of keys, which have the transposed tile, byte by byte.
  */
 
 import type { Parameter } from "../../../../driver/index.js";
 import { counter, philoxIntrinsics, seed } from "../../../codegen/cuda/intrinsics/philox.js";
 import { numbersPerCall, scaleOfKept, thresholdOf } from "../../../random/index.js";
+import { keptColumns, keptRows } from "../../kept-bits.js";
 import type { FlashBackwardProblem, FlashProblem } from "../../problem.js";
 import type { FlashElement } from "./fragments.js";
 
-/** The numbers that a kernel with dropout takes, after its memory: drawn numbers below the threshold mean "keep". */
-export function dropoutNumbers(element: FlashElement) {
-  return { keepThreshold: "u32", dropoutScale: element === "f64" ? "f64" : "f32" } as const satisfies Record<
-    string,
-    Parameter
-  >;
+/** What a kernel does for dropout: it draws, draws and stores the bits, or loads the bits. */
+export type FlashDropout = "none" | "draws" | "stores" | "loads";
+
+/** The memory that a kernel with dropout takes. */
+export function dropoutMemory(dropout: FlashDropout): Readonly<Record<string, Parameter>> {
+  return {
+    ...((dropout === "draws" || dropout === "stores") && { randomState: "in" as const }),
+    ...(dropout === "stores" && { keptBits: "partial-out" as const }),
+    ...(dropout === "loads" && { keptBits: "in" as const }),
+  };
 }
 
-/** The arguments of dropout, if a problem has it. */
-export function dropoutOf({ dropoutP, randomState }: FlashProblem | FlashBackwardProblem) {
-  if (dropoutP === undefined || !randomState) return undefined;
-  return { randomState, keepThreshold: thresholdOf(1 - dropoutP), dropoutScale: scaleOfKept(dropoutP) };
+/** C++ types of that memory. */
+export const dropoutPointers = { randomState: "unsigned", keptBits: "unsigned char" } as const;
+
+/** The numbers that a kernel with dropout takes, after its memory: drawn numbers below the threshold mean "keep". */
+export function dropoutNumbers(
+  dropout: FlashDropout,
+  element: FlashElement,
+): Readonly<Record<string, Parameter>> {
+  if (dropout === "none") return {};
+  return {
+    ...(dropout !== "loads" && { keepThreshold: "u32" as const }),
+    dropoutScale: element === "f64" ? "f64" : "f32",
+  };
+}
+
+/** What the kernels of a problem do for dropout, and the arguments for it. */
+export function dropoutOf({
+  dropoutP,
+  randomState,
+  keptBits,
+  ...problem
+}: FlashProblem | FlashBackwardProblem) {
+  if (dropoutP === undefined) return { dropout: "none" as const, dropoutArguments: {} };
+  const isBackward = "outGradient" in problem;
+  const dropout: FlashDropout = !keptBits ? "draws" : isBackward ? "loads" : "stores";
+  const numbers = { keepThreshold: thresholdOf(1 - dropoutP), dropoutScale: scaleOfKept(dropoutP) };
+  const memory = { ...(randomState && { randomState }), ...(keptBits && { keptBits }) };
+  return { dropout, dropoutArguments: { ...memory, ...numbers } };
 }
 
 /** Rows of a warp's block of probabilities: queries, or keys if the kernel computes the transposed scores. */
@@ -52,44 +84,35 @@ const bits: Readonly<Record<Side, string>> = {
   columns: "8 * (j / 2) + 4 * (e / 2) + 2 * (j % 2) + e % 2",
 };
 
-/** C++: whether a causal mask leaves an element of a step visible; the numbers of other steps are not drawn. */
-const isVisible: Readonly<Record<Side, string>> = {
-  rows: "column + 16 * step <= row + 15",
-  columns: "column <= row + 16 * step + 15",
-};
-
 /** C++: `Dropout`, which tells for 16 × keptWidth elements of a warp which of them are kept. */
-export function declareDropout(side: Side, isCausal: boolean): string {
-  const { row, column } = calls[side];
+export function declareDropout(dropout: FlashDropout, side: Side): string {
+  if (dropout === "none") return "";
+  const isDrawn = dropout !== "loads";
+  const keptOf = isDrawn ? drawnBits(side, dropout === "stores") : side === "rows" ? loadedWord : loadedBytes;
   return `
-${philoxIntrinsics.philox.code}
-${exchangeBits}
+${isDrawn ? `${philoxIntrinsics.philox.code}\n${exchangeBits}` : side === "columns" ? transposeKept : ""}
 // A word has a bit for each element of a lane.
-static constexpr unsigned keptWidth = tileN < 64 ? tileN : 64;
+static constexpr unsigned keptWidth = tileN < ${keptColumns} ? tileN : ${keptColumns};
 
 // The bit of accumulator e of block j.
 static __device__ __forceinline__ constexpr unsigned keptBit(unsigned j, unsigned e) { return ${bits[side]}; }
 
 struct Dropout {
-  const unsigned counter0, counter1, seed0, seed1, threshold;
-  const unsigned long long firstRow;
-  const unsigned callsPerRow;
-
+  const unsigned rows, columns, pair;
+${isDrawn ? drawnMembers : ""}${dropout === "draws" ? "" : storedMembers(dropout)}
   // The bits of the elements of a warp from this row and column on: 1 if an element is kept.
-  __device__ __forceinline__ unsigned keptOf(unsigned row, unsigned column) const {
-    constexpr unsigned steps = keptWidth / 16;
-    const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
-    unsigned kept = 0;
-#pragma unroll
-    for (unsigned step = 0; step < steps; step++)
-      ${isCausal ? `if (${isVisible[side]}) ` : ""}kept |= draw(row + ${row}, column + ${column}) << 8 * step;
-    return ${exchanges[side]};
+  __device__ __forceinline__ unsigned keptOf(unsigned row, unsigned column) const {${keptOf}
   }
+};`;
+}
 
- private:
+const drawnMembers = `
+  const unsigned counter0, counter1, seed0, seed1, threshold;
+
   // Bit i is 1 if number i of a call is below the threshold, which has its 16 bits at the top.
   __device__ __forceinline__ unsigned draw(unsigned row, unsigned column) const {
-    const unsigned long long call = (firstRow + row) * callsPerRow + column / ${numbersPerCall};
+    const unsigned callsPerRow = (columns + ${numbersPerCall - 1}) / ${numbersPerCall};
+    const unsigned long long call = ((unsigned long long)pair * rows + row) * callsPerRow + column / ${numbersPerCall};
     // Counter word 1 is 0 for all numbers that an array in memory could have.
     const uint4 four = philox((unsigned)call, (unsigned)(call >> 32) << 16, counter0, counter1, seed0, seed1);
     const unsigned words[4] = {four.x, four.y, four.z, four.w};
@@ -101,8 +124,65 @@ struct Dropout {
     }
     return kept;
   }
-};`;
+`;
+
+const storedMembers = (dropout: FlashDropout): string => `
+  ${dropout === "loads" ? "const " : ""}unsigned char* const memory;
+
+  // The byte of a lane's elements in the 16 rows and 16 columns from here on.
+  __device__ __forceinline__ unsigned long long byteAt(unsigned row, unsigned column, unsigned lane) const {
+    const unsigned rowBlocks = (rows + ${keptRows - 1}) / ${keptRows}, columnBlocks = (columns + ${keptColumns - 1}) / ${keptColumns};
+    const unsigned block = column / ${keptColumns} * rowBlocks + row / ${keptRows};
+    return (unsigned long long)pair * (rowBlocks * columnBlocks * 128) + (block * 128 + lane * 4 + column % ${keptColumns} / 16);
+  }`;
+
+/** C++: whole words of lanes; a tile of fewer columns has a part of a word. */
+const accessWord = (access: (type: string) => string): string => `
+    if constexpr (keptWidth == 64) ${access("unsigned")}
+    else if constexpr (keptWidth == 32) ${access("unsigned short")}
+    else ${access("unsigned char")}`;
+
+function drawnBits(side: Side, isStored: boolean): string {
+  const { row, column } = calls[side];
+  const store = (type: string): string =>
+    `*reinterpret_cast<${type}*>(memory + byteAt(row, column, lane)) = (${type})kept;`;
+  return `
+    constexpr unsigned steps = keptWidth / 16;
+    const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
+    unsigned kept = 0;
+    // Two calls at a time hide each other's latency; more take too many registers.
+#pragma unroll 2
+    for (unsigned step = 0; step < steps; step++)
+      kept |= draw(row + ${row}, column + ${column}) << 8 * step;
+    kept = ${exchanges[side]};${isStored ? `\n    if (row < rows && column < columns) {${accessWord(store)}\n    }` : ""}
+    return kept;`;
 }
+
+const loadedWord = `
+    const unsigned lane = threadIdx.x % 32;
+    if (row >= rows || column >= columns) return 0;${accessWord(
+      (type) => `return *reinterpret_cast<const ${type}*>(memory + byteAt(row, column, lane));`,
+    )}`;
+
+const loadedBytes = `
+    return transposeKept<keptWidth>([&](unsigned block, unsigned source) -> unsigned {
+      return row + 16 * block < rows && column < columns ? memory[byteAt(row + 16 * block, column, source)] : 0;
+    });`;
+
+/** C++: a lane has keys of one parity, and its queries are of two lanes of the stored tile. */
+const transposeKept = `
+// The bits of 16 keys and some queries: byteOf gives the byte of a lane of the stored tile, of 16 queries and those keys.
+template <unsigned width, class Bytes>
+static __device__ __forceinline__ unsigned transposeKept(Bytes byteOf) {
+  const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
+  unsigned kept = 0;
+#pragma unroll
+  for (unsigned i = 0; i < width / 8; i++) {
+    const unsigned byte = byteOf(i / 2, 4 * (2 * member + i % 2) + group / 2);
+    kept |= (byte >> group % 2 & 0x55u) << (i / 2 * 8 + i % 2);
+  }
+  return kept;
+}`;
 
 const exchangeBits = `
 // Lanes whose numbers differ in \`lane\` exchange the bits whose numbers differ in \`bit\`; \`low\` has those where it is 0.
@@ -113,11 +193,16 @@ static __device__ __forceinline__ unsigned exchangeBits(unsigned bits) {
 }`;
 
 /** C++: `dropout` of the (batch, head) pair with this number. */
-export function declareDropoutOfPair(pair: string): string {
+export function declareDropoutOfPair(dropout: FlashDropout, pair: string): string {
+  if (dropout === "none") return "";
+  const words = [counter, counter + 1, seed, seed + 1].map((word) => `randomState[${word}]`);
+  const members = [
+    ...["(unsigned)rows", "(unsigned)columns", `(unsigned)(${pair})`],
+    ...(dropout === "loads" ? [] : [...words, "keepThreshold << 16"]),
+    ...(dropout === "draws" ? [] : ["keptBits"]),
+  ];
   return `
-  const Dropout dropout = {
-      randomState[${counter}], randomState[${counter + 1}], randomState[${seed}], randomState[${seed + 1}], keepThreshold << 16,
-      (unsigned long long)(${pair}) * rows, ((unsigned)columns + ${numbersPerCall - 1}) / ${numbersPerCall}};`;
+  const Dropout dropout = {${members.join(", ")}};`;
 }
 
 /** C++: whether an accumulator is kept. */

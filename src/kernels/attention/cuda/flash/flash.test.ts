@@ -13,7 +13,7 @@ import {
   prepareMask,
   type Values,
 } from "../../../../../test/support/attention-cases.js";
-import { dropoutState, keptBy } from "../../../../../test/support/attention-dropout.js";
+import { dropoutMemory, keptBy } from "../../../../../test/support/attention-dropout.js";
 import {
   Dense,
   type Lookup,
@@ -25,7 +25,6 @@ import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js"
 import { openTestGpu, testDevice } from "../../../../../test/support/test-device.js";
 import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
 import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
-import { encodeState } from "../../../random/index.js";
 import { submit } from "../../../submit.js";
 import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
 
@@ -76,6 +75,8 @@ interface Options {
   readonly areHalves?: boolean;
   /** The probability that a probability is dropped. */
   readonly dropoutP?: number;
+  /** Whether backward reads the bits of kept probabilities; default: it draws again. */
+  readonly storesBits?: boolean;
 }
 
 /** Of a red proof: those of its check, and of its case if they differ from the others'. */
@@ -92,7 +93,7 @@ function checkFlash(
   on: Runtime,
   testCase: Case,
   element: Element,
-  { areHalves = false, dropoutP }: Options = {},
+  { areHalves = false, dropoutP, storesBits = false }: Options = {},
 ): void {
   const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
   const real = element === "f64" ? ("f64" as const) : ("f32" as const);
@@ -128,15 +129,16 @@ function checkFlash(
       key: operand("key").placed,
       value: operand("value").placed,
       ...(maskOperand && { mask: maskOperand }),
-      ...(dropoutP && { dropoutP, randomState: put(on, encodeState(dropoutState), "randomState") }),
+      ...(dropoutP && { dropoutP }),
     };
+    const dropout = dropoutP ? dropoutMemory(on, shape, storesBits) : undefined;
     const kept = { statistics: numbers(batch * heads * rows, "statistics"), out: results.out.placed };
-    submit(on, attentionCalls({ ...inputs, ...kept }));
+    submit(on, attentionCalls({ ...inputs, ...kept, ...dropout?.forward }));
     const scoreGradient = mask && numbers(batch * heads * rows * columns, "scoreGradient");
     submit(
       on,
       attentionBackwardCalls({
-        ...{ ...inputs, ...kept, deltas: numbers(batch * heads * rows, "deltas") },
+        ...{ ...inputs, ...kept, ...dropout?.backward, deltas: numbers(batch * heads * rows, "deltas") },
         outGradient: operand("outGradient").placed,
         queryGradient: results.queryGradient.placed,
         keyGradient: results.keyGradient.placed,
@@ -228,6 +230,7 @@ const edges = fc.record({
 const severalTiles = { rows: 90, columns: 92 } as const;
 const oneTile = { sizes: { rows: 18, columns: 20 } } as const;
 const dropped = { dropoutP: 0.4, ...oneTile } as const;
+const stored = { storesBits: true, dropoutP: 0.4 } as const;
 
 const plain = {
   ...plainCase,
@@ -276,6 +279,17 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       checkFlash(runtime, { ...narrow, heads: 1, rows: 9, columns: 67 }, "bf16", { dropoutP: 0.3 });
     });
   });
+
+  // Tiles of 64, 32 and 16 columns have a word of the bits, a half or a quarter.
+  for (const element of ["bf16", "f32", "f64"] as const) {
+    test(`in ${element} stores a bit for each probability, and drops the same in backward`, () => {
+      const options = { dropoutP: 0.3, storesBits: true };
+      const wide = { ...plain, heads: 2, keyHeads: 1, rows: 70, columns: 83, width: 64, valueWidth: 64 };
+      onGpu(element, (runtime) =>
+        checkFlash(runtime, { ...wide, scale: 0.1, isCausal: true }, element, options),
+      );
+    });
+  }
 
   test("several heads of queries share a head of keys and values, with masks and dropout of their own", () => {
     onGpu("bf16", (runtime) => {
@@ -365,12 +379,8 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "? dropoutScale * gradients[i][j][e] : dropoutScale",
       dropped,
     ],
-    [
-      "the blocks on the diagonal are not drawn",
-      "column + 16 * step <= row + 15",
-      "column + 16 * step + 15 <= row",
-      dropped,
-    ],
+    ["stored bits are those of the next accumulators", "= (unsigned)kept;", "= (unsigned)kept >> 1;", stored],
+    ["queries of odd numbers have the bits of even ones", "2 * member + i % 2", "2 * member", stored],
   ] as readonly (readonly [string, string, string, ProofOptions?])[]) {
     const { element = "bf16", keyHeads, sizes = severalTiles, isRace = false, ...options } = proof;
     const skip = isRace && testDevice === "cuda" ? "a GPU may win the race" : false;

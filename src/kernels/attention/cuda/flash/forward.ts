@@ -12,7 +12,14 @@ import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { declarePair, declarePairs, strideParameters } from "../parameters.js";
 import { type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
-import { declareDropout, declareDropoutOfPair, dropoutNumbers, isKept } from "./dropout.js";
+import {
+  declareDropout,
+  declareDropoutOfPair,
+  dropoutMemory,
+  dropoutNumbers,
+  dropoutPointers,
+  isKept,
+} from "./dropout.js";
 import { flashElements, isScalar, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
 
@@ -32,8 +39,8 @@ export function flashForwardParameters({
   access,
   hasMask,
   isGrouped,
-  hasDropout,
-}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "hasDropout">): Readonly<
+  dropout,
+}: Pick<ForwardConfig, "element" | "access" | "hasMask" | "isGrouped" | "dropout">): Readonly<
   Record<string, Parameter>
 > {
   return {
@@ -41,7 +48,7 @@ export function flashForwardParameters({
     key: "in",
     value: "in",
     ...(hasMask && { mask: "in" as const }),
-    ...(hasDropout && { randomState: "in" as const }),
+    ...dropoutMemory(dropout),
     out: access,
     statistics: access,
     heads: "u32",
@@ -54,7 +61,7 @@ export function flashForwardParameters({
     ...strideParameters("query", "key", "value", "out"),
     ...(hasMask && { ...strideParameters("mask"), maskColumn: "u32" as const }),
     scale: element === "f64" ? "f64" : "f32",
-    ...(hasDropout && dropoutNumbers(element)),
+    ...dropoutNumbers(dropout, element),
   };
 }
 
@@ -66,7 +73,8 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
 }
 
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
-  const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, hasDropout } = config;
+  const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, dropout } = config;
+  const drops = dropout !== "none";
   const { type: stored, narrow } = elementTypes[resultDtype];
   const real = realOf(element);
   const sharedBytes = flashForwardBytes(config);
@@ -82,12 +90,12 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     pointers: {
       ...inputPointers(sources),
       out: stored,
-      ...(hasDropout && { randomState: "unsigned" }),
+      ...dropoutPointers,
     },
     threads: 32 * tile.warps,
     sharedBytes,
     ...(isScalar(element) && { blocksPerSm: residentBlocks[element] }),
-    declarations: declareFlash(config) + (hasDropout ? declareDropout("rows", isCausal) : ""),
+    declarations: declareFlash(config) + declareDropout(dropout, "rows"),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const queries = reinterpret_cast<Element*>(smem);
@@ -102,7 +110,7 @@ ${declarePairs(stored, "out")}
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4, warpRow = threadIdx.x / 32 * (16 * blocksM);
   const unsigned endColumn = ${isCausal ? "firstRow + tileM < columns ? firstRow + tileM : columns" : "columns"};
   const Real scale2 = scale * log2E;
-${hasDropout ? declareDropoutOfPair("pair") : ""}
+${declareDropoutOfPair(dropout, "pair")}
   Real result[blocksM][valueDepth / 8][4] = {};
   Real rowMax[blocksM][2], rowTotal[blocksM][2] = {};
 #pragma unroll
@@ -119,7 +127,7 @@ ${hasDropout ? declareDropoutOfPair("pair") : ""}
 
   for (unsigned firstColumn = 0; firstColumn < endColumn; firstColumn += tileN) {
 ${
-  hasDropout
+  drops
     ? `    unsigned kept[blocksM];
 #pragma unroll
     for (unsigned i = 0; i < blocksM; i++) kept[i] = dropout.keptOf(firstRow + warpRow + 16 * i, firstColumn);`
@@ -175,7 +183,7 @@ ${
           for (unsigned e = 2 * half; e < 2 * half + 2; e++) {
             scores[i][j][e] = power2(scores[i][j][e] - base);
             total += scores[i][j][e];
-${hasDropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
+${drops ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
           }
         }
         rowTotal[i][half] = rowTotal[i][half] * rescale + total;
@@ -206,7 +214,7 @@ ${hasDropout ? `            if (!(${isKept})) scores[i][j][e] = 0;` : ""}
 #pragma unroll
         for (unsigned e = 0; e < 2; e++) {
           const unsigned d = 8 * j + 2 * member + e;
-          const Real value = ${hasDropout ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
+          const Real value = ${drops ? "dropoutScale * " : ""}result[i][j][2 * half + e] / total;
           if (d < valueWidth) outPair[(long long)row * outRow + d] = ${narrow ? `${narrow}(value)` : "value"};
         }
       }

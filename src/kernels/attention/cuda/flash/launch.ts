@@ -104,13 +104,13 @@ export function lowerFlash(
     out: layOutResult(problem, problem.out, rows, valueWidth),
   };
   const mask = argumentsOfMask(problem, problem.mask);
-  const dropout = dropoutOf(problem);
+  const { dropout, dropoutArguments } = dropoutOf(problem);
   const group = groupOf(problem);
   const { query, key, value } = operands;
   const config: Omit<ForwardConfig, "tile"> = {
     ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access },
     ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem) },
-    ...{ isGrouped: group !== undefined, hasDropout: dropout !== undefined },
+    ...{ isGrouped: group !== undefined, dropout },
     sources: { query: sourceOf(query), key: sourceOf(key), value: sourceOf(value) },
   };
   const tile = chooseTile(
@@ -138,7 +138,7 @@ export function lowerFlash(
           scale,
           ...mask,
           ...group,
-          ...dropout,
+          ...dropoutArguments,
         },
       }),
     },
@@ -165,7 +165,7 @@ export function lowerFlashBackward(
   };
   const out = layOut(problem, problem.out, rows, valueWidth);
   const mask = argumentsOfMask(problem, problem.mask);
-  const dropout = dropoutOf(problem);
+  const { dropout, dropoutArguments } = dropoutOf(problem);
   const group = groupOf(problem);
   const { statistics, deltas, scoreGradient } = problem;
   const values = {
@@ -174,7 +174,7 @@ export function lowerFlashBackward(
     ...(scoreGradient && { scoreGradient }),
     ...mask,
     ...group,
-    ...dropout,
+    ...dropoutArguments,
   };
   const sources = {
     query: sourceOf(inputs.query),
@@ -186,7 +186,7 @@ export function lowerFlashBackward(
     const config = {
       ...{ element, depth: depthOf(width), valueDepth: depthOf(valueWidth), isCausal, access, sources },
       ...{ hasMask: mask !== undefined, resultDtype: resultDtypeOf(problem), side, results: computed },
-      ...{ isGrouped: group !== undefined, hasDropout: dropout !== undefined },
+      ...{ isGrouped: group !== undefined, dropout },
       storesScoreGradient: side === "rows" && scoreGradient !== undefined,
     };
     const resultColumns = computed

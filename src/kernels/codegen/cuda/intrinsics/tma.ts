@@ -6,3 +6,10 @@ static __device__ __forceinline__ void tmaLoad(void* smem, const TensorMap* map,
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
                ::"r"(smemAddress(smem)), "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(smemAddress(barrier)) : "memory");
 }`;
+
+/** Needs the mbarrier intrinsics. */
+export const cpAsyncBulk = `// Copies to shared memory; addresses and size are multiples of 16 bytes. Completes on \`barrier\`.
+static __device__ __forceinline__ void cpAsyncBulk(void* smem, const void* from, unsigned bytes, Mbarrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(smemAddress(smem)), "l"(from), "r"(bytes), "r"(smemAddress(barrier)) : "memory");
+}`;

@@ -1,0 +1,92 @@
+/** The tiles of flash attention on wgmma: their code fits in the registers, and short visits have small blocks. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { effort } from "../../../../../test/support/effort.js";
+import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
+import { sm90BackwardKernel } from "./backward.js";
+import { sm90ForwardKernel } from "./forward.js";
+import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
+
+test("rows that visit few others are in small blocks, several per SM", () => {
+  const config = { element: "bf16", width: 64, valueWidth: 64, isCausal: true, access: "out" } as const;
+  const blocksOf = (rows: number) => {
+    const work = { pairs: 384, rows, visited: rows / 2, sms: 132 };
+    const forward = chooseForwardTile({ ...config, dropout: "stores" }, work);
+    const sides = (["rows", "columns"] as const).map((side) =>
+      chooseBackwardTile({ ...config, dropout: "loads", side, isGrouped: false }, work),
+    );
+    return [forward, ...sides].map((tile) => tile && [tile.warpgroups, tile.blocksPerSm]);
+  };
+  assert.deepEqual(blocksOf(256), [
+    [1, 3],
+    [1, 3],
+    [1, 2],
+  ]);
+  assert.deepEqual(blocksOf(4096), [
+    [2, 1],
+    [3, 1],
+    [1, 2],
+  ]);
+});
+
+describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
+  const sizes = effort({ quick: [64], thorough: [16, 64, 80, 96, 128] });
+  const lengths = effort({ quick: [256, 4096], thorough: [256, 1024, 4096] });
+  const works = lengths.map((rows) => ({ pairs: 96, rows, visited: rows / 2, sms: 132 }));
+  const problems = sizes.flatMap((width) =>
+    works.flatMap((work) =>
+      (["none", "draws", "stores"] as const).map((dropout) => ({ width, work, dropout })),
+    ),
+  );
+  // Of each length without dropout, and of one with stored bits.
+  const quickProblems = problems.filter(
+    ({ work, dropout }) => dropout === "none" || (dropout === "stores" && work === works[0]),
+  );
+  const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(({ width, work, dropout }) => {
+    const sizes = { width, valueWidth: width };
+    const config = { element: "bf16", ...sizes, isCausal: true, access: "out", dropout } as const;
+    const sides = (["rows", "columns"] as const).map((side) => {
+      const loads = dropout === "stores" ? ({ dropout: "loads" } as const) : {};
+      const backward = { ...config, ...loads, side, isGrouped: width === 128 };
+      const tile = chooseBackwardTile(backward, work);
+      assert.ok(tile, `a tile of ${width} for ${side}`);
+      return sm90BackwardKernel({ ...backward, tile });
+    });
+    const tile = chooseForwardTile(config, work);
+    assert.ok(tile, `a tile of ${width}`);
+    // A wide forward pass spills a few numbers around its loop.
+    const forwardSpill = dropout === "stores" && width === 128 ? 32 : 0;
+    return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel, index) => ({
+      ...{ kernel, maxSpillBytes: index === 0 ? forwardSpill : 0 },
+      what: `${kernel.name} of ${JSON.stringify({ ...sizes, dropout, rows: work.rows })}`,
+    }));
+  });
+
+  test("needs no local memory, and does not serialise wgmma", () => {
+    const costs = compileWithNvcc(
+      kernels.map(({ kernel }) => kernel),
+      "sm_90a",
+    );
+    for (const [index, { stackBytes, spillBytes, isSerialized }] of costs.entries()) {
+      const { what, maxSpillBytes = 0 } = kernels[index] ?? {};
+      assert.ok(Math.max(stackBytes, spillBytes) <= maxSpillBytes, `${what}: ${stackBytes}, ${spillBytes}`);
+      assert.equal(isSerialized, false, what);
+    }
+  });
+
+  test("red proof: accumulators that do not fit in the registers are found", () => {
+    const tile = { warpgroups: 3, tileN: 128, stages: 2, blocksPerSm: 1 };
+    const config = {
+      element: "bf16",
+      width: 128,
+      valueWidth: 128,
+      isCausal: true,
+      access: "out",
+      dropout: "none",
+      tile,
+    } as const;
+    const [cost] = compileWithNvcc([sm90ForwardKernel(config)], "sm_90a");
+    assert.equal(cost?.isSerialized, true);
+  });
+});
