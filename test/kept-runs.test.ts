@@ -35,6 +35,8 @@ const laterPhases: ReadonlySet<string> = new Set([
   "pretransposeOperands",
   "convolutionEpilogues",
   "recomputeActivations",
+  "compactGradients",
+  "mergeDraws",
 ]);
 
 describe("a run that 0.1.0 finished", () => {

@@ -18,8 +18,7 @@ import { declareDropoutOfPair, dropoutMemory, dropoutNumbers, dropoutPointers } 
 import { declarePairs, strideParameters } from "../parameters.js";
 import {
   registersOf,
-  type Sm90FlashConfig,
-  type Sm90FlashTile,
+  type Sm90BackwardConfig,
   threadsOf,
   tileBytes,
   tileM,
@@ -28,22 +27,6 @@ import {
 import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
 import { keepInLoop, loadFacts, prefetchKept, queryHead, rowFacts } from "./facts.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
-
-export type Side = "rows" | "columns";
-
-export interface Sm90BackwardTile extends Sm90FlashTile {
-  /** Side "columns": dV is multiplied while the gradients of the scores are computed, which needs more registers. */
-  readonly issuesEarly: boolean;
-  /** True if a tile's products are complete before those of the next begin, which needs fewer registers. */
-  readonly drains: boolean;
-}
-
-export interface Sm90BackwardConfig extends Sm90FlashConfig {
-  /** True if several heads of queries share a head of keys and values. */
-  readonly isGrouped: boolean;
-  readonly tile: Sm90BackwardTile;
-  readonly side: Side;
-}
 
 /** The arguments, in order. Side "rows" stores the deltas that side "columns" reads. */
 export function sm90BackwardParameters({

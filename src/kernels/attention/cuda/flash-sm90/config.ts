@@ -29,6 +29,23 @@ export interface Sm90FlashConfig {
   readonly access: "out" | "partial-out";
 }
 
+/** The side of the attention matrix whose tile stays in a block. */
+export type Side = "rows" | "columns";
+
+export interface Sm90BackwardTile extends Sm90FlashTile {
+  /** Side "columns": dV is multiplied while the gradients of the scores are computed, which needs more registers. */
+  readonly issuesEarly: boolean;
+  /** True if a tile's products are complete before those of the next begin, which needs fewer registers. */
+  readonly drains: boolean;
+}
+
+export interface Sm90BackwardConfig extends Sm90FlashConfig {
+  /** True if several heads of queries share a head of keys and values. */
+  readonly isGrouped: boolean;
+  readonly tile: Sm90BackwardTile;
+  readonly side: Side;
+}
+
 /** K of one instruction: a product over a width has no remainder. */
 export const widthUnit = 16;
 

@@ -4,7 +4,7 @@
  */
 
 import { declarePairs } from "../parameters.js";
-import type { Sm90BackwardConfig } from "./backward.js";
+import type { Sm90BackwardConfig } from "./config.js";
 import { drawKept } from "./declarations.js";
 
 /** C++: the visited head of side "columns". */

@@ -16,13 +16,15 @@ import {
 } from "../../problem.js";
 import { dropoutOf } from "../flash/dropout.js";
 import { layOut, layOutResult, type OperandLayout, storagesOf, stridesOf } from "../parameters.js";
+import { sm90BackwardKernel, sm90BackwardParameters } from "./backward.js";
 import {
+  type HalfElement,
   type Side,
   type Sm90BackwardConfig,
-  sm90BackwardKernel,
-  sm90BackwardParameters,
-} from "./backward.js";
-import { type HalfElement, type Sm90FlashConfig, tileM, widthUnit } from "./config.js";
+  type Sm90FlashConfig,
+  tileM,
+  widthUnit,
+} from "./config.js";
 import { sm90ForwardKernel, sm90ForwardParameters } from "./forward.js";
 import { chooseBackwardTile, chooseForwardTile, type Work } from "./tiles.js";
 

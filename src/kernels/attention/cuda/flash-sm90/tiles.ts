@@ -3,8 +3,16 @@
 import { maxSharedBytesPerBlock } from "../../../cost-model.js";
 import { keptColumns } from "../../kept-bits.js";
 import type { FlashDropout } from "../flash/dropout.js";
-import { type Side, type Sm90BackwardConfig, type Sm90BackwardTile, sm90BackwardBytes } from "./backward.js";
-import { registersOf, type Sm90FlashConfig, type Sm90FlashTile, tileM } from "./config.js";
+import { sm90BackwardBytes } from "./backward.js";
+import {
+  registersOf,
+  type Side,
+  type Sm90BackwardConfig,
+  type Sm90BackwardTile,
+  type Sm90FlashConfig,
+  type Sm90FlashTile,
+  tileM,
+} from "./config.js";
 import { sm90ForwardBytes } from "./forward.js";
 
 /** Registers of a consumer besides accumulators and packed operands: addresses, statistics, fragments in flight. */

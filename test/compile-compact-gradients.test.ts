@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cat, type Device, nn, optim, type Tensor, zeros } from "holdfast";
-import { planAllSchedules, withNullGpu } from "../../../test/support/null-gpu.js";
 import {
   accessesOf,
   type Call,
   type ChunkedReduceCall,
   type RowCall,
   type Work,
-} from "../program/program.js";
+} from "../src/compile/program/program.js";
+import { planAllSchedules, withNullGpu } from "./support/null-gpu.js";
 
 interface Options {
   /** Rows of each table. Default: two tables that take long to read. */
