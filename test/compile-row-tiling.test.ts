@@ -33,6 +33,8 @@ interface Options {
   readonly isTied?: boolean;
   readonly hasBias?: boolean;
   readonly isWeighted?: boolean;
+  /** The loss is a sum of squares, whose gradient needs no index. */
+  readonly isSquared?: boolean;
   readonly loss?: {
     readonly reduction?: "mean" | "sum";
     readonly labelSmoothing?: number;
@@ -71,7 +73,10 @@ function makeStep(device: Device, sizes: Sizes, options: Options) {
   for (const kept of [weight, x, y]) device.keep(kept);
   const body = (): Tensor => {
     const settings = { ignoreIndex: 2, ...options.loss, ...(options.isWeighted && { weight }) };
-    const loss = nn.functional.crossEntropy(model.forward(x), y, settings);
+    const logits = model.forward(x);
+    const loss = options.isSquared
+      ? logits.tanh().square().sum(-1).sum()
+      : nn.functional.crossEntropy(logits, y, settings);
     loss.backward();
     return loss;
   };
@@ -200,11 +205,11 @@ function differenceOf(
 describe("a plan for a GPU", () => {
   /** A chunk keeps 16 multiprocessors busy with 2048 rows. */
   const large: Sizes = { rows: 9000, width: 32, classes: 1024 };
-  const planLarge = (precision: Precision, passes: CompileOptions["passes"] = {}) =>
+  const planLarge = (precision: Precision, passes: CompileOptions["passes"] = {}, options: Options = {}) =>
     withNullGpu(
       precision,
       (device) => {
-        const { body } = makeStep(device, large, {});
+        const { body } = makeStep(device, large, options);
         const step = device.compile(body, { passes: { gemmAlgorithms: false, ...passes } });
         device.step(() => step().item());
         const { schedule, plan } = latestPlanOf(step)!.planned;
@@ -228,6 +233,17 @@ describe("a plan for a GPU", () => {
       assert.ok(whole.bytes - tiled.bytes > 0.9 * saved, `${tiled.bytes} of ${whole.bytes} bytes`);
     });
   }
+
+  test("starts the column sums of a chunk in the kernel of the chunk", () => {
+    const options: Options = { isSquared: true, hasBias: true };
+    const sumsIn = ({ calls }: ReturnType<typeof planLarge>): readonly number[] =>
+      calls.flatMap(({ op, work }) => {
+        if (work.kind !== "row" || !op.includes("squareGradient")) return [];
+        return work.kernel.outputs.some(({ per }) => per === "column") ? [work.iteration.rows] : [];
+      });
+    assert.deepEqual(sumsIn(planLarge("bf16", { rowTiling: false }, options)), [large.rows]);
+    assert.deepEqual(sumsIn(planLarge("bf16", {}, options)), [2304, 2304, 2304, 2088]);
+  });
 
   test("is not tiled in float32, unless its GEMMs are tuned, which may change bits", () => {
     const settings = effort<readonly CompileOptions["passes"][]>({

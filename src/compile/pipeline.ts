@@ -172,17 +172,18 @@ export const phases = {
       if (isTuned) storeActivationsAsBf16(runtime, program);
     },
   },
-  columnReductions: {
-    pass: "epilogueFusion",
-    purpose: "on a GPU, column sums start in kernels that already hold the rows",
-    run: (program, runtime) => fuseColumnReductions(runtime, program),
-  },
+  // Before `columnReductions`: a kernel with column sums needs all of its rows, and those of a chunk are enough for a sum of the chunk.
   rowTiling: {
     pass: "schedule",
     purpose: "on a GPU, GEMMs with large results and their readers run on chunks of rows",
     run(program, runtime, { isTuned }) {
       if (isTuned) tileRows(runtime, program);
     },
+  },
+  columnReductions: {
+    pass: "epilogueFusion",
+    purpose: "on a GPU, column sums start in kernels that already hold the rows",
+    run: (program, runtime) => fuseColumnReductions(runtime, program),
   },
   recomputeActivations: {
     pass: "rematerialize",

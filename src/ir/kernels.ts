@@ -89,7 +89,7 @@ export type Stage =
 
 /**
  * An output has a value per element, per row or, on a GPU, per column: the sum over the rows. A column sum needs many rows; the kernel
- * writes `columnPartialCount` rows of partials, which a column kernel reduces.
+ * writes a few rows of partials (`columnSumLayout`), which a column kernel reduces.
  */
 export interface Output {
   readonly dtype: Dtype;

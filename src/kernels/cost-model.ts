@@ -12,6 +12,8 @@ export const warpSize = 32;
 export const maxThreadsPerBlock = 1024;
 export const registersPerSm = 64 * 1024;
 export const registerBytes = 4;
+/** The registers that a thread can address: 255. */
+export const maxRegisterBytes = 255 * registerBytes;
 /** The limit of static shared memory; more needs dynamic shared memory. */
 export const staticSharedBytes = 48 * 1024;
 /** DRAM and L2 transfers happen in sectors of this size. */
@@ -35,6 +37,9 @@ export function trafficUs({ parallelism }: Pick<DeviceInfo, "parallelism">, byte
 
 /** The bytes that one SM moves in the time of a launch. */
 export const launchBytes = launchUs * smBytesPerUs;
+/** The latency of device memory under load, and so the bytes that an SM has to have in flight for its share of the bandwidth. */
+const memoryLatencyUs = 1;
+export const bytesInFlightPerSm = memoryLatencyUs * smBytesPerUs;
 
 /** Shared memory of a CTA with opt-in, by compute capability: for tests, and for kernels of one architecture. */
 const optInSharedBytes: ReadonlyMap<string, number> = new Map([

@@ -23,9 +23,14 @@ export {
 export type { Backend } from "./backend-interface.js";
 export type { Capabilities } from "./capabilities.js";
 export { reducesInThread } from "./codegen/cuda/column-config.js";
-export { columnPartialCount } from "./codegen/cuda/column-partials.js";
+export {
+  type ColumnSumLayout,
+  columnSumSlowdown,
+  columnSumTarget,
+  defaultColumnPartials,
+} from "./codegen/cuda/column-sum-layout.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
-export { canSumColumns } from "./codegen/cuda/row-config.js";
+export { columnSumLayout } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
 export type { IndexedTable, RowMapProblem } from "./compact-rows/problem.js";
 export {

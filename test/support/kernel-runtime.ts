@@ -7,6 +7,7 @@ import { after } from "node:test";
 import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast/internals";
 import { emulatorMissing } from "./emulator.js";
 import { fixDraws } from "./fixed-seed.js";
+import type { Precision } from "./null-gpu.js";
 import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";
 
 /** Of the device under test. */
@@ -23,20 +24,21 @@ export function openCpuKernelRuntime(threads = 2): Runtime {
 export const cudaMissing: string | false = testDevice === "cuda" ? false : emulatorMissing;
 
 /** Call it inside a test or a `describe` whose skip is `cudaMissing`. */
-export function openCudaKernelRuntime(): Runtime {
+export function openCudaKernelRuntime({ precision = "f32" as Precision } = {}): Runtime {
   if (testDevice !== "cuda") fixDraws();
-  return openOn(openTestGpu());
+  return openOn(openTestGpu(), precision);
 }
 
 /** For tests that hold on every device: a `describe` each, opened inside. */
 export const kernelDevices = [
   { device: "the CPU", skip: false, open: () => openCpuKernelRuntime() },
-  { device: "CUDA", skip: cudaMissing, open: openCudaKernelRuntime },
+  { device: "CUDA", skip: cudaMissing, open: () => openCudaKernelRuntime() },
 ] as const;
 
-function openOn(device: Driver): Runtime {
+function openOn(device: Driver, precision: Precision = "f32"): Runtime {
   const runtime = openRuntime({
     driver: strict(device),
+    precision,
     memory: "256MiB",
     poison: true,
     stallAfter: "off",

@@ -51,16 +51,27 @@ const centred: RowKernel = {
 interface Sources {
   readonly x?: Buffer;
   readonly y?: Buffer;
+  readonly size?: readonly [rows: number, columns: number];
 }
 
-function centre({ x = bufferOf(rows * columns), y = bufferOf(rows * columns) }: Sources = {}) {
+function centre({ size = [rows, columns], x, y }: Sources = {}) {
+  return rowsOf(centred, size, x, y);
+}
+
+/** A kernel of two inputs with two outputs: f32, and bf16. */
+function rowsOf(
+  kernel: RowKernel,
+  [rows, columns]: readonly [rows: number, columns: number],
+  x = bufferOf(rows * columns),
+  y = bufferOf(rows * columns),
+) {
   const [sum, rounded] = [bufferOf(rows * columns), bufferOf(rows * columns, 2)];
   const strides = Array.from({ length: 4 }, () => [columns, 1]);
   const iteration = iterateRows([rows, columns], strides, 1);
   const operands = [x, y, sum, rounded].map(whole);
   const call: Call = {
     op: "centre",
-    work: { kind: "row", kernel: centred, iteration, operands, scalars: [] },
+    work: { kind: "row", kernel, iteration, operands, scalars: [] },
   };
   return { call, x, y, sum, rounded };
 }
@@ -74,11 +85,12 @@ const sumOf = (dtype: "f32" | "bf16", op: ColumnKernel["op"] = "add"): ColumnKer
   ...{ name: "sum", inputs: [dtype], outputs: ["f32"], scalars: [], op, values: [load(0)] },
 });
 
-function reduce(kernel: ColumnKernel, inputs: readonly Buffer[], count = rows) {
-  const results = kernel.outputs.map(() => bufferOf(columns));
-  const strides = inputs.map(() => ({ row: columns, column: "unit" }) as const);
+function reduce(kernel: ColumnKernel, inputs: readonly Buffer[], count = rows, width = columns) {
+  const results = kernel.outputs.map(() => bufferOf(width));
+  const strides = inputs.map(() => ({ row: width, column: "unit" }) as const);
   const operands = [...inputs, ...results].map(whole);
-  const work: ColumnCall = { kind: "column", kernel, rows: count, columns, strides, operands, scalars: [] };
+  const sizes = { rows: count, columns: width };
+  const work: ColumnCall = { kind: "column", kernel, ...sizes, strides, operands, scalars: [] };
   return { call: { op: kernel.name, work } satisfies Call, results };
 }
 
@@ -157,6 +169,82 @@ test("nothing begins where the rows are not whole yet, or others' memory would h
   stay([{ ...call, isHoisted: true }, reduction]);
   stay([reduction]);
   stay([call, reduction], on("cpu"));
+});
+
+describe("sums over many rows", () => {
+  const size = [8192, 768] as const;
+  const partialsIn = (call: Call | undefined): number[] =>
+    written(call!)
+      .filter(({ label }) => label.endsWith(" sums"))
+      .map(({ bytes }) => bytes / (4 * size[1]));
+
+  test("begin in a kernel whose warps loop over rows; in float32 with a fixed number of partials", () => {
+    const { call, x, sum, rounded } = centre({ size });
+    const reductions = [reduce(products, [sum, x], ...size), reduce(sumOf("bf16"), [rounded], ...size)];
+    const calls = [call, ...reductions.map((one) => one.call)];
+    for (const [runtime, partials] of [
+      [hopper, 132],
+      [on("cuda", "f32"), 128],
+    ] as const) {
+      const [begun, ...ended] = fuseColumnReductions(runtime, calls);
+      assert.equal(begun?.op, "centre + products + sum");
+      assert.deepEqual(partialsIn(begun), [partials, partials, partials]);
+      assert.deepEqual(
+        ended.map(({ work }) => work.kind === "column" && work.rows),
+        [partials, partials],
+      );
+    }
+  });
+
+  /** Of [x, y]: their sum, and their product. */
+  const both: RowKernel = {
+    ...centred,
+    name: "both",
+    stages: [
+      { kind: "store", output: 0, value: term.add(load(0), load(1)) },
+      { kind: "store", output: 1, value: term.mul(load(0), load(1)) },
+    ],
+  };
+
+  test("begin in an elementwise kernel, if they read much", () => {
+    const large = rowsOf(both, [8192, 3072]);
+    const [begun, ended] = fuseColumnReductions(hopper, [
+      large.call,
+      reduce(sumOf("bf16"), [large.rounded], 8192, 3072).call,
+    ]);
+    assert.ok(begun?.work.kind === "row" && ended?.work.kind === "column");
+    assert.deepEqual([begun.work.iteration.rows, begun.work.iteration.row.size], [8192, 3072]);
+    assert.deepEqual([ended.work.rows, ended.work.columns], [128, 3072]);
+    const small = rowsOf(both, [3072, 1024]);
+    const calls = [small.call, reduce(sumOf("f32"), [small.sum], 3072, 1024).call];
+    assert.deepEqual(fuseColumnReductions(hopper, calls), calls);
+  });
+
+  test("stay where they are if rows are short, so that too few loads would be in flight", () => {
+    const { call, x, sum } = centre({ size: [65536, 72] });
+    const calls = [call, reduce(products, [sum, x], 65536, 72).call];
+    assert.deepEqual(fuseColumnReductions(on("cuda", "f32"), calls), calls);
+  });
+
+  test("stay where they are if the kernel's other sums would get another number of partials", () => {
+    const [count, width] = [3072, 512];
+    const { call, x, y, sum, rounded } = centre({ size: [count, width] });
+    const reader: Call = {
+      op: "copy",
+      work: { kind: "copy", source: whole(rounded), target: whole(rounded) },
+    };
+    const sums = [[sum], [x], [y], [sum], [x]].map(
+      (inputs) => reduce(sumOf("f32"), inputs, count, width).call,
+    );
+    const [begun, , ...ended] = fuseColumnReductions(hopper, [call, reader, ...sums]);
+    assert.ok(begun?.work.kind === "row");
+    // A block has shared memory for the rows of four sums.
+    assert.equal(begun.work.kernel.outputs.filter(({ per }) => per === "column").length, 4);
+    assert.deepEqual(
+      ended.map(({ work }) => work.kind === "column" && work.rows),
+      [128, 128, 128, 128, count],
+    );
+  });
 });
 
 describe("sums of what a product's kernel finishes", () => {

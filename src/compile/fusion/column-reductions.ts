@@ -1,7 +1,7 @@
 /**
  * Column reductions as epilogues: a kernel that produces or reads the rows of a column sum also writes its partials, and a short
  * kernel combines them. So the gradients of a norm's weight and bias are made with that of its input, and memory that only such sums
- * read is not written. In a row kernel a sum keeps its bits; in a GEMM epilogue it is added in another order.
+ * read is not written. In float32 a sum keeps its bits; in other precisions it may be added in another order.
  */
 
 import {
@@ -13,15 +13,19 @@ import {
   term,
 } from "../../ir/index.js";
 import {
+  type ColumnSumLayout,
   canFuseEpilogue,
-  canSumColumns,
   capabilitiesOf,
   colsumRows,
-  columnPartialCount,
+  columnSumLayout,
+  columnSumSlowdown,
+  columnSumTarget,
+  defaultColumnPartials,
 } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
+import { comboLimits } from "../cost-model.js";
 import {
   type Buffer,
   type BufferSlice,
@@ -33,7 +37,10 @@ import {
   maxFusionDistance,
   type Node,
   type Program,
+  type RowCall,
+  type Work,
 } from "../program/program.js";
+import { bytesOf } from "../program/traffic.js";
 import { isReadByOthers, isWriting, touches } from "../program/uses.js";
 import { combine, rowsOf } from "./vertical/combine.js";
 import { maxNodesWithAccumulators } from "./vertical/cost.js";
@@ -91,50 +98,113 @@ function hostsOf(program: Program, sum: Node, { kernel, operands }: ColumnCall):
   return hosts;
 }
 
-/** The host with the first phase of the sum, and the second phase; undefined if the host cannot take it. */
+interface TwoPhases {
+  readonly host: Call;
+  readonly secondPhase: Call;
+}
+
+/** The host with the first phase of the sum, and the second phase; undefined if the host cannot take it, or if that does not pay. */
 function launchPartialsIn(
   runtime: Runtime,
   program: Program,
   hostNode: Node,
   sumNode: Node,
   sum: SumCall,
-): { readonly host: Call; readonly secondPhase: Call } | undefined {
+): TwoPhases | undefined {
   const { work } = sum;
   const host = hostNode.call;
-  const count = host.work.kind === "gemm-epilogue" ? Math.ceil(work.rows / colsumRows) : columnPartialCount;
-  const partials = work.kernel.values.map((): BufferSlice => {
-    const size = count * work.columns * dtypes.f32.bytes;
-    return { buffer: program.makeBuffer(size, `${sum.op} sums`), offset: 0, size };
-  });
   const isReadElsewhere = (buffer: Buffer): boolean => isReadByOthers(program, buffer, [hostNode, sumNode]);
+  const makePartials = (count: number): readonly BufferSlice[] =>
+    work.kernel.values.map(() => {
+      const size = count * work.columns * dtypes.f32.bytes;
+      return { buffer: program.makeBuffer(size, `${sum.op} sums`), offset: 0, size };
+    });
   const fused =
     host.work.kind === "gemm-epilogue"
-      ? epilogueWithSum(runtime, host, host.work, work, partials)
-      : rowsWithSum(runtime, host, { ...sum, work: firstPhaseOf(work, partials) }, isReadElsewhere);
+      ? epilogueWithSum(runtime, host.work, work, makePartials)
+      : rowsWithSum(runtime, host, sum, makePartials, isReadElsewhere);
   if (!fused) return undefined;
+  const { count, partials } = fused;
   return {
-    host: { ...fused, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
+    host: { ...host, work: fused.work, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
     secondPhase: { ...sum, work: secondPhaseOf(work, partials, count) },
   };
 }
+
+/** The work of a host with the first phase of a sum: `count` partials of each column. */
+interface Fused {
+  readonly work: Work;
+  readonly count: number;
+  readonly partials: readonly BufferSlice[];
+}
+
+type MakePartials = (count: number) => readonly BufferSlice[];
 
 /** A row kernel fused with the first phase of a sum, if it has all inputs of the sum. */
 function rowsWithSum(
   runtime: Runtime,
   rows: Call,
-  firstPhase: Call,
+  sum: SumCall,
+  makePartials: MakePartials,
   isReadElsewhere: (buffer: Buffer) => boolean,
-): Call | undefined {
+): Fused | undefined {
   if (rows.work.kind !== "row" || rows.isRematerialized || rows.isHoisted) return undefined;
-  const [host, sum] = [fusionNodeOf(rows), fusionNodeOf(firstPhase)];
-  if (!host?.reduces || !sum || !hasInputsOf(host, sum)) return undefined;
-  const isNeeded = ({ buffer }: BufferSlice): boolean =>
-    buffer.storage !== undefined ||
-    sum.outputs.some(({ slice }) => slice.buffer === buffer) ||
-    isReadElsewhere(buffer);
-  const draft = combine([host, sum], isNeeded, capabilitiesOf(runtime), maxNodesWithAccumulators);
-  if (!draft || !canSumColumns(runtime.device, draft.kernel, draft.iteration)) return undefined;
-  return { ...rows, work: rowsOf(draft) };
+  const host = fusionNodeOf(rows);
+  if (!host) return undefined;
+  const fuse = (count: number): (Fused & { readonly layout: ColumnSumLayout }) | undefined => {
+    const partials = makePartials(count);
+    const firstPhase = fusionNodeOf({ ...sum, work: firstPhaseOf(sum.work, partials) });
+    if (!firstPhase || !hasInputsOf(host, firstPhase)) return undefined;
+    const isNeeded = ({ buffer }: BufferSlice): boolean =>
+      buffer.storage !== undefined ||
+      partials.some((partial) => partial.buffer === buffer) ||
+      isReadElsewhere(buffer);
+    const draft = combine([host, firstPhase], isNeeded, capabilitiesOf(runtime), maxNodesWithAccumulators);
+    const layout = draft && columnSumLayout(columnSumTarget(runtime), draft.kernel, draft.iteration);
+    return layout && { work: rowsOf(draft), count, partials, layout };
+  };
+  // All sums of a kernel have the same number of partials, which follows from the kernel.
+  const present = columnSumsOf(runtime, rows.work);
+  const first = fuse(present?.blocks ?? defaultColumnPartials);
+  if (!first || (present && first.layout.blocks !== present.blocks)) return undefined;
+  const fused = first.layout.blocks === first.count ? first : fuse(first.layout.blocks);
+  return fused && pays(runtime, rows, sum, fused.work, fused.layout) ? fused : undefined;
+}
+
+/** True if a row kernel that replaces another one computes its column sums, with as many partials. */
+export function keepsColumnSums(runtime: Runtime, before: Work, after: RowCall): boolean {
+  const present = before.kind === "row" ? columnSumsOf(runtime, before) : undefined;
+  return !present || columnSumsOf(runtime, after)?.blocks === present.blocks;
+}
+
+/** The layout of the column sums of a row kernel, if it has any. */
+function columnSumsOf(runtime: Runtime, { kernel, iteration }: RowCall): ColumnSumLayout | undefined {
+  const hasSums = kernel.outputs.some(({ per }) => per === "column");
+  return hasSums ? columnSumLayout(columnSumTarget(runtime), kernel, iteration) : undefined;
+}
+
+/**
+ * True if the traffic of the fused kernel takes less time than that of both calls. A kernel whose teams loop over rows has fewer threads
+ * than it would have without sums. So it does not become such a kernel for a sum that is short by itself, which shares a launch with
+ * others or runs on a side stream.
+ */
+function pays(runtime: Runtime, rows: Call, sum: SumCall, fused: Work, layout: ColumnSumLayout): boolean {
+  if (!layout.isLoop) return true;
+  const hasSums = rows.work.kind === "row" && columnSumsOf(runtime, rows.work) !== undefined;
+  if (!hasSums && trafficOf(sum) < comboLimits(runtime.device).largeBytes) return false;
+  const timeOf = (call: Call): number => {
+    const own = call.work.kind === "row" ? columnSumsOf(runtime, call.work) : undefined;
+    if (call.work.kind !== "row" || !own) return trafficOf(call);
+    const { kernel, iteration } = call.work;
+    return trafficOf(call) * columnSumSlowdown(columnSumTarget(runtime), kernel, iteration, own);
+  };
+  const partialBytes = layout.blocks * sum.work.columns * dtypes.f32.bytes * sum.work.kernel.values.length;
+  return timeOf({ ...rows, work: fused }) + partialBytes < timeOf(rows) + trafficOf(sum);
+}
+
+function trafficOf(call: Call): number {
+  const { read, written } = bytesOf(call);
+  return read + written;
 }
 
 /** True if the host reads or writes every input that varies along the sum's rows. */
@@ -172,11 +242,10 @@ function firstPhaseOf(
 /** A GEMM epilogue that also sums columns of its outputs. GEMM results depend on the algorithm anyway, so another order is allowed. */
 function epilogueWithSum(
   runtime: Runtime,
-  call: Call,
   { problem, epilogue, operands, scalars }: GemmEpilogueCall,
   sum: ColumnCall,
-  partials: readonly BufferSlice[],
-): Call | undefined {
+  makePartials: MakePartials,
+): Fused | undefined {
   const { inputs, outputs, stages } = epilogue.kernel;
   const [inputSlices, outputSlices] = [operands.slice(0, inputs.length), operands.slice(inputs.length)];
   const isPlain = sum.strides.every(({ row, column }) => row === problem.n && column === "unit");
@@ -185,6 +254,8 @@ function epilogueWithSum(
   const summed = sum.operands.slice(0, sum.kernel.inputs.length);
   const read = summed.map((slice) => outputSlices.findIndex((output) => isSameSlice(output, slice)));
   if (read.some((output, input) => outputs[output]?.dtype !== sum.kernel.inputs[input])) return undefined;
+  const count = Math.ceil(sum.rows / colsumRows);
+  const partials = makePartials(count);
   const kernel: RowKernel = {
     ...epilogue.kernel,
     name: joinNames([epilogue.kernel.name, sum.kernel.name]),
@@ -203,7 +274,9 @@ function epilogueWithSum(
     ...{ kind: "gemm-epilogue", problem, epilogue: { ...epilogue, kernel, forwarded }, scalars },
     operands: [...inputSlices, ...summed, ...outputSlices, ...partials],
   };
-  return canFuseEpilogue(runtime, describeGemm(problem), work.epilogue) ? { ...call, work } : undefined;
+  return canFuseEpilogue(runtime, describeGemm(problem), work.epilogue)
+    ? { work, count, partials }
+    : undefined;
 }
 
 /** The same value with its inputs renumbered from `first`. */

@@ -7,6 +7,7 @@
 import { capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { comboLimits, maxReaderDelay, minRecomputedShare } from "../cost-model.js";
+import { keepsColumnSums } from "../fusion/column-reductions.js";
 import { combine, rowsOf } from "../fusion/vertical/combine.js";
 import { fusionNodeOf } from "../fusion/vertical/fusion-node.js";
 import { joinNames } from "../fusion/vertical/kernel-memo.js";
@@ -60,6 +61,7 @@ function fusedCall(runtime: Runtime, node: Node, other: Node): Call | undefined 
   );
   if (members.length < 2 || other.calls.length > 1) return undefined;
   const draft = combine(members, () => true, capabilitiesOf(runtime));
-  if (!draft) return undefined;
-  return { ...other.call, op: joinNames([node.call.op, other.call.op]), work: rowsOf(draft) };
+  const work = draft && rowsOf(draft);
+  if (!work || !keepsColumnSums(runtime, other.call.work, work)) return undefined;
+  return { ...other.call, op: joinNames([node.call.op, other.call.op]), work };
 }

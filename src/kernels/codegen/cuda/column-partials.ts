@@ -1,28 +1,13 @@
 /**
- * Column sums as an output of row kernels. A column reduction is a fixed binary tree over 1024 partials (row mod 1024). Its first three
- * levels only combine partials that are equal mod 128. So block b of 128 takes the rows ≡ b (mod 128), one per warp. It reduces those levels
- * in shared memory and stores one partial per column. A column kernel over the 128 rows of partials reduces the other levels. The order, and so
- * the bits, are those of a column kernel.
+ * Column sums as an output of row kernels, in CUDA C++: which rows a team takes, and how the teams of a block combine their sums into one
+ * partial per column. `column-sum-layout.ts` describes the distribution of rows.
  */
 
-import type { Iteration, RowKernel } from "../../../ir/index.js";
-import { dtypes } from "../../../ir/index.js";
-import {
-  maxSharedBytesPerBlock,
-  maxThreadsPerBlock,
-  registerBytesPerThread,
-  type SharedMemoryFacts,
-  warpSize,
-} from "../../cost-model.js";
-import { maxPartials, mediumPartials } from "./column-config.js";
+import type { RowKernel } from "../../../ir/index.js";
 import { combineHalves } from "./column-kernel.js";
+import type { ColumnSumLayout } from "./column-sum-layout.js";
 import { binary } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
-
-/** Blocks of the row kernel: each writes one partial per column. */
-export const columnPartialCount = mediumPartials;
-/** How many of a column's partials one block reduces. */
-const partialsPerBlock = maxPartials / columnPartialCount;
 
 /** The outputs of a kernel that are column sums. */
 export function colsumOutputs({ outputs }: RowKernel): readonly number[] {
@@ -33,95 +18,125 @@ export function storesColsums(kernel: RowKernel): boolean {
   return colsumOutputs(kernel).length > 0;
 }
 
-/**
- * How many bytes of its row a thread may keep in registers without spills. One block is resident per SM: 768 threads have 340 bytes of
- * registers each, and 1024 have 256. These are the largest values without spills, measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset).
- */
-function maxCachedBytes(threads: number): number {
-  return registerBytesPerThread(threads) > 256 ? 240 : 128;
+/** C++: the index of a block along the rows, and the first column of its chunk. */
+function blockOf({ chunks }: ColumnSumLayout): string {
+  return chunks > 1 ? `blockIdx.x / ${chunks}u` : "blockIdx.x";
 }
 
-/** The layout if a thread has `vectors` vectors of a row, and `cachedBytes` of them in registers; undefined if it does not fit. */
-export function columnPartialsOf(
-  kernel: RowKernel,
-  { rows }: Iteration,
-  { vectors, cachedBytes }: { readonly vectors: number; readonly cachedBytes: number },
-): ColumnPartialsLayout | undefined {
-  // With fewer rows the tree has fewer partials.
-  const rowsPerPartial = rows < maxPartials ? 0 : Math.ceil(rows / maxPartials);
-  const threads = rowsPerPartial * partialsPerBlock * warpSize;
-  const width = vectors * 4 * warpSize;
-  const colsumDtypes = colsumOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
-  const sharedBytes = colsumDtypes.length * rowsPerPartial * partialsPerBlock * width * dtypes.f32.bytes;
-  const fits = threads > 0 && threads <= maxThreadsPerBlock && cachedBytes <= maxCachedBytes(threads);
-  return fits && colsumDtypes.every((dtype) => dtype === "f32")
-    ? { rowsPerPartial, threads, width, sharedBytes }
-    : undefined;
+function firstColumnOf({ chunks, width }: ColumnSumLayout): string {
+  return chunks > 1 ? `blockIdx.x % ${chunks}u * ${width}u` : "0u";
 }
 
-/** True if a block of the device has enough shared memory. */
-export function fitsSharedMemory(device: SharedMemoryFacts, { sharedBytes }: ColumnPartialsLayout): boolean {
-  return sharedBytes <= maxSharedBytesPerBlock(device);
+function teamsOf({ rounds, leaves }: ColumnSumLayout): number {
+  return rounds * leaves;
 }
 
-export interface ColumnPartialsLayout {
-  /** The maximum number of rows per partial; each row has its own warp. */
-  readonly rowsPerPartial: number;
-  readonly threads: number;
-  /** Columns that the vectors of a warp cover. */
-  readonly width: number;
-  /** Dynamic shared memory of a block. */
-  readonly sharedBytes: number;
+/** C++: the first row of a thread's team. */
+export function firstRowOf(layout: ColumnSumLayout): string {
+  const team = `${layout.blocks}u * (threadIdx.x / ${layout.lanes}u)`;
+  return teamsOf(layout) > 1 ? `${blockOf(layout)} + ${team}` : blockOf(layout);
 }
 
-/** C++: the row of a thread's warp. */
-export const colsumRow = `blockIdx.x + ${columnPartialCount}u * (threadIdx.x / ${warpSize}u)`;
+/** C++: the head of a team's loop over its rows. */
+export function loopOverRows(layout: ColumnSumLayout): string {
+  return `for (unsigned row = ${firstRowOf(layout)}; row < rows; row += ${layout.blocks * teamsOf(layout)}u)`;
+}
+
+/** C++: the first element of a thread's vector `v` in the row. */
+export function positionOf(layout: ColumnSumLayout): string {
+  const inChunk = `(v * ${layout.lanes}u + lane) * 4u`;
+  return layout.chunks > 1 ? `${firstColumnOf(layout)} + ${inChunk}` : inChunk;
+}
+
+/** Declares the accumulators of a team that loops over rows. */
+export function declareAccumulators(text: KernelText, { vectors }: ColumnSumLayout, sums: number): void {
+  for (let index = 0; index < sums; index++)
+    text.line(`${text.use("Vec")}<float, 4> ${accumulators(index)}[${vectors}] = {};`);
+}
+
+const accumulators = (index: number): string => `colsum${index}`;
+
+/** Adds a lane's value to the accumulators of the `index`-th column sum. */
+export function accumulate(text: KernelText, index: number, value: string, lane: string): void {
+  const accumulator = `${accumulators(index)}[v].lane[${lane}]`;
+  text.line(`${accumulator} = ${binary(text, "add", "f32", accumulator, value)};`);
+}
 
 /** Declares the shared memory for the rows to be summed. */
-export function declareSharedRows(
-  text: KernelText,
-  { rowsPerPartial, width, sharedBytes }: ColumnPartialsLayout,
-): void {
-  text.line(`${text.call("dynamicSharedMemory", "smem", `${sharedBytes}`)};`);
+export function declareSharedRows(text: KernelText, layout: ColumnSumLayout): void {
+  if (layout.sharedBytes === 0) return;
+  text.line(`${text.call("dynamicSharedMemory", "smem", `${layout.sharedBytes}`)};`);
   text.line(
-    `auto* const sharedRows = reinterpret_cast<float(*)[${rowsPerPartial * partialsPerBlock}][${width}]>(smem);`,
+    `auto* const sharedRows = reinterpret_cast<float(*)[${teamsOf(layout)}][${layout.width}]>(smem);`,
   );
 }
 
 /** C++: the address in shared memory of a thread's vector of the `index`-th column sum. */
-export function sharedRowAddress(index: number): string {
-  return `&sharedRows[${index}][threadIdx.x / ${warpSize}u][position]`;
+export function sharedRowAddress(index: number, { lanes, chunks }: ColumnSumLayout): string {
+  const column = chunks > 1 ? `(v * ${lanes}u + lane) * 4u` : "position";
+  return `&sharedRows[${index}][threadIdx.x / ${lanes}u][${column}]`;
+}
+
+/** Prints the end of a loop over rows: the teams' sums become one partial per column. `loopOverVectors` prints a loop over a thread's vectors. */
+export function storeAccumulators(
+  text: KernelText,
+  layout: ColumnSumLayout,
+  outputs: readonly number[],
+  access: "vector" | "scalar",
+  loopOverVectors: (body: () => void) => void,
+): void {
+  if (layout.sharedBytes > 0) {
+    loopOverVectors(() => {
+      for (const index of outputs.keys())
+        text.line(`${text.call("storeVec", sharedRowAddress(index, layout), `${accumulators(index)}[v]`)};`);
+    });
+    reduceColumns(text, layout, outputs);
+    return;
+  }
+  loopOverVectors(() => {
+    for (const [index, output] of outputs.entries()) {
+      const address = `out${output} + (long long)${blockOf(layout)} * columns + position`;
+      const vec = `${accumulators(index)}[v]`;
+      const store =
+        access === "vector"
+          ? text.call("storeVec", address, vec)
+          : text.call("storeTail", address, "1", "columns - position", vec);
+      text.line(`${store};`);
+    }
+  });
 }
 
 /** Prints the levels of the reduction tree that a block computes. */
-export function reduceColumns(
-  text: KernelText,
-  layout: ColumnPartialsLayout,
-  outputs: readonly number[],
-): void {
-  const { rowsPerPartial, threads, width } = layout;
+export function reduceColumns(text: KernelText, layout: ColumnSumLayout, outputs: readonly number[]): void {
+  const { rounds, leaves, threads, width, blocks, isLoop } = layout;
   text.line("__syncthreads();");
   text.block(
     `for (unsigned index = threadIdx.x; index < ${outputs.length * width}u; index += ${threads}u)`,
     () => {
-      text.line(`const unsigned column = index % ${width}u;`);
+      text.line(`const unsigned inChunk = index % ${width}u;`);
+      text.line(`const unsigned column = ${firstColumnOf(layout)} + inChunk;`);
       text.line("if (column >= columns) continue;");
-      text.line(`float partials[${partialsPerBlock}];`);
-      text.unrolled("partial", partialsPerBlock, () => {
+      text.line(`float partials[${leaves}];`);
+      text.unrolled("partial", leaves, () => {
         text.line("partials[partial] = 0.0f;");
-        text.unrolled("round", rowsPerPartial, () => {
-          const value = `sharedRows[index / ${width}u][round * ${partialsPerBlock}u + partial][column]`;
+        text.unrolled("round", rounds, () => {
+          const value = `sharedRows[index / ${width}u][round * ${leaves}u + partial][inChunk]`;
           const sum = binary(text, "add", "f32", "partials[partial]", value);
-          const row = `blockIdx.x + ${columnPartialCount}u * (round * ${partialsPerBlock}u + partial)`;
-          text.line(`if (${row} < rows) partials[partial] = ${sum};`);
+          const row = `${blockOf(layout)} + ${blocks}u * (round * ${leaves}u + partial)`;
+          // A team without rows has accumulated zeros.
+          text.line(`${isLoop ? "" : `if (${row} < rows) `}partials[partial] = ${sum};`);
         });
       });
-      combineHalves(text, "add", "f32", "partials", partialsPerBlock);
+      combineHalves(text, "add", "f32", "partials", leaves);
       for (const [index, output] of outputs.entries()) {
         const condition = index < outputs.length - 1 ? `if (index < ${(index + 1) * width}u) ` : "";
-        const target = `out${output}[blockIdx.x * columns + column]`;
+        const target = `out${output}[${chunkedIndex(layout)} * columns + column]`;
         text.line(`${index === 0 ? "" : "else "}${condition}${target} = partials[0];`);
       }
     },
   );
+}
+
+function chunkedIndex(layout: ColumnSumLayout): string {
+  return layout.chunks > 1 ? `(${blockOf(layout)})` : blockOf(layout);
 }

@@ -9,6 +9,7 @@ import type { LaunchConfig } from "../../launch-config.js";
 import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import { cudaColumnConfig } from "./column-config.js";
+import { columnSumTarget } from "./column-sum-layout.js";
 import {
   columnGroupConfig,
   columnScratchBytes,
@@ -23,10 +24,13 @@ import { cudaRowConfig } from "./row-config.js";
 
 type RowTarget = Pick<Target, "device" | "settings">;
 
-/** Without a target, no row is kept in shared memory, and functions are exact. */
+/** Without a target, no row is kept in shared memory, functions are exact, and column sums have the bits of a column kernel. */
 export function lowerRowOnCuda(launch: RowLaunch, target?: RowTarget): LaunchCommand {
   const { kernel, iteration, operands, prefetchable } = launch;
-  const options = { prefetchable, device: target?.device, usesFastMath: usesFastMath(target) };
+  const options = {
+    ...{ prefetchable, device: target?.device, usesFastMath: usesFastMath(target) },
+    keepsColumnOrder: target === undefined || columnSumTarget(target).keepsOrder,
+  };
   return commandOf("rows", launch, cudaRowConfig(kernel, iteration, operands, options));
 }
 

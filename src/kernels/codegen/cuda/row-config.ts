@@ -18,13 +18,9 @@ import { literalKey, overlaps } from "../../../units/index.js";
 import { registerBytes, residentBlocksOf, residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import { changeConditionOf } from "../unchanged-rows.js";
-import {
-  type ColumnPartialsLayout,
-  columnPartialCount,
-  columnPartialsOf,
-  fitsSharedMemory,
-  storesColsums,
-} from "./column-partials.js";
+import { mediumPartials } from "./column-config.js";
+import { storesColsums } from "./column-partials.js";
+import { type ColumnSumLayout, type ColumnSumTarget, columnSumLayoutOf } from "./column-sum-layout.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
 import { requireCountable, requireStride } from "./limits.js";
@@ -56,6 +52,8 @@ export interface RowOptions {
   readonly device?: DeviceInfo | undefined;
   /** Use approximate functions. Default: false. */
   readonly usesFastMath?: boolean | undefined;
+  /** True if column sums need the bits of a column kernel. Default: true. */
+  readonly keepsColumnOrder?: boolean | undefined;
 }
 
 export function cudaRowConfig(
@@ -131,7 +129,7 @@ function reducingConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  { prefetchable, device, usesFastMath = false }: RowOptions,
+  { prefetchable, device, usesFastMath = false, keepsColumnOrder = true }: RowOptions,
 ): RowConfig {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
@@ -148,12 +146,15 @@ function reducingConfig(
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
   if (storesColsums(kernel)) {
-    const colsums = colsumLayoutOf(kernel, iteration);
+    const target = { device: device ?? anyDevice, keepsOrder: keepsColumnOrder };
+    const colsums = columnSumLayout(target, kernel, iteration);
     if (!colsums) throw cannotSum(kernel, iteration);
+    // Every row is summed, so none is skipped.
+    const own = { vectors: colsums.isCached ? colsums.vectors : 0, lanes: colsums.lanes, changes: undefined };
     return {
-      key: `${vectors}${access}${keyOf(layout)} colsums ${colsums.rowsPerPartial}`,
-      ...{ sizes, blocks: columnPartialCount },
-      print: () => printReducingKernel(kernel, { ...layout, access, ...cached, colsums }),
+      key: `${literalKey(colsums)}${access}${keyOf(layout)} colsums`,
+      ...{ sizes, blocks: colsums.blocks * colsums.chunks },
+      print: () => printReducingKernel(kernel, { ...layout, access, ...cached, ...own, colsums }),
     };
   }
   // Of a row that stays unchanged, nothing would be read again.
@@ -210,28 +211,22 @@ function sharedVectorsOf(
   };
 }
 
-/** True if a row kernel can output column sums: a row takes exactly a warp, and no element is read at an index. */
-export function canSumColumns(device: DeviceInfo, kernel: RowKernel, iteration: Iteration): boolean {
-  const layout = device.computeCapability === undefined ? undefined : colsumLayoutOf(kernel, iteration);
-  return layout !== undefined && fitsSharedMemory(device, layout);
-}
+/** An unknown device has as many SMs as a kernel with column sums has blocks at least. */
+const anyDevice: ColumnSumTarget["device"] = { parallelism: mediumPartials };
 
-function colsumLayoutOf(kernel: RowKernel, iteration: Iteration): ColumnPartialsLayout | undefined {
-  const { kind, row } = iteration;
-  const facts = factsOf(kernel);
-  if (kind !== "rows" || lanesOf(row.size) !== warpSize || facts.readsAtIndex) return undefined;
-  const vectors = Math.ceil(row.size / (vectorWidth * warpSize));
-  const inner = row.strides.map((_, operand) => innerStrideOf(row, operand));
-  return columnPartialsOf(kernel, iteration, {
-    vectors,
-    cachedBytes: cachedBytesOf(facts, { inner }, vectors),
-  });
+/** How a row kernel computes its column sums; undefined if it cannot. No element may be read at an index. */
+export function columnSumLayout(
+  target: ColumnSumTarget,
+  kernel: RowKernel,
+  iteration: Iteration,
+): ColumnSumLayout | undefined {
+  return columnSumLayoutOf(target, kernel, iteration, lanesOf(iteration.row.size));
 }
 
 function cannotSum({ name }: RowKernel, { rows, row }: Iteration): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${name}" outputs column sums of ${rows} rows of ${row.size} elements, which a row kernel cannot compute. Call canSumColumns first.`,
+    `Kernel "${name}" outputs column sums of ${rows} rows of ${row.size} elements, which a row kernel cannot compute. Call columnSumLayout first.`,
     { numbers: { rows, elements: row.size } },
   );
 }

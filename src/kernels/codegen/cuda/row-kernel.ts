@@ -12,13 +12,18 @@ import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
 import { checkRowKernel, factsOf, identityOf, inputDtypes, loadsOf } from "../../../ir/index.js";
 import { maxThreadsPerBlock, registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
 import {
-  type ColumnPartialsLayout,
+  accumulate,
   colsumOutputs,
-  colsumRow,
+  declareAccumulators,
   declareSharedRows,
+  firstRowOf,
+  loopOverRows,
+  positionOf,
   reduceColumns,
   sharedRowAddress,
+  storeAccumulators,
 } from "./column-partials.js";
+import type { ColumnSumLayout } from "./column-sum-layout.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, literal, printExpression } from "./expressions.js";
@@ -75,7 +80,7 @@ export interface ReducingLayout extends RowLayout {
   /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
   readonly changes?: Expression | undefined;
   /** The layout of the column sums, if the kernel has any. */
-  readonly colsums?: ColumnPartialsLayout;
+  readonly colsums?: ColumnSumLayout;
 }
 
 /** The first vectors of each thread, in shared memory. Each thread reads its own, so that no synchronisation is needed. */
@@ -89,6 +94,8 @@ export interface SharedVectors {
   /** Blocks of an SM that this leaves shared memory for. */
   readonly residentBlocks: number;
 }
+
+type StoreStage = Extract<Stage, { kind: "store" }>;
 
 /** `threads`: those of a block whose rows take at most a warp each. */
 export function rowsPerBlock(lanes: number, threads = warpRowThreads): number {
@@ -109,7 +116,10 @@ function blockOf({ lanes, cachedBytes, colsums, shared }: ReducingLayout): {
   readonly blocksPerSm?: number;
   readonly sharedBytes?: number;
 } {
-  if (colsums) return { threads: colsums.threads, blocksPerSm: 1, sharedBytes: colsums.sharedBytes };
+  if (colsums) {
+    const { threads, blocksPerSm, sharedBytes } = colsums;
+    return { threads, blocksPerSm, ...(sharedBytes > 0 && { sharedBytes }) };
+  }
   if (lanes > warpSize) {
     if (!shared) return { threads: lanes };
     // Shared memory is for all resident blocks, of which one loads while the other stores: the registers have to suffice for them.
@@ -198,6 +208,7 @@ class Printer {
     const { colsums } = this.#layout;
     const colsumIndices = colsumOutputs(this.#kernel);
     if (colsums) declareSharedRows(this.#text, colsums);
+    if (colsums?.isLoop) return this.#printRowLoop(colsums, colsumIndices);
     this.#declareSharedVectors();
     this.#printIndices();
     const upfront = this.#layout.vectors > 0 ? this.#inputsWithoutAlias() : [];
@@ -208,24 +219,106 @@ class Printer {
     }
     this.#operands.loadInvariant();
     this.#loadInputs(upfront);
-    for (const [index, stage] of stages.entries()) {
-      if (stage.kind === "reduce") {
-        if (!this.#reduced.has(index)) this.#printReductionsFrom(index);
-        continue;
-      }
-      if (this.#count === "count") this.#skipUnchangedRow();
-      if (colsumIndices.includes(stage.output))
-        this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
-      else {
-        // Other threads may not yet have read the elements that this store overwrites.
-        if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
-        this.#printStore(stage.output, stage.value, stages.slice(index + 1));
-        if (this.#readsOtherThreads(stages.slice(index + 1))) this.#syncRow();
-        for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#cached.delete(input);
-      }
-    }
+    for (const index of stages.keys()) this.#printStage(index, colsumIndices);
     if (colsums) reduceColumns(this.#text, colsums, colsumIndices);
     return this.#text;
+  }
+
+  #printStage(index: number, colsumIndices: readonly number[]): void {
+    const { stages } = this.#kernel;
+    const stage = stages[index];
+    if (!stage) return;
+    if (stage.kind === "reduce") {
+      if (!this.#reduced.has(index)) this.#printReductionsFrom(index);
+      return;
+    }
+    if (this.#count === "count") this.#skipUnchangedRow();
+    if (colsumIndices.includes(stage.output)) {
+      if (this.#rowLoop) this.#printStores([stage], colsumIndices);
+      else this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
+      return;
+    }
+    const laterStages = stages.slice(index + 1);
+    this.#syncBeforeStores();
+    this.#printStore(stage.output, stage.value, laterStages);
+    this.#syncAfterStores(laterStages);
+  }
+
+  /** Other threads may not yet have read the elements that a store overwrites. */
+  #syncBeforeStores(): void {
+    if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
+  }
+
+  #syncAfterStores(laterStages: readonly Stage[]): void {
+    if (this.#readsOtherThreads(laterStages)) this.#syncRow();
+    for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#cached.delete(input);
+  }
+
+  /** Teams loop over rows, and accumulate column sums in registers. */
+  #printRowLoop(colsums: ColumnSumLayout, colsumIndices: readonly number[]): KernelText {
+    const text = this.#text;
+    const { stages, outputs } = this.#kernel;
+    text.define("const unsigned", "lane", `threadIdx.x % ${colsums.lanes}u`);
+    text.define("const unsigned", "count", "columns");
+    text.define("const bool", "isInside", "true");
+    declareAccumulators(text, colsums, colsumIndices.length);
+    text.block(loopOverRows(colsums), () => {
+      this.#operands.printRowAddresses("row");
+      this.#operands.loadInvariant();
+      if (this.#layout.vectors > 0) this.#loadInputs(this.#inputsWithoutAlias());
+      const isLastStore = (stage: Stage): boolean =>
+        stage.kind === "store" && outputs[stage.output]?.per !== "row";
+      const firstStore = stages.findLastIndex((stage) => !isLastStore(stage)) + 1;
+      for (let index = 0; index < firstStore; index++) this.#printStage(index, colsumIndices);
+      const stores = stages.slice(firstStore).filter((stage) => stage.kind === "store");
+      // A store that aliases other elements has to be complete before a later stage.
+      const isMixed = [...this.#layout.aliases.values()].includes("mixed");
+      const passes = isMixed ? stores.map((store) => [store]) : [stores];
+      for (const [pass, passStores] of passes.entries()) {
+        this.#syncBeforeStores();
+        this.#printStores(passStores, colsumIndices);
+        this.#syncAfterStores(passes.slice(pass + 1).flat());
+      }
+      // The next row uses the shared memory of the reductions again.
+      if (!this.#isWarp) this.#syncRow();
+    });
+    storeAccumulators(text, colsums, colsumIndices, this.#layout.access, (body) =>
+      this.#loopOverVectors(body),
+    );
+    return text;
+  }
+
+  /** Stores in one pass over the row: each vector goes through all of them, so that they share its registers. */
+  #printStores(stores: readonly StoreStage[], colsumIndices: readonly number[]): void {
+    const { aliases } = this.#layout;
+    const inputsOf = (output: number): number[] =>
+      [...aliases].flatMap(([input, alias]) => (alias === output ? [input] : []));
+    // An input is only loaded if a stage reads it before another one stores it.
+    const [loaded, stored] = [new Set<number>(), new Set<number>()];
+    for (const { output, value } of stores) {
+      for (const { input } of loadsOf(value)) if (!stored.has(input)) loaded.add(input);
+      for (const input of inputsOf(output)) stored.add(input);
+    }
+    this.#forEachVector(
+      stores.map(({ value }) => value),
+      (vectors, computed) => {
+        const latest = new Map(vectors);
+        for (const { output: index, value } of stores) {
+          const output = this.#operands.outputs[index];
+          const colsum = colsumIndices.indexOf(index);
+          if (colsum >= 0)
+            forEachLane(this.#context, value, latest, computed, (laneValue, lane) =>
+              accumulate(this.#text, colsum, laneValue, lane),
+            );
+          else if (output) {
+            const vec = storeValues(this.#context, output, value, latest, computed);
+            for (const input of inputsOf(index)) latest.set(input, vec);
+          }
+        }
+      },
+      (input) => loaded.has(input),
+    );
+    for (const input of stored) this.#cached.delete(input);
   }
 
   #declareSharedVectors(): void {
@@ -278,7 +371,8 @@ class Printer {
       forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
         text.line(`${vec}.lane[${lane}] = ${laneValue};`);
       });
-      text.line(`${text.call("storeVec", sharedRowAddress(index), vec)};`);
+      const { colsums } = this.#layout;
+      if (colsums) text.line(`${text.call("storeVec", sharedRowAddress(index, colsums), vec)};`);
     });
   }
 
@@ -301,7 +395,11 @@ class Printer {
     if (this.#isWarp) {
       text.define("const unsigned", "lane", `threadIdx.x % ${lanes}u`);
       const first = `${this.#block} * ${rowsPerBlock(lanes, this.#threads)}u`;
-      text.define("const unsigned", "threadRow", colsums ? colsumRow : `${first} + threadIdx.x / ${lanes}u`);
+      text.define(
+        "const unsigned",
+        "threadRow",
+        colsums ? firstRowOf(colsums) : `${first} + threadIdx.x / ${lanes}u`,
+      );
       // Threads beyond the last row stay, because the whole warp takes part in the shuffles.
       text.define("const bool", "isInside", "threadRow < rows");
       text.define("const unsigned", "row", "isInside ? threadRow : rows - 1u");
@@ -446,18 +544,24 @@ class Printer {
     this.#printButterfly(warps, reductions);
   }
 
-  /** Runs the body over a thread's vectors of the row, with those of the inputs that the values read. */
+  /** Runs the body over a thread's vectors of the row, with those of the inputs that the values read. `isLoaded`: default: all. */
   #forEachVector(
     values: readonly Expression[],
     body: (vectors: ReadonlyMap<number, string>, computed: ComputedNodes) => void,
+    isLoaded: (input: number) => boolean = () => true,
   ): void {
-    const read = [...new Map(values.flatMap((value) => vectorsReadBy(this.#context, value)))];
+    const all = new Map(values.flatMap((value) => vectorsReadBy(this.#context, value)));
+    const read = [...all].filter(([input]) => isLoaded(input));
     if (this.#layout.vectors > 0) this.#loadInputs(read);
     const computed = new Map(
       values.flatMap((value) => [...keepInvariants(this.#context, value, this.#printInvariant)]),
     );
     if (this.#layout.vectors > 0) {
       this.#loopOverVectors(() => body(this.#cached, computed));
+      return;
+    }
+    if (this.#rowLoop) {
+      this.#loopOverAccumulators(this.#rowLoop, read, (vectors) => body(vectors, computed));
       return;
     }
     const { shared, lanes } = this.#layout;
@@ -517,6 +621,36 @@ class Printer {
     });
   }
 
+  /**
+   * Runs the body over vectors that are not in registers, next to accumulators that are. The loops are unrolled, so that `v` is a constant.
+   * As in other batches, several loads are in flight.
+   */
+  #loopOverAccumulators(
+    loop: ColumnSumLayout,
+    read: readonly [number, Operand][],
+    body: (vectors: ReadonlyMap<number, string>) => void,
+  ): void {
+    const text = this.#text;
+    const vectors = new Map<number, string>();
+    const arrays = this.#groupInputs(read).map((group): [InputGroup, string] => [
+      group,
+      this.#declare(group, `[${loop.vectors}]`, vectors),
+    ]);
+    const count = Math.min(loop.vectors, this.#vectorsInFlight(read));
+    const eachVector = (print: () => void): void =>
+      text.unrolled("inBatch", count, () => {
+        text.line(`const unsigned v = batch * ${count}u + inBatch;`);
+        this.#ifInRow(loop.vectors % count === 0 ? "" : `v < ${loop.vectors}u && `, print);
+      });
+    text.unrolled("batch", Math.ceil(loop.vectors / count), () => {
+      if (arrays.length > 0)
+        eachVector(() => {
+          for (const [group, name] of arrays) this.#load(group, `${name}[v]`);
+        });
+      eachVector(() => body(vectors));
+    });
+  }
+
   #vectorsInFlight(read: readonly [number, Operand][]): number {
     const vectorBytes = read.reduce((sum, [, { dtype }]) => sum + this.#width * inputDtypes[dtype].bytes, 0);
     return vectorsInFlight(vectorBytes, this.#layout.lanes);
@@ -571,19 +705,29 @@ class Printer {
     else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
   }
 
-  /** Runs the body over vectors in registers. */
+  /** Runs the body over vectors in registers. In a loop over rows, these are at least the accumulators. */
   #loopOverVectors(body: () => void): void {
+    this.#text.unrolled("v", this.#rowLoop?.vectors ?? this.#layout.vectors, () => this.#ifInRow("", body));
+  }
+
+  /** Prints the body for vector `v` of the thread, if that is in the row. */
+  #ifInRow(condition: string, body: () => void): void {
     const text = this.#text;
-    const { lanes, vectors, access } = this.#layout;
-    text.unrolled("v", vectors, () => {
-      text.line(`const unsigned position = (v * ${lanes}u + lane) * 4u;`);
-      text.block(`if (position < ${this.#count})`, () => {
-        // Numbers that are drawn need none.
-        if (access === "scalar")
-          text.line(`[[maybe_unused]] const unsigned remaining = ${this.#count} - position;`);
-        body();
-      });
+    const { lanes, access } = this.#layout;
+    const position = this.#rowLoop ? positionOf(this.#rowLoop) : `(v * ${lanes}u + lane) * 4u`;
+    text.line(`const unsigned position = ${position};`);
+    text.block(`if (${condition}position < ${this.#count})`, () => {
+      // Numbers that are drawn, and accumulators in shared memory, need none.
+      if (access === "scalar")
+        text.line(`[[maybe_unused]] const unsigned remaining = ${this.#count} - position;`);
+      body();
     });
+  }
+
+  /** The layout of column sums, if teams loop over rows. */
+  get #rowLoop(): ColumnSumLayout | undefined {
+    const { colsums } = this.#layout;
+    return colsums?.isLoop ? colsums : undefined;
   }
 }
 
