@@ -20,7 +20,8 @@ import { printChunkedReduceKernel } from "./chunked-reduce-kernel.js";
 import { printColumnKernel } from "./column-kernel.js";
 import { type ElementLayout, printElementKernel } from "./element-kernel.js";
 import { literal } from "./expressions.js";
-import { printReducingKernel, type ReducingLayout } from "./row-kernel.js";
+import { printReducingKernel } from "./row-kernel.js";
+import type { ReducingLayout } from "./row-vectors.js";
 
 const units = (count: number): "unit"[] => Array<"unit">(count).fill("unit");
 

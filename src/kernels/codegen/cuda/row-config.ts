@@ -24,16 +24,10 @@ import { type ColumnSumLayout, type ColumnSumTarget, columnSumLayoutOf } from ".
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
 import { requireCountable, requireStride } from "./limits.js";
-import {
-  canReduceWith,
-  printReducingFunction,
-  printReducingKernel,
-  type ReducingLayout,
-  rowsPerBlock,
-  type SharedVectors,
-} from "./row-kernel.js";
+import { canReduceWith, printReducingFunction, printReducingKernel, rowsPerBlock } from "./row-kernel.js";
 import type { Alias, RowLayout } from "./row-operands.js";
 import { inputsOfSeveralPasses, reductionBytes, usesOnlineSoftmax } from "./row-passes.js";
+import type { ReducingLayout, SharedVectors } from "./row-vectors.js";
 import { areVectorised, areWide, isAligned, vectorWidth, wideVectorWidth } from "./vector-alignment.js";
 
 /** A launch config, and the same kernel as a member of a combo kernel. */

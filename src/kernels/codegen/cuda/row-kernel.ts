@@ -9,7 +9,7 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
-import { checkRowKernel, factsOf, identityOf, inputDtypes, loadsOf } from "../../../ir/index.js";
+import { checkRowKernel, factsOf, loadsOf } from "../../../ir/index.js";
 import { maxThreadsPerBlock, registerBytes, registerBytesPerThread, warpSize } from "../../cost-model.js";
 import {
   accumulate,
@@ -18,36 +18,24 @@ import {
   declareSharedRows,
   firstRowOf,
   loopOverRows,
-  positionOf,
   reduceColumns,
   sharedRowAddress,
   storeAccumulators,
 } from "./column-partials.js";
 import type { ColumnSumLayout } from "./column-sum-layout.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
-import { computeTypes, elementTypes } from "./element-types.js";
-import { binary, literal, printExpression } from "./expressions.js";
+import { printExpression } from "./expressions.js";
 import { KernelText } from "./kernel-text.js";
-import {
-  addOnline,
-  declareLanes,
-  declareOnlineSums,
-  onlineSoftmaxAt,
-  rescaledSum,
-} from "./online-softmax.js";
 import { positionMatchIn } from "./position-match.js";
-import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-operands.js";
-import { independentReductionsFrom, usesOnlineSoftmax } from "./row-passes.js";
-import { printBatches, vectorsInFlight } from "./vector-batches.js";
+import { narrowed, type Operand, RowOperands } from "./row-operands.js";
+import { RowReductions } from "./row-reductions.js";
+import { type ReducingLayout, RowVectors } from "./row-vectors.js";
 import {
-  addressOf,
-  type ComputedNodes,
   forEachLane,
   type InvariantPrinter,
   invariantPrinter,
   keepInvariants,
   leavesAtStart,
-  loadedVector,
   type StageContext,
   storeValues,
   vectorsReadBy,
@@ -64,36 +52,6 @@ const residentBlocks = 6;
 const maxCachedBytesForOccupancy =
   registerBytes *
   Math.floor((2 / 3) * (registerBytesPerThread(warpRowThreads, residentBlocks) / registerBytes));
-
-export interface ReducingLayout extends RowLayout {
-  readonly access: "vector" | "scalar";
-  /** Elements of a vector; default: 4. With 8, vectors are not in registers, and the order of sums is another one. */
-  readonly width?: 4 | 8;
-  /** Threads per row: a power of two. */
-  readonly lanes: number;
-  /** Vectors of a row that a thread keeps in registers; 0 if it loads them again in every stage. */
-  readonly vectors: number;
-  /** Bytes of the row's inputs in a thread's registers. */
-  readonly cachedBytes: number;
-  /** The vectors that a block keeps in shared memory, of a row that its registers cannot hold. */
-  readonly shared?: SharedVectors;
-  /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
-  readonly changes?: Expression | undefined;
-  /** The layout of the column sums, if the kernel has any. */
-  readonly colsums?: ColumnSumLayout;
-}
-
-/** The first vectors of each thread, in shared memory. Each thread reads its own, so that no synchronisation is needed. */
-export interface SharedVectors {
-  readonly inputs: readonly number[];
-  /** Vectors of a thread, for each of the inputs. */
-  readonly vectors: number;
-  /** True if they are the whole row. */
-  readonly isWholeRow: boolean;
-  readonly bytes: number;
-  /** Blocks of an SM that this leaves shared memory for. */
-  readonly residentBlocks: number;
-}
 
 type StoreStage = Extract<Stage, { kind: "store" }>;
 
@@ -150,22 +108,6 @@ export function printReducingFunction(
   };
 }
 
-/** A reducing stage, and the names of its locals in the generated code. */
-interface Reduction extends Extract<Stage, { kind: "reduce" }> {
-  readonly stage: number;
-  readonly real: string;
-  readonly acc: string;
-  readonly total: string;
-  readonly shared: string;
-  combine(a: string, b: string): string;
-}
-
-/** An input, or a group of interleaved inputs; the operand is the first one. */
-interface InputGroup {
-  readonly inputs: readonly number[];
-  readonly operand: Operand;
-}
-
 class Printer {
   readonly #kernel: RowKernel;
   readonly #layout: ReducingLayout;
@@ -178,12 +120,8 @@ class Printer {
   readonly #reduced = new Map<number, string>();
   /** Prints row-invariant subexpressions of all stages. */
   readonly #printInvariant: InvariantPrinter;
-  /** The inputs whose vectors an earlier pass has stored in shared memory. */
-  readonly #inShared = new Set<number>();
-  /** Vectors in registers by input: valid until a store may alias them. */
-  readonly #cached = new Map<number, string>();
-  /** The number of elements of the row that are read or stored. */
-  #count = "count";
+  readonly #vectors: RowVectors;
+  readonly #reductions: RowReductions;
 
   constructor(kernel: RowKernel, layout: ReducingLayout, threads: number, block: string) {
     checkRowKernel(kernel);
@@ -196,11 +134,16 @@ class Printer {
     this.#context = {
       text: this.#text,
       operands: this.#operands,
-      shape: { width: this.#width, access: layout.access },
+      shape: { width: layout.width ?? 4, access: layout.access },
       row: "(int)row",
       reduced: this.#reduced,
     };
     this.#printInvariant = invariantPrinter(this.#context, kernel.stages);
+    this.#vectors = new RowVectors(this.#context, kernel, layout, this.#printInvariant);
+    this.#reductions = new RowReductions({
+      ...{ context: this.#context, stages: kernel.stages, layout },
+      ...{ vectors: this.#vectors, reduced: this.#reduced },
+    });
   }
 
   print(): KernelText {
@@ -209,16 +152,16 @@ class Printer {
     const colsumIndices = colsumOutputs(this.#kernel);
     if (colsums) declareSharedRows(this.#text, colsums);
     if (colsums?.isLoop) return this.#printRowLoop(colsums, colsumIndices);
-    this.#declareSharedVectors();
+    this.#vectors.declareShared();
     this.#printIndices();
     const upfront = this.#layout.vectors > 0 ? this.#inputsWithoutAlias() : [];
     const { prefetchable } = this.#layout;
     if (prefetchable) {
-      this.#loadInputs(upfront.filter(([input]) => prefetchable[input]));
+      this.#vectors.load(upfront.filter(([input]) => prefetchable[input]));
       this.#text.line(`${this.#text.call("gridDependencyWait")};`);
     }
     this.#operands.loadInvariant();
-    this.#loadInputs(upfront);
+    this.#vectors.load(upfront);
     for (const index of stages.keys()) this.#printStage(index, colsumIndices);
     if (colsums) reduceColumns(this.#text, colsums, colsumIndices);
     return this.#text;
@@ -229,12 +172,12 @@ class Printer {
     const stage = stages[index];
     if (!stage) return;
     if (stage.kind === "reduce") {
-      if (!this.#reduced.has(index)) this.#printReductionsFrom(index);
+      if (!this.#reduced.has(index)) this.#reductions.printFrom(index);
       return;
     }
-    if (this.#count === "count") this.#skipUnchangedRow();
+    if (this.#vectors.count === "count") this.#skipUnchangedRow();
     if (colsumIndices.includes(stage.output)) {
-      if (this.#rowLoop) this.#printStores([stage], colsumIndices);
+      if (this.#layout.colsums?.isLoop) this.#printStores([stage], colsumIndices);
       else this.#storeSharedRow(colsumIndices.indexOf(stage.output), stage.value);
       return;
     }
@@ -251,7 +194,7 @@ class Printer {
 
   #syncAfterStores(laterStages: readonly Stage[]): void {
     if (this.#readsOtherThreads(laterStages)) this.#syncRow();
-    for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#cached.delete(input);
+    for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#vectors.drop(input);
   }
 
   /** Teams loop over rows, and accumulate column sums in registers. */
@@ -265,7 +208,7 @@ class Printer {
     text.block(loopOverRows(colsums), () => {
       this.#operands.printRowAddresses("row");
       this.#operands.loadInvariant();
-      if (this.#layout.vectors > 0) this.#loadInputs(this.#inputsWithoutAlias());
+      if (this.#layout.vectors > 0) this.#vectors.load(this.#inputsWithoutAlias());
       const isLastStore = (stage: Stage): boolean =>
         stage.kind === "store" && outputs[stage.output]?.per !== "row";
       const firstStore = stages.findLastIndex((stage) => !isLastStore(stage)) + 1;
@@ -282,9 +225,7 @@ class Printer {
       // The next row uses the shared memory of the reductions again.
       if (!this.#isWarp) this.#syncRow();
     });
-    storeAccumulators(text, colsums, colsumIndices, this.#layout.access, (body) =>
-      this.#loopOverVectors(body),
-    );
+    storeAccumulators(text, colsums, colsumIndices, this.#layout.access, (body) => this.#vectors.loop(body));
     return text;
   }
 
@@ -299,7 +240,7 @@ class Printer {
       for (const { input } of loadsOf(value)) if (!stored.has(input)) loaded.add(input);
       for (const input of inputsOf(output)) stored.add(input);
     }
-    this.#forEachVector(
+    this.#vectors.forEach(
       stores.map(({ value }) => value),
       (vectors, computed) => {
         const latest = new Map(vectors);
@@ -318,20 +259,7 @@ class Printer {
       },
       (input) => loaded.has(input),
     );
-    for (const input of stored) this.#cached.delete(input);
-  }
-
-  #declareSharedVectors(): void {
-    const { shared, lanes } = this.#layout;
-    if (!shared) return;
-    const text = this.#text;
-    text.line(`${text.call("dynamicSharedMemory", "smem", `${shared.bytes}`)};`);
-    let offset = 0;
-    for (const input of shared.inputs) {
-      const { type, bytes } = elementTypeOf(this.#kernel, input);
-      text.line(`auto* const ${sharedName(input)} = reinterpret_cast<${type}*>(smem + ${offset});`);
-      offset += shared.vectors * this.#width * lanes * bytes;
-    }
+    for (const input of stored) this.#vectors.drop(input);
   }
 
   /** Leaves no elements to store in a row that stays unchanged. All threads go on, because they take part in barriers. */
@@ -340,7 +268,7 @@ class Printer {
     if (!changes) return;
     const condition = printExpression(this.#text, changes, leavesAtStart(this.#context), new Map());
     this.#text.define("const unsigned", "changedCount", `${condition} != 0 ? count : 0u`);
-    this.#count = "changedCount";
+    this.#vectors.count = "changedCount";
   }
 
   /** The inputs that vary along the row, that no store aliases, and that are read in every row. */
@@ -365,7 +293,7 @@ class Printer {
   /** Stores the row of a column sum in shared memory. */
   #storeSharedRow(index: number, value: Expression): void {
     const text = this.#text;
-    this.#forEachVector([value], (vectors, computed) => {
+    this.#vectors.forEach([value], (vectors, computed) => {
       const vec = text.freshName();
       text.line(`Vec<float, 4> ${vec};`);
       forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
@@ -437,306 +365,14 @@ class Printer {
     const match = this.#isWarp
       ? undefined
       : positionMatchIn(value, (input) => this.#operands.inputs[input]?.inner === "none");
-    this.#forEachVector([value], (vectors, computed) => {
+    this.#vectors.forEach([value], (vectors, computed) => {
       const vec = storeValues(this.#context, output, value, vectors, computed, match);
       if (isForwarded) text.line(`${stored}[v] = ${vec};`);
     });
     // Store-to-load forwarding: later stages read the stored vectors from registers.
     for (const input of aliasingInputs) {
-      if (isForwarded) this.#cached.set(input, `${stored}[v]`);
-      else this.#cached.delete(input);
+      if (isForwarded) this.#vectors.keep(input, `${stored}[v]`);
+      else this.#vectors.drop(input);
     }
   }
-
-  get #width(): 4 | 8 {
-    return this.#layout.width ?? 4;
-  }
-
-  /** Prints the reductions of the pass that begins with a stage. */
-  #printReductionsFrom(first: number): void {
-    const { stages } = this.#kernel;
-    const value = usesOnlineSoftmax(this.#layout) ? onlineSoftmaxAt(stages, first) : undefined;
-    if (value) this.#printOnlineSoftmax(value, this.#namedReductions(stages.slice(first, first + 2), first));
-    else this.#printReductions(this.#namedReductions(independentReductionsFrom(stages, first), first));
-  }
-
-  #printOnlineSoftmax(value: Expression, [max, sum]: readonly Reduction[]): void {
-    if (!max || !sum) return;
-    const text = this.#text;
-    const sums = { max: max.acc, sum: sum.acc };
-    declareOnlineSums(text, sums);
-    this.#forEachVector([value], (vectors, computed) => {
-      const lanes = text.freshName();
-      declareLanes(text, lanes, this.#width);
-      forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
-        text.line(`${lanes}[${lane}] = ${laneValue};`);
-      });
-      addOnline(text, sums, lanes, this.#width);
-    });
-    text.line(`float ${max.total} = ${max.acc};`);
-    this.#reduceThreads([max]);
-    text.line(`float ${sum.total} = ${rescaledSum(text, sums, max.total)};`);
-    this.#reduceThreads([sum]);
-  }
-
-  /** Reductions, with the names of their locals. */
-  #namedReductions(stages: readonly Stage[], first: number): readonly Reduction[] {
-    return stages.flatMap((stage, offset): Reduction | [] => {
-      if (stage.kind !== "reduce") return [];
-      const index = first + offset;
-      const { type } = stage.value;
-      const combine: Reduction["combine"] = (a, b) => binary(this.#text, stage.op, type, a, b);
-      const names = { acc: `acc${index}`, total: `total${index}`, shared: `shared${index}` };
-      return { ...stage, ...names, stage: index, real: computeTypes[type], combine };
-    });
-  }
-
-  #printReductions(reductions: readonly Reduction[]): void {
-    const text = this.#text;
-    for (const { op, value, real, acc } of reductions) {
-      const identity = literal(value.type, identityOf(op, value.type));
-      text.line(`${real} ${acc}[4] = {${Array(4).fill(identity).join(", ")}};`);
-    }
-    this.#forEachVector(
-      reductions.map(({ value }) => value),
-      (vectors, computed) => {
-        for (const { value, acc, combine } of reductions) {
-          forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
-            const partial = this.#width === 4 ? `${acc}[${lane}]` : `${acc}[${lane} % 4u]`;
-            text.line(`${partial} = ${combine(partial, laneValue)};`);
-          });
-        }
-      },
-    );
-    for (const { real, acc, total, combine } of reductions) {
-      const [first, second] = [combine(`${acc}[0]`, `${acc}[1]`), combine(`${acc}[2]`, `${acc}[3]`)];
-      text.line(`${real} ${total} = ${combine(first, second)};`);
-    }
-    this.#reduceThreads(reductions);
-  }
-
-  /** Combines the totals of the row's threads. */
-  #reduceThreads(reductions: readonly Reduction[]): void {
-    this.#printButterfly(Math.min(warpSize, this.#layout.lanes), reductions);
-    if (!this.#isWarp) this.#reduceWarps(reductions);
-    for (const { stage, total } of reductions) this.#reduced.set(stage, total);
-  }
-
-  /** Warp-reduce butterfly over neighbouring lanes: all of them get the result. */
-  #printButterfly(lanes: number, reductions: readonly Reduction[]): void {
-    for (let distance = lanes / 2; distance >= 1; distance /= 2) {
-      for (const { total, combine } of reductions) {
-        const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
-        this.#text.line(`${total} = ${combine(total, other)};`);
-      }
-    }
-  }
-
-  #reduceWarps(reductions: readonly Reduction[]): void {
-    const text = this.#text;
-    const warps = this.#layout.lanes / warpSize;
-    for (const { real, shared, total } of reductions) {
-      text.line(`__shared__ ${real} ${shared}[${warps}];`);
-      text.line(`if (lane % ${warpSize}u == 0u) ${shared}[lane / ${warpSize}u] = ${total};`);
-    }
-    text.line("__syncthreads();");
-    for (const { shared, total } of reductions) text.line(`${total} = ${shared}[lane % ${warps}u];`);
-    this.#printButterfly(warps, reductions);
-  }
-
-  /** Runs the body over a thread's vectors of the row, with those of the inputs that the values read. `isLoaded`: default: all. */
-  #forEachVector(
-    values: readonly Expression[],
-    body: (vectors: ReadonlyMap<number, string>, computed: ComputedNodes) => void,
-    isLoaded: (input: number) => boolean = () => true,
-  ): void {
-    const all = new Map(values.flatMap((value) => vectorsReadBy(this.#context, value)));
-    const read = [...all].filter(([input]) => isLoaded(input));
-    if (this.#layout.vectors > 0) this.#loadInputs(read);
-    const computed = new Map(
-      values.flatMap((value) => [...keepInvariants(this.#context, value, this.#printInvariant)]),
-    );
-    if (this.#layout.vectors > 0) {
-      this.#loopOverVectors(() => body(this.#cached, computed));
-      return;
-    }
-    if (this.#rowLoop) {
-      this.#loopOverAccumulators(this.#rowLoop, read, (vectors) => body(vectors, computed));
-      return;
-    }
-    const { shared, lanes } = this.#layout;
-    const sharedInputs = new Set(
-      shared ? read.flatMap(([input]) => (shared.inputs.includes(input) ? input : [])) : [],
-    );
-    const printBody = (vectors: ReadonlyMap<number, string>): void => body(vectors, computed);
-    if (!shared || sharedInputs.size === 0) {
-      this.#loopInBatches(read, printBody);
-      return;
-    }
-    const elements = shared.vectors * this.#width * lanes;
-    this.#loopInBatches(read, printBody, { sharedInputs, ...(!shared.isWholeRow && { to: `${elements}u` }) });
-    if (!shared.isWholeRow) this.#loopInBatches(read, printBody, { from: elements });
-    for (const input of sharedInputs) this.#inShared.add(input);
-  }
-
-  /**
-   * Runs the body over vectors that are not in registers. `from`, `to`: a range of the row. `sharedInputs` are read from shared memory, or in
-   * their first pass from memory, and kept there.
-   */
-  #loopInBatches(
-    read: readonly [number, Operand][],
-    body: (vectors: ReadonlyMap<number, string>) => void,
-    { from = 0, to = this.#count, sharedInputs = new Set<number>() } = {},
-  ): void {
-    const text = this.#text;
-    const groups = this.#groupInputs(read);
-    const isKept = ({ inputs: [input = 0] }: InputGroup): boolean =>
-      sharedInputs.has(input) && this.#inShared.has(input);
-    const { lanes, access } = this.#layout;
-    const vectors = new Map<number, string>();
-    let arrays: readonly { readonly group: InputGroup; readonly name: string }[] = [];
-    printBatches(text, {
-      ...{ from, to, width: this.#width, lanes, count: this.#vectorsInFlight(read) },
-      ...(access === "scalar" && { end: this.#count }),
-      declare: (count) => {
-        arrays = groups.map((group) => ({ group, name: this.#declare(group, `[${count}]`, vectors) }));
-      },
-      loads: groups.length === 0 ? "nothing" : groups.every(isKept) ? "shared memory" : "memory",
-      load: () => {
-        for (const { group, name } of arrays) {
-          const [input = 0] = group.inputs;
-          const kept = `${text.use("loadVec")}<${this.#width}>(${sharedName(input)} + position)`;
-          if (isKept(group)) text.line(`${name}[v] = ${kept};`);
-          else this.#load(group, `${name}[v]`);
-        }
-      },
-      use: () => {
-        for (const { group, name } of arrays) {
-          const [input = 0] = group.inputs;
-          if (sharedInputs.has(input) && !isKept(group))
-            text.line(`${text.call("storeVec", `${sharedName(input)} + position`, `${name}[v]`)};`);
-        }
-        body(vectors);
-      },
-    });
-  }
-
-  /**
-   * Runs the body over vectors that are not in registers, next to accumulators that are. The loops are unrolled, so that `v` is a constant.
-   * As in other batches, several loads are in flight.
-   */
-  #loopOverAccumulators(
-    loop: ColumnSumLayout,
-    read: readonly [number, Operand][],
-    body: (vectors: ReadonlyMap<number, string>) => void,
-  ): void {
-    const text = this.#text;
-    const vectors = new Map<number, string>();
-    const arrays = this.#groupInputs(read).map((group): [InputGroup, string] => [
-      group,
-      this.#declare(group, `[${loop.vectors}]`, vectors),
-    ]);
-    const count = Math.min(loop.vectors, this.#vectorsInFlight(read));
-    const eachVector = (print: () => void): void =>
-      text.unrolled("inBatch", count, () => {
-        text.line(`const unsigned v = batch * ${count}u + inBatch;`);
-        this.#ifInRow(loop.vectors % count === 0 ? "" : `v < ${loop.vectors}u && `, print);
-      });
-    text.unrolled("batch", Math.ceil(loop.vectors / count), () => {
-      if (arrays.length > 0)
-        eachVector(() => {
-          for (const [group, name] of arrays) this.#load(group, `${name}[v]`);
-        });
-      eachVector(() => body(vectors));
-    });
-  }
-
-  #vectorsInFlight(read: readonly [number, Operand][]): number {
-    const vectorBytes = read.reduce((sum, [, { dtype }]) => sum + this.#width * inputDtypes[dtype].bytes, 0);
-    return vectorsInFlight(vectorBytes, this.#layout.lanes);
-  }
-
-  /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. Numbers are drawn meanwhile. */
-  #loadInputs(read: readonly [number, Operand][]): void {
-    const missing = read.filter(([input]) => !this.#cached.has(input));
-    this.#loadTogether(missing.filter(([, { dtype }]) => dtype !== "draw"));
-    this.#loadTogether(missing.filter(([, { dtype }]) => dtype === "draw"));
-  }
-
-  #loadTogether(missing: readonly [number, Operand][]): void {
-    if (missing.length === 0) return;
-    const arrays = this.#groupInputs(missing).map((group): [InputGroup, string] => [
-      group,
-      this.#declare(group, `[${this.#layout.vectors}]`, this.#cached),
-    ]);
-    this.#loopOverVectors(() => {
-      for (const [group, name] of arrays) this.#load(group, `${name}[v]`);
-    });
-  }
-
-  /** Groups interleaved inputs that are all read, so that they are loaded together. */
-  #groupInputs(read: readonly [number, Operand][]): readonly InputGroup[] {
-    const { interleaved = [] } = this.#layout;
-    const isRead = (input: number): boolean => read.some(([other]) => other === input);
-    const groups = interleaved.filter((inputs) => inputs.every(isRead));
-    return read.flatMap(([input, operand]): InputGroup[] => {
-      const inputs = groups.find((group) => group.includes(input)) ?? [input];
-      return inputs[0] === input ? [{ inputs, operand }] : [];
-    });
-  }
-
-  /** Declares registers for a group of inputs, notes the vector of each in `vectors`, and returns the array's name. */
-  #declare({ inputs, operand }: InputGroup, length: string, vectors: Map<number, string>): string {
-    const text = this.#text;
-    const name = text.freshName();
-    const isInterleaved = inputs.length > 1;
-    text.line(
-      `${vectorType(this.#context, operand)} ${name}${length}${isInterleaved ? `[${inputs.length}]` : ""};`,
-    );
-    for (const [index, input] of inputs.entries()) {
-      vectors.set(input, `${name}${length && "[v]"}${isInterleaved ? `[${index}]` : ""}`);
-    }
-    return name;
-  }
-
-  #load({ inputs, operand }: InputGroup, target: string): void {
-    const text = this.#text;
-    if (inputs.length > 1) text.line(`${text.call("loadInterleaved", addressOf(operand), target)};`);
-    else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
-  }
-
-  /** Runs the body over vectors in registers. In a loop over rows, these are at least the accumulators. */
-  #loopOverVectors(body: () => void): void {
-    this.#text.unrolled("v", this.#rowLoop?.vectors ?? this.#layout.vectors, () => this.#ifInRow("", body));
-  }
-
-  /** Prints the body for vector `v` of the thread, if that is in the row. */
-  #ifInRow(condition: string, body: () => void): void {
-    const text = this.#text;
-    const { lanes, access } = this.#layout;
-    const position = this.#rowLoop ? positionOf(this.#rowLoop) : `(v * ${lanes}u + lane) * 4u`;
-    text.line(`const unsigned position = ${position};`);
-    text.block(`if (${condition}position < ${this.#count})`, () => {
-      // Numbers that are drawn, and accumulators in shared memory, need none.
-      if (access === "scalar")
-        text.line(`[[maybe_unused]] const unsigned remaining = ${this.#count} - position;`);
-      body();
-    });
-  }
-
-  /** The layout of column sums, if teams loop over rows. */
-  get #rowLoop(): ColumnSumLayout | undefined {
-    const { colsums } = this.#layout;
-    return colsums?.isLoop ? colsums : undefined;
-  }
-}
-
-const sharedName = (input: number): string => `sharedInput${input}`;
-
-function elementTypeOf(
-  { inputs }: RowKernel,
-  input: number,
-): { readonly type: string; readonly bytes: number } {
-  const dtype = inputs[input] ?? "f32";
-  return { type: elementTypes[dtype].type, bytes: inputDtypes[dtype].bytes };
 }

@@ -1,0 +1,303 @@
+/**
+ * The vectors of a row that a thread of a row kernel reads: in registers for all stages, in shared memory, or loaded again by every
+ * pass.
+ */
+
+import { type Expression, type InputDtype, inputDtypes, type RowKernel } from "../../../ir/index.js";
+import { positionOf } from "./column-partials.js";
+import type { ColumnSumLayout } from "./column-sum-layout.js";
+import { elementTypes } from "./element-types.js";
+import type { Operand, RowLayout } from "./row-operands.js";
+import { printBatches, vectorsInFlight } from "./vector-batches.js";
+import {
+  addressOf,
+  type ComputedNodes,
+  type InvariantPrinter,
+  keepInvariants,
+  loadedVector,
+  type StageContext,
+  vectorsReadBy,
+  vectorType,
+} from "./vectors.js";
+
+export interface ReducingLayout extends RowLayout {
+  readonly access: "vector" | "scalar";
+  /** Elements of a vector; default: 4. With 8, vectors are not in registers, and the order of sums is another one. */
+  readonly width?: 4 | 8;
+  /** Threads per row: a power of two. */
+  readonly lanes: number;
+  /** Vectors of a row that a thread keeps in registers; 0 if it loads them again in every stage. */
+  readonly vectors: number;
+  /** Bytes of the row's inputs in a thread's registers. */
+  readonly cachedBytes: number;
+  /** The vectors that a block keeps in shared memory, of a row that its registers cannot hold. */
+  readonly shared?: SharedVectors;
+  /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
+  readonly changes?: Expression | undefined;
+  /** The layout of the column sums, if the kernel has any. */
+  readonly colsums?: ColumnSumLayout;
+}
+
+/** The first vectors of each thread, in shared memory. Each thread reads its own, so that no synchronisation is needed. */
+export interface SharedVectors {
+  readonly inputs: readonly number[];
+  /** Vectors of a thread, for each of the inputs. */
+  readonly vectors: number;
+  /** True if they are the whole row. */
+  readonly isWholeRow: boolean;
+  readonly bytes: number;
+  /** Blocks of an SM that this leaves shared memory for. */
+  readonly residentBlocks: number;
+}
+
+/** An input, or a group of interleaved inputs; the operand is the first one. */
+interface InputGroup {
+  readonly inputs: readonly number[];
+  readonly operand: Operand;
+}
+
+export class RowVectors {
+  /** The number of elements of the row that are read or stored. */
+  count = "count";
+  readonly #context: StageContext;
+  readonly #inputs: RowKernel["inputs"];
+  readonly #layout: ReducingLayout;
+  readonly #printInvariant: InvariantPrinter;
+  /** The inputs whose vectors an earlier pass has stored in shared memory. */
+  readonly #inShared = new Set<number>();
+  /** Vectors in registers by input: valid until a store may alias them. */
+  readonly #cached = new Map<number, string>();
+
+  constructor(
+    context: StageContext,
+    { inputs }: RowKernel,
+    layout: ReducingLayout,
+    printInvariant: InvariantPrinter,
+  ) {
+    this.#context = context;
+    this.#inputs = inputs;
+    this.#layout = layout;
+    this.#printInvariant = printInvariant;
+  }
+
+  /** Notes that an input's vectors are in registers: `name` is that of vector `v`. */
+  keep(input: number, name: string): void {
+    this.#cached.set(input, name);
+  }
+
+  /** Notes that an input's vectors are no longer those in registers. */
+  drop(input: number): void {
+    this.#cached.delete(input);
+  }
+
+  declareShared(): void {
+    const { shared, lanes } = this.#layout;
+    if (!shared) return;
+    const { text } = this.#context;
+    text.line(`${text.call("dynamicSharedMemory", "smem", `${shared.bytes}`)};`);
+    let offset = 0;
+    for (const input of shared.inputs) {
+      const { type, bytes } = elementTypeOf(this.#inputs[input]);
+      text.line(`auto* const ${sharedName(input)} = reinterpret_cast<${type}*>(smem + ${offset});`);
+      offset += shared.vectors * this.width * lanes * bytes;
+    }
+  }
+
+  /** Runs the body over a thread's vectors of the row, with those of the inputs that the values read. `isLoaded`: default: all. */
+  forEach(
+    values: readonly Expression[],
+    body: (vectors: ReadonlyMap<number, string>, computed: ComputedNodes) => void,
+    isLoaded: (input: number) => boolean = () => true,
+  ): void {
+    const all = new Map(values.flatMap((value) => vectorsReadBy(this.#context, value)));
+    const read = [...all].filter(([input]) => isLoaded(input));
+    if (this.#layout.vectors > 0) this.load(read);
+    const computed = new Map(
+      values.flatMap((value) => [...keepInvariants(this.#context, value, this.#printInvariant)]),
+    );
+    if (this.#layout.vectors > 0) {
+      this.loop(() => body(this.#cached, computed));
+      return;
+    }
+    if (this.#rowLoop) {
+      this.#loopOverAccumulators(this.#rowLoop, read, (vectors) => body(vectors, computed));
+      return;
+    }
+    const { shared, lanes } = this.#layout;
+    const sharedInputs = new Set(
+      shared ? read.flatMap(([input]) => (shared.inputs.includes(input) ? input : [])) : [],
+    );
+    const printBody = (vectors: ReadonlyMap<number, string>): void => body(vectors, computed);
+    if (!shared || sharedInputs.size === 0) {
+      this.#loopInBatches(read, printBody);
+      return;
+    }
+    const elements = shared.vectors * this.width * lanes;
+    this.#loopInBatches(read, printBody, { sharedInputs, ...(!shared.isWholeRow && { to: `${elements}u` }) });
+    if (!shared.isWholeRow) this.#loopInBatches(read, printBody, { from: elements });
+    for (const input of sharedInputs) this.#inShared.add(input);
+  }
+
+  /**
+   * Runs the body over vectors that are not in registers. `from`, `to`: a range of the row. `sharedInputs` are read from shared memory, or in
+   * their first pass from memory, and kept there.
+   */
+  #loopInBatches(
+    read: readonly [number, Operand][],
+    body: (vectors: ReadonlyMap<number, string>) => void,
+    { from = 0, to = this.count, sharedInputs = new Set<number>() } = {},
+  ): void {
+    const { text } = this.#context;
+    const groups = this.#groupInputs(read);
+    const isKept = ({ inputs: [input = 0] }: InputGroup): boolean =>
+      sharedInputs.has(input) && this.#inShared.has(input);
+    const { lanes, access } = this.#layout;
+    const vectors = new Map<number, string>();
+    let arrays: readonly { readonly group: InputGroup; readonly name: string }[] = [];
+    printBatches(text, {
+      ...{ from, to, width: this.width, lanes, count: this.#vectorsInFlight(read) },
+      ...(access === "scalar" && { end: this.count }),
+      declare: (count) => {
+        arrays = groups.map((group) => ({ group, name: this.#declare(group, `[${count}]`, vectors) }));
+      },
+      loads: groups.length === 0 ? "nothing" : groups.every(isKept) ? "shared memory" : "memory",
+      load: () => {
+        for (const { group, name } of arrays) {
+          const [input = 0] = group.inputs;
+          const kept = `${text.use("loadVec")}<${this.width}>(${sharedName(input)} + position)`;
+          if (isKept(group)) text.line(`${name}[v] = ${kept};`);
+          else this.#loadGroup(group, `${name}[v]`);
+        }
+      },
+      use: () => {
+        for (const { group, name } of arrays) {
+          const [input = 0] = group.inputs;
+          if (sharedInputs.has(input) && !isKept(group))
+            text.line(`${text.call("storeVec", `${sharedName(input)} + position`, `${name}[v]`)};`);
+        }
+        body(vectors);
+      },
+    });
+  }
+
+  /**
+   * Runs the body over vectors that are not in registers, next to accumulators that are. The loops are unrolled, so that `v` is a constant.
+   * As in other batches, several loads are in flight.
+   */
+  #loopOverAccumulators(
+    loop: ColumnSumLayout,
+    read: readonly [number, Operand][],
+    body: (vectors: ReadonlyMap<number, string>) => void,
+  ): void {
+    const { text } = this.#context;
+    const vectors = new Map<number, string>();
+    const arrays = this.#groupInputs(read).map((group): [InputGroup, string] => [
+      group,
+      this.#declare(group, `[${loop.vectors}]`, vectors),
+    ]);
+    const count = Math.min(loop.vectors, this.#vectorsInFlight(read));
+    const eachVector = (print: () => void): void =>
+      text.unrolled("inBatch", count, () => {
+        text.line(`const unsigned v = batch * ${count}u + inBatch;`);
+        this.#ifInRow(loop.vectors % count === 0 ? "" : `v < ${loop.vectors}u && `, print);
+      });
+    text.unrolled("batch", Math.ceil(loop.vectors / count), () => {
+      if (arrays.length > 0)
+        eachVector(() => {
+          for (const [group, name] of arrays) this.#loadGroup(group, `${name}[v]`);
+        });
+      eachVector(() => body(vectors));
+    });
+  }
+
+  #vectorsInFlight(read: readonly [number, Operand][]): number {
+    const vectorBytes = read.reduce((sum, [, { dtype }]) => sum + this.width * inputDtypes[dtype].bytes, 0);
+    return vectorsInFlight(vectorBytes, this.#layout.lanes);
+  }
+
+  /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. Numbers are drawn meanwhile. */
+  load(read: readonly [number, Operand][]): void {
+    const missing = read.filter(([input]) => !this.#cached.has(input));
+    this.#loadTogether(missing.filter(([, { dtype }]) => dtype !== "draw"));
+    this.#loadTogether(missing.filter(([, { dtype }]) => dtype === "draw"));
+  }
+
+  #loadTogether(missing: readonly [number, Operand][]): void {
+    if (missing.length === 0) return;
+    const arrays = this.#groupInputs(missing).map((group): [InputGroup, string] => [
+      group,
+      this.#declare(group, `[${this.#layout.vectors}]`, this.#cached),
+    ]);
+    this.loop(() => {
+      for (const [group, name] of arrays) this.#loadGroup(group, `${name}[v]`);
+    });
+  }
+
+  /** Groups interleaved inputs that are all read, so that they are loaded together. */
+  #groupInputs(read: readonly [number, Operand][]): readonly InputGroup[] {
+    const { interleaved = [] } = this.#layout;
+    const isRead = (input: number): boolean => read.some(([other]) => other === input);
+    const groups = interleaved.filter((inputs) => inputs.every(isRead));
+    return read.flatMap(([input, operand]): InputGroup[] => {
+      const inputs = groups.find((group) => group.includes(input)) ?? [input];
+      return inputs[0] === input ? [{ inputs, operand }] : [];
+    });
+  }
+
+  /** Declares registers for a group of inputs, notes the vector of each in `vectors`, and returns the array's name. */
+  #declare({ inputs, operand }: InputGroup, length: string, vectors: Map<number, string>): string {
+    const { text } = this.#context;
+    const name = text.freshName();
+    const isInterleaved = inputs.length > 1;
+    text.line(
+      `${vectorType(this.#context, operand)} ${name}${length}${isInterleaved ? `[${inputs.length}]` : ""};`,
+    );
+    for (const [index, input] of inputs.entries()) {
+      vectors.set(input, `${name}${length && "[v]"}${isInterleaved ? `[${index}]` : ""}`);
+    }
+    return name;
+  }
+
+  #loadGroup({ inputs, operand }: InputGroup, target: string): void {
+    const { text } = this.#context;
+    if (inputs.length > 1) text.line(`${text.call("loadInterleaved", addressOf(operand), target)};`);
+    else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
+  }
+
+  /** Runs the body over vectors in registers. In a loop over rows, these are at least the accumulators. */
+  loop(body: () => void): void {
+    this.#context.text.unrolled("v", this.#rowLoop?.vectors ?? this.#layout.vectors, () =>
+      this.#ifInRow("", body),
+    );
+  }
+
+  /** Prints the body for vector `v` of the thread, if that is in the row. */
+  #ifInRow(condition: string, body: () => void): void {
+    const { text } = this.#context;
+    const { lanes, access } = this.#layout;
+    const position = this.#rowLoop ? positionOf(this.#rowLoop) : `(v * ${lanes}u + lane) * 4u`;
+    text.line(`const unsigned position = ${position};`);
+    text.block(`if (${condition}position < ${this.count})`, () => {
+      // Numbers that are drawn, and accumulators in shared memory, need none.
+      if (access === "scalar")
+        text.line(`[[maybe_unused]] const unsigned remaining = ${this.count} - position;`);
+      body();
+    });
+  }
+
+  /** The layout of column sums, if teams loop over rows. */
+  get #rowLoop(): ColumnSumLayout | undefined {
+    const { colsums } = this.#layout;
+    return colsums?.isLoop ? colsums : undefined;
+  }
+
+  get width(): 4 | 8 {
+    return this.#layout.width ?? 4;
+  }
+}
+
+const sharedName = (input: number): string => `sharedInput${input}`;
+
+function elementTypeOf(dtype: InputDtype = "f32"): { readonly type: string; readonly bytes: number } {
+  return { type: elementTypes[dtype].type, bytes: inputDtypes[dtype].bytes };
+}
