@@ -89,6 +89,6 @@ describe("a step with programmatic dependent launches", { skip: emulatorMissing 
       else assert.ok(isHarmless, `call ${index} passed, and gives other gradients`);
     }
     // A kernel that prefetches nothing is safe with any mark.
-    assert.ok(Math.min(counts.passed, counts.rejected) > 3 && counts.wrong > 0, JSON.stringify(counts));
+    assert.ok(Math.min(counts.passed, counts.rejected) >= 3 && counts.wrong > 0, JSON.stringify(counts));
   });
 });

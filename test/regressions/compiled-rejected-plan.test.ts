@@ -112,7 +112,10 @@ regressionRow<DeviceOptions>({
         /^holdfast: the verifier rejected a plan of compiled training, .* without the phase "verticalFusion"/,
       );
       assert.ok(warnings[0]!.includes(report), warnings[0]);
-      assert.match(explained, /^verticalFusion +verticalFusion: left out: the verifier rejected the plan with it/m);
+      assert.match(
+        explained,
+        /^verticalFusion +verticalFusion: left out: the verifier rejected the plan with it/m,
+      );
     });
   },
 });

@@ -40,5 +40,5 @@ export function mapSlices(work: Work, to: SliceMap): Work {
 
 /** True if it is a kernel launch, and not a fill or a copy. */
 export function isLaunched({ work }: Call): boolean {
-  return kindOf(work).isLaunched !== false;
+  return kindOf(work).isLaunched?.(work) ?? true;
 }

@@ -6,6 +6,7 @@ import { effort } from "../../../test/support/effort.js";
 import { planAllSchedules, withNullGpu } from "../../../test/support/null-gpu.js";
 import { rejectionOf } from "../../../test/support/rejections.js";
 import { type WorkloadName, widthWorkloads } from "../../../test/support/width-workloads.js";
+import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { PlannedStep } from "../planned-step.js";
 import { kindOf } from "../program/kinds/index.js";
 import type { Kind } from "../program/kinds/kind.js";
@@ -70,7 +71,13 @@ function rareCalls(slice: BufferSlice): readonly Call[] {
   } as unknown as LaunchCall["kernel"];
   const shape = { dtype: "f32", outer: 1, length: 1, inner: 1, count: 1, isIndexShared: true } as const;
   const operands = { index: slice, source: slice, target: slice, scratch: [slice] };
+  const fillKernel: RowKernel = {
+    ...{ name: "fill", inputs: ["f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },
+    stages: [{ kind: "store", output: 0, value: term.constant(0, "f32") }],
+  };
+  const iteration = iterateElements([1], [[1], [1]]);
   const works: readonly Work[] = [
+    { kind: "row", kernel: fillKernel, iteration, operands: [slice, slice], scalars: [] },
     { kind: "fill", target: slice, byte: 0 },
     { kind: "launch", kernel, blocks: 1, arguments: [slice, slice, slice, 1] },
     { kind: "scatter", shape, ...operands },

@@ -109,8 +109,8 @@ const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<st
 const writtenByConvolution = { forward: "y", "input-gradient": "x", "weight-gradient": "weight" } as const;
 
 /**
- * Goes through the stages in order. An input is not read if every load of it follows a store to the same slice in an earlier stage.
- * An input that no stage loads counts as read.
+ * Goes through the stages in order. An input is not read if every load of it follows a store to the same slice in an earlier stage, as in
+ * a kernel that fills a tensor in place and loads nothing. Any other input that no stage loads counts as read.
  */
 function rowEffects({ kernel, iteration, operands }: RowCall): readonly Access[] {
   const firstInput = kernel.inputs.length;
@@ -127,6 +127,8 @@ function rowEffects({ kernel, iteration, operands }: RowCall): readonly Access[]
     const slice = stage.kind === "store" ? operands[firstInput + stage.output] : undefined;
     if (slice) stored.push(slice);
   }
+  for (const [input, slice] of operands.slice(0, firstInput).entries())
+    if (!loaded.has(input) && stored.some((output) => isSame(output, slice))) forwarded.add(input);
   const readsAnywhere = kernel.stages.some(({ value }) => hasIndexedLoad(value));
   return operands.flatMap((slice, operand): Access | [] => {
     if (operand >= firstInput) return write(slice);

@@ -1,6 +1,7 @@
 /**
- * Row maps on CUDA. The map is filled with −1, the largest unsigned number. A first launch lowers each selected row's value to the smallest
- * entry that selects it: a minimum of integers, so the order of the atomics does not matter. A second launch looks up the owner of each entry.
+ * Row maps on CUDA. A first launch fills the map with −1, the largest unsigned number. A second one lowers each selected row's value to the
+ * smallest entry that selects it: a minimum of integers, so the order of the atomics does not matter. A third one looks up the owner of each
+ * entry. All are kernels, because fills cannot run on side streams.
  */
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
@@ -21,8 +22,17 @@ export function lowerRowMapOnCuda({ tables, map, owners }: RowMapProblem, op: st
     ...{ kind: "launch", op, source: rowMapKernel(kernel, group.size), blocks: group.blocks },
     arguments: [...group.indices, map, ...(kernel === "look up" ? [owners] : []), ...group.sizes],
   });
+  const rows = tables.reduce((sum, table) => sum + table.rows, 0);
   return [
-    { kind: "fill", target: map, byte: 0xff },
+    {
+      ...{
+        kind: "launch",
+        op,
+        source: clearMapKernel,
+        blocks: Math.ceil(rows / (threads * clearedPerThread)),
+      },
+      arguments: [map, rows],
+    },
     ...groups.map((group) => launch("claim", group)),
     ...groups.map((group) => launch("look up", group)),
   ];
@@ -69,6 +79,27 @@ function padded<T>(list: readonly T[], padding: number): readonly T[] {
   const last = list.at(-1);
   return last === undefined ? list : [...list, ...new Array<T>(padding).fill(last)];
 }
+
+const clearedPerThread = 4;
+
+const clearMapKernel: KernelSource = {
+  name: "row map: clear",
+  parameters: ["out", "u32"],
+  cuda: {
+    entry: "hf_row_map_clear",
+    threads,
+    hasGridDependencyWait: true,
+    code: `${pdlDeclaration}extern "C" __global__ void __launch_bounds__(${threads}) hf_row_map_clear(unsigned* map, unsigned rows) {
+${pdlWait}  const unsigned first = blockIdx.x * ${threads * clearedPerThread}u + threadIdx.x;
+#pragma unroll
+  for (unsigned i = 0; i < ${clearedPerThread}u; i++) {
+    const unsigned row = first + i * ${threads}u;
+    if (row < rows) map[row] = 0xffffffffu;
+  }
+}
+`,
+  },
+};
 
 /** The kernel that gives each selected row its owner, or that looks up the owners of the entries. */
 export function rowMapKernel(kernel: "claim" | "look up", size: number): KernelSource {

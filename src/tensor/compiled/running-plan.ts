@@ -109,7 +109,9 @@ function startIn(
     };
     return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates], onTuned));
   } catch (error) {
-    for (const candidate of [plain, ...candidates]) closeCandidate(candidate);
+    // Some candidates share memory, which their graphs pin.
+    for (const candidate of [plain, ...candidates]) candidate.replayable.close();
+    for (const candidate of [plain, ...candidates]) candidate.memory.close();
     throw error;
   }
 }

@@ -230,7 +230,9 @@ export class ModelRun {
       case "weightDecay": {
         const groups = this.#optimizer?.groups ?? [];
         const group = groups[event.group % groups.length];
-        if (group) group[event.kind] = event.value;
+        // Rows without a gradient cannot decay.
+        const isRejected = event.kind === "weightDecay" && this.#optimizer instanceof optim.SparseAdam;
+        if (group && !isRejected) group[event.kind] = event.value;
         return;
       }
       case "write": {

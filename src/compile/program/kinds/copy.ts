@@ -19,5 +19,5 @@ export const copy: Kind<CopyCall> = {
   emit: ({ target, source }, { resolve }) => [
     { kind: "copy", target: resolve(target), source: resolve(source) },
   ],
-  isLaunched: false,
+  isLaunched: () => false,
 };

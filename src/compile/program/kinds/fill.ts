@@ -17,5 +17,5 @@ export const fill: Kind<FillCall> = {
   name: ({ byte }) => `fill ${byte}`,
   shape: () => "",
   emit: ({ target, byte }, { resolve }) => [{ kind: "fill", target: resolve(target), byte }],
-  isLaunched: false,
+  isLaunched: () => false,
 };

@@ -57,8 +57,8 @@ export interface Kind<Work> {
   prefetchable?(work: Work): readonly BufferSlice[];
   /** The commands that do the work. Commands with kernels that are already loaded are allowed. */
   emit(work: Work, emission: Emission): readonly (Command | LoadedCommand)[];
-  /** False for fills and copies, which are not kernel launches. Default: true. */
-  readonly isLaunched?: false;
+  /** True if all commands are kernel launches: fills and copies run on the main stream only, and without PDL. Default: true. */
+  isLaunched?(work: Work): boolean;
 }
 
 /** How often each kernel occurs, as in `2 × add`. */

@@ -35,6 +35,9 @@ export const scatter: Kind<ScatterCall> = {
   },
   name: ({ shape: { dtype } }) => `scatterAdd.${dtype}`,
   shape: ({ shape: { outer, length, inner, count } }) => `${[outer, length, inner].join("×")} ← ${count}`,
+  // An index of each element adds to a target that a fill has cleared; so does an empty index.
+  isLaunched: ({ shape: { isIndexShared, overwrites = false, count } }) =>
+    !overwrites || (isIndexShared && count > 0),
   emit({ shape, index, source, target, scratch }, { backend, op, resolve }) {
     const operands = { index: resolve(index), source: resolve(source), target: resolve(target) };
     return lowerCalls(backend, scatterAddCalls({ ...shape, ...operands, scratch: scratch.map(resolve) }, op));
