@@ -436,6 +436,7 @@ static inline float emulatorApproximate(float x) {
   return __uint_as_float(__float_as_uint(emulatorFlush(x)) & (x == x ? ~1u : ~0u));
 }
 static inline float ex2Approx(float x) { return emulatorApproximate(exp2f(emulatorFlush(x))); }
+static inline float selectBelow(float x, float limit, float below, float above) { return x < limit ? below : above; }
 static inline float rcpApprox(float x) { return emulatorApproximate(1.0f / emulatorFlush(x)); }
 
 static inline float __fdividef(float a, float b) { return a / b; }

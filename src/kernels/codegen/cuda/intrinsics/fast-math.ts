@@ -35,6 +35,15 @@ export const fastMathIntrinsics = {
   return result;
 }`),
   },
+  /** x < limit ? below : above. The compiler would branch around the computation of one of them, which divides warps and vectors. */
+  selectBelow: {
+    code: onlyOnDevice(`${device} float selectBelow(float x, float limit, float below, float above) {
+  float result;
+  asm("{\\n.reg .pred isBelow;\\nsetp.lt.f32 isBelow, %1, %2;\\nselp.f32 %0, %3, %4, isBelow;\\n}"
+      : "=f"(result) : "f"(x), "f"(limit), "f"(below), "f"(above));
+  return result;
+}`),
+  },
   fast_exp_f32: {
     needs: ["ex2Approx"],
     code: `${device} float fast_exp_f32(float x) { return ex2Approx(x * 1.44269504f); }`,
@@ -45,12 +54,12 @@ export const fastMathIntrinsics = {
   },
   /** 1 − 2 / (exp(2x) + 1). This cancels near 0, so there it is x · (1 + x² · P(x²)), fitted for |x| < 1/2 to 2^-20.5. */
   fast_tanh_f32: {
-    needs: ["ex2Approx", "rcpApprox"],
+    needs: ["ex2Approx", "rcpApprox", "selectBelow"],
     code: `${device} float fast_tanh_f32(float x) {
   const float square = x * x;
   const float p = fmaf(fmaf(-0.0447504293f, square, 0.132053535f), square, -0.33328159f);
   const float far = fmaf(-2.0f, rcpApprox(ex2Approx(x * 2.88539008f) + 1.0f), 1.0f);
-  return fabsf(x) < 0.5f ? x * fmaf(p, square, 1.0f) : far;
+  return selectBelow(fabsf(x), 0.5f, x * fmaf(p, square, 1.0f), far);
 }`,
   },
   /**
