@@ -20,6 +20,7 @@ import { groupReductions } from "./fusion/group-reductions.js";
 import { splitElementwise } from "./fusion/split-elementwise.js";
 import { splitReductions } from "./fusion/split-reductions.js";
 import { fuse } from "./fusion/vertical/fuse.js";
+import { accumulateScatters } from "./passes/accumulate-scatters.js";
 import { writeAttentionOutputs } from "./passes/attention-outputs.js";
 import { storeActivationsAsBf16 } from "./passes/bf16-activations.js";
 import { compactGradients } from "./passes/compact-gradients.js";
@@ -87,6 +88,7 @@ export const phases = {
       propagateCopies(program);
       writeStridedOutputs(runtime, program, isTuned);
       writeAttentionOutputs(program);
+      if (isTuned) accumulateScatters(program);
     },
   },
   dce: {
