@@ -147,7 +147,20 @@ ${rowsOfBlock}
         if (hasColumn && entry < total) loaded[i] = from[ownPositions[entry] * fromStep];
       }
       const unsigned staged = total - done < stageEntries ? total - done : stageEntries;
-      for (unsigned next = 0; hasColumn && group < rowCount && next < staged; next += ${unroll}) {
+      if (rowCount == 1) {
+        // The entries of one row need no comparison of rows.
+        if (hasColumn && group == 0 && current == none) {
+          current = 0;
+          sum = sums[column];
+        }
+        for (unsigned next = 0; hasColumn && group == 0 && next < staged; next += ${unroll}) {
+          ${type} values[${unroll}];
+          for (unsigned i = 0; i < ${unroll}; i++) values[i] = next + i < staged ? stage[(next + i) * columns + column] : 0;
+          for (unsigned i = 0; i < ${unroll}; i++) {
+            if (next + i < staged) sum += values[i];
+          }
+        }
+      } else for (unsigned next = 0; hasColumn && group < rowCount && next < staged; next += ${unroll}) {
         unsigned rowAt[${unroll}];
         ${type} values[${unroll}];
         for (unsigned i = 0; i < ${unroll}; i++) {

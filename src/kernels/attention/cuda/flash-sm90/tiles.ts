@@ -100,9 +100,9 @@ const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
       { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: false },
     ],
-    // Up to four tiles: a block then loads and stores longer than it multiplies, and 192 rows divide few sequences that are so short. By this
-    // estimate, not measured.
-    maxShortVisits: 257,
+    // Measured on an H200 with a width of 64: 51 instead of 56 µs for 1024 causal rows, 74 instead of 85 without a mask, 67 instead of 63 for
+    // 2048 rows without one.
+    maxShortVisits: 1025,
   },
   columns: {
     short: [],
