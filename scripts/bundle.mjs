@@ -10,7 +10,7 @@
  *   dist/test/ and so on  the other sources, compiled one by one
  */
 
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
@@ -67,36 +67,42 @@ async function bundleLibrary() {
   restoreNames(outdir);
 }
 
-/** The entry "all" exports each module as a namespace, named by its position in `modules`. */
+/**
+ * The entry "all" exports each module as a namespace, named by its position in `modules`. It is a script and not an ES module, because
+ * Node 20 keeps compiled code of scripts only (scripts/load-all.mjs). Threads and processes load little, so their scripts are ES modules.
+ */
 async function bundleModules() {
-  const exportAll = modules.map((path, index) => `export * as m${index} from "./${path}.ts";\n`).join("");
   const outdir = join(root, "dist/modules");
-  await build({
-    ...bundled,
-    entryPoints: [
-      { in: "all", out: "all" },
-      ...scripts.map((script) => ({
-        in: join(root, `src/${script}.ts`),
-        out: basename(script),
-      })),
-    ],
-    plugins: [
-      {
-        name: "all",
-        setup: ({ onLoad, onResolve }) => {
-          onResolve({ filter: /^all$/ }, () => ({ path: "all", namespace: "all" }));
-          onLoad({ filter: /^/, namespace: "all" }, () => ({
-            contents: exportAll,
-            resolveDir: join(root, "src"),
-          }));
-        },
-      },
-    ],
-    outdir,
-    sourcemap: "linked",
-    sourcesContent: false,
-  });
+  const mapped = { sourcemap: /** @type {const} */ ("linked"), sourcesContent: false };
+  const exportAll = modules.map((path, index) => `export * as m${index} from "./${path}.ts";\n`).join("");
+  await Promise.all([
+    build({
+      ...bundled,
+      ...mapped,
+      outdir,
+      entryPoints: scripts.map((script) => join(root, `src/${script}.ts`)),
+    }),
+    build({
+      ...{ ...common, ...mapped },
+      outfile: join(outdir, "all.cjs"),
+      format: "cjs",
+      bundle: true,
+      // A script's `import()` is experimental in Node 20, so it becomes `require()`.
+      supported: { "dynamic-import": false },
+      // The other packages are JavaScript: compiled code is kept of them too.
+      external: ["koffi"],
+      stdin: { contents: exportAll, resolveDir: join(root, "src") },
+      define: { "import.meta.url": "importMetaUrl" },
+      banner: { js: 'const importMetaUrl = require("node:url").pathToFileURL(__filename).href;' },
+    }),
+  ]);
   restoreNames(outdir);
+  const names = modules.map((_, index) => `m${index}`).join(", ");
+  writeFileSync(
+    join(outdir, "all.js"),
+    `import { loadAll } from "./load-all.mjs";\nexport const { ${names} } = loadAll();\n`,
+  );
+  copyFileSync(join(root, "scripts/load-all.mjs"), join(outdir, "load-all.mjs"));
 }
 
 /**
@@ -108,7 +114,7 @@ async function bundleModules() {
  * @param {string} folder
  */
 function restoreNames(folder) {
-  const files = readdirSync(folder).filter((name) => name.endsWith(".js"));
+  const files = readdirSync(folder).filter((name) => /\.c?js$/.test(name));
   const codes = new Map(files.map((name) => [join(folder, name), readFileSync(join(folder, name), "utf8")]));
   const exported = new Map(
     [...codes.values()].flatMap((code) =>

@@ -21,9 +21,11 @@
 import { parseArgs } from "node:util";
 import { findTestFiles, packageRoot } from "./testing/files.mjs";
 import { planJobs, writeDurations } from "./testing/jobs.mjs";
+import { keepCompiledCode } from "./testing/kept-code.mjs";
 import { fileLine, keepLongResult, summary } from "./testing/report.mjs";
 import { runGroup } from "./testing/run-group.mjs";
 import { chooseDeviceSuites, chooseLongSuites, describeTestDevice } from "./testing/suites.mjs";
+import { findFlags } from "./testing/test-process.mjs";
 
 const { values: options, positionals: filters } = parseArgs({
   options: {
@@ -61,6 +63,8 @@ if (isLong) process.env.TEST_EFFORT = "all";
 if (filters.length > 0) process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --enable-source-maps`;
 if (suites === "device") console.log(`On ${await describeTestDevice(root)}.`);
 if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") || "dist/**/*.test.js"}`);
+// For a run of few files it takes longer than it saves, and with source maps the kept code is not used.
+if (filters.length === 0) await keepCompiledCode(root, findFlags());
 
 /** @type {import("./testing/run-file.mjs").FileResult[]} */
 const results = [];

@@ -15,14 +15,14 @@ import { readRun } from "../src/train/index.js";
 import { holdfastProgram, tinyModel } from "./support/crossasset-runs.js";
 import { isThorough } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
-import { lateOptimization, plainDevice } from "./support/short-process.js";
+import { plainDevice, shortRunFlags } from "./support/short-process.js";
 
 const folder = makeFolder();
 const noFull = { skip: !existsSync("/dev/full") && "this system has no /dev/full" };
 const data = ["--device", "cpu", "--generate", "8600", "--folds", "1", "--batch", "8"];
 const job = ["train", "crossasset", ...data, "--capture", "off", ...tinyModel];
 
-const program = [...lateOptimization, holdfastProgram];
+const program = [...shortRunFlags, holdfastProgram];
 const env = { ...process.env, ...plainDevice };
 
 /** Runs the command with stdout on a device; returns its exit code and its stderr. */

@@ -15,7 +15,7 @@ import { GiB, MiB } from "../src/units/index.js";
 import { groupsMissing, makeGroup } from "./support/control-group.js";
 import { effort } from "./support/effort.js";
 import { repositoryRoot } from "./support/repository.js";
-import { lateOptimization, plainDevice } from "./support/short-process.js";
+import { plainDevice, shortRunFlags } from "./support/short-process.js";
 import { generousTimeoutMs } from "./support/timeouts.js";
 
 /** Opens the CPU in each group of its arguments, with the size that follows it; "" is none. */
@@ -43,7 +43,7 @@ type Place = readonly [folder: string, memory: string];
 
 /** The budget's limits in a process that starts in the first group and joins each of the others. */
 function limitsIn(...places: readonly [Place, ...Place[]]): readonly number[] {
-  const command = [process.execPath, ...lateOptimization, "--input-type=module", "--eval", program];
+  const command = [process.execPath, ...shortRunFlags, "--input-type=module", "--eval", program];
   const { stdout, stderr, status } = spawnSync(
     "sh",
     [...joining(places[0][0]), ...command, ...places.flat()],
@@ -113,7 +113,7 @@ describe("in a control group that allows few tasks", { skip: groupsMissing("pids
       timeout: generousTimeoutMs,
     }, async () => {
       const folder = makeGroup("pids", `tasks-${more}`, taken + more);
-      const program = [process.execPath, ...lateOptimization, "--input-type=module", "--eval", work];
+      const program = [process.execPath, ...shortRunFlags, "--input-type=module", "--eval", work];
       const child = spawn("sh", [...joining(folder), ...program], { stdio: ["ignore", "pipe", "pipe"] });
       // The end of stderr counts too: an orphaned process would keep it open.
       const [stdout, stderr, [code]] = await Promise.all([

@@ -22,7 +22,7 @@ import { sampleCases } from "./support/op-cases/sample.js";
 import { type CaseRun, describeCall, runCase, runInOneStep } from "./support/op-runs.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { lateOptimization } from "./support/short-process.js";
+import { shortRunFlags } from "./support/short-process.js";
 import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
 import { isNear, tolerances } from "./tolerances.js";
 
@@ -194,7 +194,7 @@ test(`${fileNames.join(", ")} hold on the emulator too`, { skip }, async () => {
   const choice = chosenTests.map((pattern) => `--test-name-pattern=${pattern}`);
   const child = spawn(
     process.execPath,
-    [...lateOptimization, ...choice, "--input-type=module", "--eval", imports.join("\n")],
+    [...shortRunFlags, ...choice, "--input-type=module", "--eval", imports.join("\n")],
     {
       env: { ...process.env, TEST_DEVICE: "emulator", EMULATOR_GPU: "early=1" },
       stdio: ["ignore", "pipe", "pipe"],

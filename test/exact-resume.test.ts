@@ -11,7 +11,7 @@ import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { effort } from "./support/effort.js";
 import { makeFolder } from "./support/folders.js";
-import { lateOptimization, plainDevice } from "./support/short-process.js";
+import { plainDevice, shortRunFlags } from "./support/short-process.js";
 
 const program = fileURLToPath(new URL("fixtures/resumed-training.js", import.meta.url));
 
@@ -25,7 +25,7 @@ interface Training {
 /** Runs trainings in one process until the last has printed `killAfter` steps, and kills it at once; returns its lines. */
 async function run(trainings: readonly Training[], killAfter = Infinity): Promise<string[]> {
   const args = trainings.flatMap(({ folder, mode, without = "" }) => [folder, mode, without]);
-  const child = spawn(process.execPath, [...lateOptimization, program, ...args], {
+  const child = spawn(process.execPath, [...shortRunFlags, program, ...args], {
     ...{ env: { ...process.env, ...plainDevice }, stdio: ["ignore", "pipe", "inherit"] },
   });
   const ended = new Promise<unknown>((done) => child.once("exit", (code, signal) => done(signal ?? code)));

@@ -20,7 +20,7 @@ import { FakeClock } from "../src/units/index.js";
 import { effort } from "./support/effort.js";
 import { everyCall } from "./support/every-call.js";
 import { makeFolder } from "./support/folders.js";
-import { lateOptimization } from "./support/short-process.js";
+import { shortRunFlags } from "./support/short-process.js";
 
 const limitMs = 30_000;
 
@@ -89,7 +89,7 @@ describe("for real", () => {
   async function stall(reportedCalls: readonly DriverCall[], endingCalls: readonly DriverCall[]) {
     const reportDir = makeFolder();
     const calls = [reportedCalls.join(), ...endingCalls];
-    const flags = [...lateOptimization, fixture, String(realLimitMs), reportDir];
+    const flags = [...shortRunFlags, fixture, String(realLimitMs), reportDir];
     const child = spawn(process.execPath, [...flags, ...calls]);
     const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
     const reports = readdirSync(reportDir)

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { describe, test } from "node:test";
 import type { Command } from "commander";
 import { runCommand } from "../../test/support/run-command.js";
-import { lateOptimization, plainDevice } from "../../test/support/short-process.js";
+import { plainDevice, shortRunFlags } from "../../test/support/short-process.js";
 import { errorCodes, exitCodes } from "../errors/index.js";
 import { packagePath } from "../files/index.js";
 import { settingsTable } from "../runtime/index.js";
@@ -16,7 +16,7 @@ const main = packagePath("dist/lib/main.js");
 describe("holdfast tour", () => {
   test("shows the runtime, its errors and its diagnostics, and exits with 0", () => {
     const { PATH = "" } = process.env;
-    const { status, stdout, stderr } = spawnSync(process.execPath, [...lateOptimization, main, "tour"], {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [...shortRunFlags, main, "tour"], {
       encoding: "utf8",
       env: { PATH, ...plainDevice },
     });

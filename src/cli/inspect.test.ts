@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
 import { runCommand } from "../../test/support/run-command.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
-import { lateOptimization } from "../../test/support/short-process.js";
+import { shortRunFlags } from "../../test/support/short-process.js";
 import { packagePath } from "../files/index.js";
 
 const main = packagePath("dist/lib/main.js");
@@ -19,7 +19,7 @@ const holdfast = (args: readonly string[], cwd = makeFolder()) => runCommand(arg
 test("the address is one line; the server answers until a signal, and then exits with 0", async () => {
   const root = makeFolder();
   writeSampleRun(root, "one", { steps: 5 });
-  const child = spawn(process.execPath, [...lateOptimization, main, "inspect", root], { env: { PATH } });
+  const child = spawn(process.execPath, [...shortRunFlags, main, "inspect", root], { env: { PATH } });
   const [line] = (await once(createInterface(child.stdout), "line")) as [string];
   assert.match(line, /^http:\/\/127\.0\.0\.1:\d+\/$/);
   const runs = (await (await fetch(new URL("/api/runs", line))).json()) as { name: string }[];

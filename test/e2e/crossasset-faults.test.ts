@@ -37,7 +37,7 @@ import {
 } from "../support/crossasset-runs.js";
 import { isThorough } from "../support/effort.js";
 import { bytesIn } from "../support/folder-bytes.js";
-import { lateOptimization } from "../support/short-process.js";
+import { shortRunFlags } from "../support/short-process.js";
 import { generousTimeoutMs } from "../support/timeouts.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
@@ -60,7 +60,7 @@ interface Ended {
 /** Runs the command in a process of its own. */
 async function train(args: readonly string[]): Promise<Ended> {
   // What hangs is killed: then there is no exit code, and the test fails.
-  const child = spawn(process.execPath, [...lateOptimization, ...command, ...args], {
+  const child = spawn(process.execPath, [...shortRunFlags, ...command, ...args], {
     ...{ cwd: folder, env: jobEnvironment, timeout: generousTimeoutMs, killSignal: "SIGKILL" },
   });
   const [stdout, stderr, [status]] = await Promise.all([

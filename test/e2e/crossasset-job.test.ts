@@ -23,7 +23,7 @@ import {
   tinyModel,
 } from "../support/crossasset-runs.js";
 import { effort, isThorough } from "../support/effort.js";
-import { lateOptimization } from "../support/short-process.js";
+import { shortRunFlags } from "../support/short-process.js";
 import { testDevice } from "../support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
@@ -57,7 +57,7 @@ const kills = Number(process.env["TEST_KILLS"] ?? effort({ quick: 1, thorough: 8
 describe("a job that is ended", { skip: !isTried && "minutes of training on an emulator" }, () => {
   /** Runs the program, and ends it some milliseconds after a line of its output; its exit code, or null after SIGKILL. */
   async function end(run: string, signal: NodeJS.Signals, line: number, ms: number): Promise<number | null> {
-    const args = [...lateOptimization, holdfastProgram, ...command, ...job, "--json", "--out", run];
+    const args = [...shortRunFlags, holdfastProgram, ...command, ...job, "--json", "--out", run];
     const child = spawn(process.execPath, args, { cwd: folder, env, stdio: ["ignore", "pipe", "inherit"] });
     const ended = once(child, "exit") as Promise<[number | null]>;
     let lines = 0;

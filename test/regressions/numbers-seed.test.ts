@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { regressionRow } from "../support/regressions.js";
 import { repositoryRoot } from "../support/repository.js";
-import { lateOptimization } from "../support/short-process.js";
+import { shortRunFlags } from "../support/short-process.js";
 
 const script = join(repositoryRoot, "dist/test/fixtures/seeded-run.js");
 
@@ -17,7 +17,7 @@ const kinds = ["seeded", "unseeded weights", "unseeded shuffle", "unseeded dropo
 
 /** The output of a process for each kind of draws: hashes of first weights, orders and trained weights. */
 async function hashesOf(isCollected: "yes" | "no"): Promise<ReadonlyMap<string, readonly string[]>> {
-  const args = [...lateOptimization, script, isCollected, ...kinds];
+  const args = [...shortRunFlags, script, isCollected, ...kinds];
   const { stdout } = await promisify(execFile)(process.execPath, args);
   const lines = stdout.trim().split("\n");
   assert.equal(lines.length, 3 * kinds.length, stdout);

@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { lateOptimization } from "./short-process.js";
+import { shortRunFlags } from "./short-process.js";
 
 const fixture = fileURLToPath(new URL("../fixtures/command-host.js", import.meta.url));
 
@@ -55,7 +55,7 @@ export function startCommandHost(
 }
 
 function startHost(cwd: string, env: NodeJS.ProcessEnv, shell: readonly string[] = []): CommandHost {
-  const [name = "", ...args] = [...shell, process.execPath, ...lateOptimization, fixture];
+  const [name = "", ...args] = [...shell, process.execPath, ...shortRunFlags, fixture];
   const child = spawn(name, args, { cwd, env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
   if (shell.length === 0) setAlive(child, false);
   const ended = once(child, "exit").then(([code]) => {

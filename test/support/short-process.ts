@@ -1,11 +1,11 @@
 /** What makes a short process of a test cheaper. */
 
 /**
- * The runner's flag that delays V8's optimization. Pass it to child processes, which don't inherit it: a short process hardly uses
- * optimized code.
+ * V8's flags of this process, which come from the runner (scripts/testing/test-process.mjs). Pass them to child processes, which don't
+ * inherit them: they make short processes cheaper, and V8 keeps compiled code for these flags.
  */
-export const lateOptimization: readonly string[] = process.execArgv.filter((flag) =>
-  flag.startsWith("--interrupt-budget"),
+export const shortRunFlags: readonly string[] = process.execArgv.filter((flag) =>
+  /^--(?:interrupt-budget|single-threaded-gc|min-semi-space-size)\b/.test(flag),
 );
 
 /** Variables for programs of which neither the watchdog nor the threads are tested: both take time to start. */

@@ -11,7 +11,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { withIdleThreads } from "../../../test/support/idle-threads.js";
 import { runCommand } from "../../../test/support/run-command.js";
-import { lateOptimization } from "../../../test/support/short-process.js";
+import { shortRunFlags } from "../../../test/support/short-process.js";
 import { exitCodes } from "../../errors/index.js";
 import type { DoctorReport } from "./index.js";
 
@@ -24,7 +24,7 @@ after(() => rmSync(stalled.reports, { recursive: true }));
 function startStalledDoctor() {
   const reports = mkdtempSync(join(tmpdir(), "holdfast-doctor-"));
   const fixture = fileURLToPath(new URL("../../../test/fixtures/stalled-doctor.js", import.meta.url));
-  const child = spawn(process.execPath, [...lateOptimization, fixture, reports], {
+  const child = spawn(process.execPath, [...shortRunFlags, fixture, reports], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   return { reports, ended: once(child, "exit"), stdout: text(child.stdout), stderr: text(child.stderr) };
