@@ -123,7 +123,7 @@ test("a data set is uploaded once per device, is charged under its label, and ca
 
 test("a data set that does not fit on the device is rejected with the table of holders", () => {
   const data = new TensorDataset({ values: new Float32Array(8 * 2 ** 20), shape: [8, 2 ** 20] });
-  withDevice({ memory: "48MiB", arena: "1MiB" }, (small) =>
+  withDevice({ memory: "18MiB", arena: "1MiB" }, (small) =>
     rejects("OUT_OF_BUDGET", () => data.placeOn(small), /data set/),
   );
 });

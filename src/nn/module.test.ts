@@ -230,7 +230,7 @@ test("apply visits every module, the outermost last", () => {
 });
 
 test("a module that does not fit leaves no memory allocated", () => {
-  const small = openDevice({ memory: "64MiB" });
+  const small = openDevice({ memory: "34MiB" });
   const large = new Holder();
   large.scales.push(new nn.Parameter([2048, 2048], nn.init.zeros()));
   const before = small.runtime.budget.used;

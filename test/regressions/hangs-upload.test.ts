@@ -78,7 +78,8 @@ interface Uploaded {
 function uploadAll({ rows, allocate, upload }: UploadMethod): Uploaded {
   const sources = rowsOfData().slice(0, rows);
   return withRuntime(
-    { memory: "512MiB", arena: "64MiB" },
+    // The ring of a real run: the number of copies depends on it.
+    { memory: "512MiB", arena: "64MiB", staging: "32MiB" },
     ({ runtime, device }) => {
       const targets = allocate(
         runtime,

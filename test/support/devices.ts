@@ -18,6 +18,8 @@ import {
 const quiet: DeviceOptions = {
   memory: testDeviceKind === "cuda" ? "2GiB" : "256MiB",
   chunk: bytes(4 * 1024 * 1024),
+  // The default is cleared at each opening, which takes longer than most tests.
+  staging: "2MiB",
   stallAfter: "off",
   environment: testEnvironment,
   print: () => {},

@@ -36,6 +36,7 @@ export function openEmulatorGpu({
     ...{
       driver: strict(driver),
       memory: "1GiB",
+      staging: "2MiB",
       poison: true,
       stallAfter: "off",
       environment: testEnvironment,

@@ -47,6 +47,8 @@ function withRuntimeOn<T>(
       verifyUploads: true,
       // The CPU's chunk size: a GPU's would be as large as the budget of some tests.
       chunk: bytes(4 * 1024 * 1024),
+      // The default is cleared at each opening.
+      staging: "2MiB",
       ...options,
     });
     try {
