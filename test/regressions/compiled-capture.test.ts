@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
-import { basicKernels, type DriverCall, strict } from "holdfast/internals";
+import { basicKernels, type DriverCall, type KernelSource, strict } from "holdfast/internals";
 import { CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { Runtime } from "../../src/runtime/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
@@ -86,10 +86,19 @@ const illegal: Readonly<Record<string, ExtraWork>> = {
   },
 };
 
+/** Loaded kernels are found by their code, so it has code of its own. */
+const lateKernel: KernelSource = {
+  ...basicKernels.sum,
+  name: "late sum",
+  ...(basicKernels.sum.cuda && {
+    cuda: { ...basicKernels.sum.cuda, code: `${basicKernels.sum.cuda.code}// late\n` },
+  }),
+};
+
 const lazy: Readonly<Record<string, ExtraWork>> = {
   "scratch memory": (runtime) => runtime.arena.allocate(8 * 1024 * 1024, "library workspace"),
   "a placement": (runtime) => runtime.persistent.place("moments", "late", [{ name: "m", size: 4096 }]),
-  "a kernel's load": (runtime) => runtime.kernel({ ...basicKernels.sum, name: "late sum" }),
+  "a kernel's load": (runtime) => runtime.kernel(lateKernel),
 };
 
 /** Of the whole model; of fewer layers if its capture does more than its work. */
