@@ -68,8 +68,9 @@ async function bundleLibrary() {
 }
 
 /**
- * The entry "all" exports each module as a namespace, named by its position in `modules`. It is a script and not an ES module, because
- * Node 20 keeps compiled code of scripts only (scripts/load-all.mjs). Threads and processes load little, so their scripts are ES modules.
+ * The entry "all" exports each module as a namespace, named by its position in `modules`. It is CommonJS: in
+ * Node 20, V8's code cache is available for a `vm.Script`, but not for ES modules (scripts/load-all.mjs). The entry points of threads and
+ * processes are small, so they stay ES modules.
  */
 async function bundleModules() {
   const outdir = join(root, "dist/modules");

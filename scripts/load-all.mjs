@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * Loads all.cjs, the bundle of all modules, for dist/modules/all.js. Most of the time goes into V8's parser. So the test runner lets V8
- * keep its compiled code in a file next to the bundle. V8 accepts that file only with the version and the flags that it was made with:
- * there is a file for each, and a process without one compiles the bundle as usual.
+ * Loads all.cjs, the bundle of all modules, for dist/modules/all.js. Parsing takes most of that time, so the test runner writes V8's code cache
+ * to a file next to the bundle. V8 rejects the cache of another version or of other flags, so the file's name has a tag of both. Without a
+ * matching file the bundle is compiled as usual.
  */
 
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ let script;
 /** @returns {any} what the bundle exports */
 export function loadAll() {
   const require = createRequire(url);
-  // Node applies source maps to modules only.
+  // Node applies source maps to modules that it loads itself, not to a vm.Script.
   if (process.sourceMapsEnabled) return require("./all.cjs");
   const source = `(function (exports, require, module, __filename, __dirname) {${readFileSync(path, "utf8")}\n})`;
   const cachedData = readCode();
@@ -33,13 +33,13 @@ export function loadAll() {
   return module.exports;
 }
 
-/** True if this process loaded the bundle with kept code. */
-export function usesKeptCode() {
+/** True if this process loaded the bundle with a code cache. */
+export function usesCodeCache() {
   return script?.cachedDataRejected === false;
 }
 
-/** Keeps the code of the functions that this process has compiled until now. V8's flags must be those of its start. */
-export function keepCode() {
+/** Writes the code cache of the functions that this process has compiled until now. V8's flags must be those of its start. */
+export function writeCodeCache() {
   if (!script) return;
   const part = `${codeFile}.${process.pid}`;
   writeFileSync(part, script.createCachedData());

@@ -19,10 +19,10 @@ writeFileSync(
 writeFileSync(join(folder, "other.cjs"), "module.exports = 7;\n");
 writeFileSync(
   join(folder, "program.mjs"),
-  `import { keepCode, loadAll, usesKeptCode } from "./load-all.mjs";
+  `import { writeCodeCache, loadAll, usesCodeCache } from "./load-all.mjs";
   const { name, seven } = loadAll();
-  console.log(name(), seven, usesKeptCode() ? "kept" : "compiled");
-  if (process.argv[2] === "keep") keepCode();`,
+  console.log(name(), seven, usesCodeCache() ? "kept" : "compiled");
+  if (process.argv[2] === "keep") writeCodeCache();`,
 );
 
 function load({ flags = [] as string[], args = [] as string[] } = {}): string {

@@ -56,7 +56,7 @@ function isListed(path: string, patterns: readonly string[]): boolean {
   return last !== undefined && !last.startsWith("!");
 }
 
-/** What the manifest lists, without npm, which takes seconds. It is compressed less than by npm. */
+/** What the manifest lists, without npm, which takes seconds. It is compressed a little less than by npm. */
 function packByManifest(): Packed {
   const { files } = JSON.parse(readRepositoryFile("package.json")) as { files: readonly string[] };
   const folders = new Set(files.map((pattern) => pattern.replace(/^!/, "").split("/")[0] ?? ""));
@@ -64,7 +64,7 @@ function packByManifest(): Packed {
   const paths = [...alwaysPacked, ...found];
   const contents = paths.map((path) => readFileSync(join(repositoryRoot, path)));
   const all = Buffer.concat(contents);
-  return { size: gzipSync(all, { level: 1 }).length, unpackedSize: all.length, paths };
+  return { size: gzipSync(all, { level: 6 }).length, unpackedSize: all.length, paths };
 }
 
 /** The files in a folder of the repository, or the file itself. */

@@ -62,8 +62,8 @@ export const comboLimits = ({ parallelism }: Device): ComboLimits => ({
 });
 
 /**
- * The launches that compact rows take more than whole tables: a fill and two launches for the row maps, and for each reader one for each run of
- * neighbouring tables, because it reads other gradients separately.
+ * The additional launches of compact rows: three for the row maps, and for each reader one per run of neighbouring tables. The reader handles the
+ * memory between runs in separate launches.
  */
 export const compactRowsLaunches = (readers: number, runs: number): number => 3 + readers * runs;
 

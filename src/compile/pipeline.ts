@@ -174,7 +174,7 @@ export const phases = {
       if (isTuned) storeActivationsAsBf16(runtime, program);
     },
   },
-  // Before `columnReductions`: a kernel with column sums needs all of its rows, and those of a chunk are enough for a sum of the chunk.
+  // Before `columnReductions`: a kernel with column sums cannot be split into chunks of rows, but the kernel of a chunk can start its sum.
   rowTiling: {
     pass: "schedule",
     purpose: "on a GPU, GEMMs with large results and their readers run on chunks of rows",

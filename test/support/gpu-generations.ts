@@ -1,6 +1,6 @@
 /**
- * The GPUs that kernels are generated for, and the kernels that Holdfast selects on each of them. Nothing runs: steps are
- * planned, and eager ops run on a GPU that only records code.
+ * The GPUs that kernels are generated for, and the kernels that Holdfast selects on each of them. No kernel runs: steps
+ * are only planned, and eager ops launch on a driver that only records the code of kernels.
  */
 
 import { Device, nn, optim, type Tensor, zeros } from "holdfast";
@@ -57,7 +57,7 @@ function recordKernels(
   } finally {
     device.close();
     driver.close();
-    // Its memory, the CPU's, is gigabytes after a few GPUs.
+    // The driver backs GPU memory with the host's: without a collection, several devices take gigabytes.
     collectGarbage();
   }
 }

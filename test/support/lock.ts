@@ -5,8 +5,8 @@ import { sleepSync } from "../../src/units/index.js";
 import { generousTimeoutMs } from "./timeouts.js";
 
 /**
- * Does the work while no other process holds the lock: a file that has its owner's process id. If its owner is gone, or holds it for
- * very long, the work is done without the lock, so it must not be harmful to do it twice at a time.
+ * Runs the work while this process holds the lock, a file with its process id. If the owner has exited, or the wait takes very long, the work
+ * runs without the lock. So two processes must be able to do the work at once.
  */
 export function withLock(path: string, work: () => void): void {
   const endMs = performance.now() + generousTimeoutMs;

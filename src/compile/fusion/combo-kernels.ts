@@ -37,8 +37,8 @@ export function fuseHorizontally(runtime: Runtime, program: Program): void {
     return { work, bytes, isLarge: bytes > largeBytes, holdsRows: !isElementwise && row.size > maxHeldRow };
   };
   /**
-   * What a group's launch takes longer with the item, in bytes of memory traffic: nothing up to the traffic that a launch takes anyway. A lone
-   * kernel costs half a launch more, because it may still join another group itself.
+   * The cost of adding an item to a group: the added time of its launch, as bytes of memory traffic. Traffic below `launchTraffic` is free,
+   * because a launch takes that long anyway. Joining a lone kernel costs half a launch more: that kernel could still join another group.
    */
   const costOf = ({ items }: Group<ComboItem>, item: ComboItem): number => {
     const traffic = trafficOf(items);

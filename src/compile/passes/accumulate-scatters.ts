@@ -1,7 +1,7 @@
 /**
- * A scatter to zeros whose result is only added to another tensor, in place: it adds to that tensor instead. The gradient of an embedding that
- * is tied with the head of a language model then visits the rows that were selected, not the whole table twice. The entries of a row are
- * added one after the other, so the last digits can change.
+ * Replaces a scatter to zeros and the in-place addition of its result by one scatter that adds to the tensor. The gradient of an embedding
+ * that is tied with the head of a language model then visits the rows that were selected, not the whole table twice. The entries of a row
+ * are added one after the other, so the last digits can change.
  */
 
 import type { RowKernel } from "../../ir/index.js";

@@ -78,7 +78,7 @@ function gradientOf(program: Program, node: Node, deadOnExit: readonly BufferSli
   const { dtype, outer, inner, length, isIndexShared, overwrites, strides } = shape;
   if (dtype !== "f32" || outer !== 1 || !isIndexShared || !overwrites || strides) return undefined;
   if (inner % vectorWidth !== 0 || target.size !== length * inner * elementBytes) return undefined;
-  // Of smaller tables, a chunk of a norm could have more than a few.
+  // A table has at least two chunks, so that a chunk of a norm overlaps few sections.
   if (chunkCount(length * inner) < 2 || savedBytes(shape) <= 0) return undefined;
   if (!target.buffer.storage || !isDeadOnExit(deadOnExit, target)) return undefined;
   // Scatters of a group run when the last of them does.

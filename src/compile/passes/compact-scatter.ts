@@ -192,12 +192,12 @@ function continues(run: Run, { source, count }: RunTable): boolean {
   );
 }
 
-/** Entries of several indices cannot be partitioned. */
+/** True if the scatter needs no scratch memory: it would partition its entries there, which works for one index only. */
 function isOneLaunch(runtime: Runtime, run: Run, width: number): boolean {
   return backendOf(runtime).scatterScratchBytes(compactShape(run, width)).length === 0;
 }
 
-/** The scatter to the compact rows of a run: each table has as many of them as entries. */
+/** The scatter to the compact rows of a run: with one slot for each entry. */
 function compactShape(run: Run, width: number): ScatterCall["shape"] {
   const [first, second] = run;
   const { count, source } = first;

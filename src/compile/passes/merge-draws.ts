@@ -1,6 +1,6 @@
 /**
- * Reserves all draws of a step in one launch. Each op that draws copies the random state and advances it; the copies differ only in their
- * counters. They become slices of one buffer, which the first of the launches stores.
+ * Reserves all draws of a step in one launch. Without this pass, each op that draws launches `reserveDraw`, which copies the random state and
+ * advances it. The copies differ only in their counters. They become slices of one buffer, and the first launch writes all of them.
  */
 
 import { stateBytes } from "../../kernels/index.js";
@@ -8,7 +8,7 @@ import type { Buffer, BufferSlice, LaunchCall, Node, Program } from "../program/
 import { type Location, relocateCalls } from "../program/relocation.js";
 import { touches } from "../program/uses.js";
 
-/** A launch of `reserveDraw`, with its draws and the state. */
+/** A launch of `reserveDraw` that reserves one draw, and the random state that it advances. */
 interface Reservation {
   readonly node: Node;
   readonly work: LaunchCall;

@@ -1,6 +1,6 @@
 /**
- * The bits of the probabilities that dropout keeps. Flash attention stores them in the forward pass if they are small, so that the backward
- * kernels need not draw again. A word has the bits of a lane's accumulators in 16 rows × 64 columns: [batch · heads, columns / 64, rows / 16, 32].
+ * The dropout mask of flash attention: one bit per probability, 1 if it is kept. The forward pass stores it if it takes little memory, so that
+ * the backward kernels need not draw again. A word has the bits of a lane's accumulators in 16 rows × 64 columns: [batch · heads, columns / 64, rows / 16, 32].
  */
 
 interface Sizes {
@@ -28,8 +28,8 @@ export function keptBitsShape({
 
 /**
  * True if the bits of a row take at most half of the memory that its query and its result take in 16 bits, which stay for backward in any
- * case. Only memory limits the bits. To draw again, both backward kernels need about 80 instructions for eight probabilities: on an H200
- * 0.33 ps each. To load a bit takes 0.03 ps, for any number of columns.
+ * case. Only memory limits the bits. On an H200, each backward kernel of 96 heads with 1024 causal rows takes 70 µs with stored bits and
+ * 106 µs if it draws again.
  */
 export function storesKeptBits({
   columns,

@@ -1,6 +1,6 @@
 /**
- * Compact rows: a sparse array [rows, width], such as the gradient of an embedding, as the few rows that are not zero. A row map has the
- * position of each row in the compact rows.
+ * Compact rows store a sparse array [rows, width], such as the gradient of an embedding. They have one slot for each index entry. The first
+ * entry that selects a row owns it, and its slot holds the row. A row map has the slot of each row, or −1.
  */
 
 import type { Storage } from "../../runtime/index.js";

@@ -1,4 +1,7 @@
-/** Multi-tensor reduction of a vector that consists of sections: chunks inside of one are reduced as usual, the others by a warp each. */
+/**
+ * Multi-tensor reduction of a vector that consists of sections. A chunk inside a section without a row map is reduced by a block, as in a
+ * contiguous vector. Any other chunk is reduced by one warp.
+ */
 
 import type { KernelSource } from "../../driver/index.js";
 import { type ChunkedReduceKernel, dtypes, kernelKey } from "../../ir/index.js";
@@ -10,6 +13,7 @@ import { cachedSource } from "../source-cache.js";
 import { paddedGroupSize } from "./group-size.js";
 import type { ChunkedReduceLaunch, ReducedVector, VectorSection } from "./reduce-problem.js";
 
+/** Elements of a vector load. */
 const groupSize = 4;
 /** Sections of one launch: every thread compares its position with all of them. A chunk must not have more. */
 const maxSections = 16;

@@ -30,5 +30,5 @@ withNullGpu("f32", (gpu) => train(gpu, false));
 // Opening the CPU's driver has set it in some versions of V8, and V8 compares the flags.
 setFlagsFromString("--no-experimental-wasm-relaxed-simd");
 const loader = new URL("../../../modules/load-all.mjs", import.meta.url).href;
-const { keepCode } = (await import(loader)) as { keepCode(): void };
-keepCode();
+const { writeCodeCache } = (await import(loader)) as { writeCodeCache(): void };
+writeCodeCache();

@@ -18,11 +18,12 @@ export function storesColsums(kernel: RowKernel): boolean {
   return colsumOutputs(kernel).length > 0;
 }
 
-/** C++: the index of a block along the rows, and the first column of its chunk. */
+/** C++: the index of a block along the rows. */
 function blockOf({ chunks }: ColumnSumLayout): string {
   return chunks > 1 ? `blockIdx.x / ${chunks}u` : "blockIdx.x";
 }
 
+/** C++: the first column of a block's chunk. */
 function firstColumnOf({ chunks, width }: ColumnSumLayout): string {
   return chunks > 1 ? `blockIdx.x % ${chunks}u * ${width}u` : "0u";
 }

@@ -1,8 +1,8 @@
 /**
- * Prints reductions of the chunks of a vector that consists of sections, some of them compact rows with a row map. One warp per chunk: few
- * elements of a chunk are in memory, and the others are zeros, which do not change the result. The elements are combined in the order of
- * chunked-reduce-kernel.ts, where a block of 256 threads has a chunk: the warp takes the place of each of the block's warps that has elements,
- * one after the other. So the bits are those of the vector with all its zeros.
+ * Prints reductions of the chunks of a vector that consists of sections, some of them compact rows with a row map. One warp reduces a chunk,
+ * because few of its elements are in memory; the others are zeros, which do not change the result. chunked-reduce-kernel.ts reduces a chunk with
+ * eight warps. Here one warp does the work of those eight in turn, and skips those without elements. The order of additions stays the same, and
+ * so do the bits.
  */
 
 import type { KernelSource } from "../../../driver/index.js";

@@ -7,8 +7,8 @@ import { maxThreadsPerBlock } from "../../cost-model.js";
 import type { KernelText } from "./kernel-text.js";
 
 /**
- * Bytes of a row's inputs that a thread loads at once. Two resident blocks of 1024 threads leave it 32 registers, and have 64 KiB in flight,
- * several times the latency of memory.
+ * Bytes that a thread loads before it uses the first vector. With two resident blocks of 1024 threads, a thread has 32 registers. An SM then
+ * has 64 KiB in flight, several times what the memory latency requires.
  */
 const bytesInFlight = (lanes: number): number => (lanes === maxThreadsPerBlock ? 32 : 64);
 

@@ -21,15 +21,15 @@ const otherRegisters = 32;
 /** Registers for the loop over the heads of a group. */
 const groupRegisters = 8;
 
-/** Registers for the random state, the words in flight and the bits of kept elements, or for those of two tiles. */
+/** Registers of dropout in backward kernels. "draws" and "stores": random state, Philox words and bits; "loads": the bits of two tiles. */
 const dropoutRegisters: Readonly<Record<FlashDropout, number>> = { none: 0, draws: 8, stores: 8, loads: 4 };
-/** The same of the forward pass, for each word of bits of a tile. */
+/** Registers of dropout in the forward kernel, for each word of bits of a tile. */
 const forwardDropoutRegisters = 14;
 
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
 
-/** Of a problem: its (batch, head) pairs, the rows that stay and those that each of them visits on average, and the device's SMs. */
+/** The size of a problem: (batch, head) pairs, the rows that blocks keep, the mean number of rows that each visits, and the device's SMs. */
 export interface Work {
   readonly pairs: number;
   readonly rows: number;

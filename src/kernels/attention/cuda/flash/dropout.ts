@@ -63,8 +63,8 @@ export function dropoutOf({
 type Side = "rows" | "columns";
 
 /**
- * Of the calls that a warp needs for 16 visited rows or columns, a lane makes the one of this row and these columns. Bit i of its eight then
- * goes to the lane whose number has the bits of i, from its lowest one `exchanged` on.
+ * Which Philox call a lane makes for its warp's 16 visited rows or columns: the call of this row and of the eight columns from this one on. A
+ * lane gets eight bits. `exchanges` then sends every bit to the lane that holds its accumulator.
  */
 const calls: Readonly<Record<Side, { readonly row: string; readonly column: string }>> = {
   rows: { row: "8 * (member % 2) + group", column: "16 * step + member / 2 * 8" },
