@@ -47,6 +47,11 @@ export interface ConvolutionEpilogue {
 export interface ChannelsLastOperands {
   /** f32 is multiplied as TF32. Its input gradient takes the weight as [channels, kernel…, outChannels]. */
   readonly operands: "bf16" | "f16" | "f32";
+  /**
+   * Operands in f32 whose elements are numbers of TF32 already. The kernels round the others, which takes time. Default: none. A weight
+   * gradient rounds both operands while it transposes them.
+   */
+  readonly rounded?: readonly ("x" | "weight" | "y")[];
 }
 
 export type ChannelsLastShape = ConvolutionShape & { readonly channelsLast: ChannelsLastOperands };

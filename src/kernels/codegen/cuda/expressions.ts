@@ -146,6 +146,7 @@ function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string 
   if (op === "neg") return `(-${a})`;
   if (text.usesFastMath && type === "f32" && (op === "exp" || op === "tanh" || op === "sigmoid"))
     return text.call(`fast_${op}_f32`, a);
+  if (op === "roundTf32") return text.call("roundTf32", a);
   if (op === "sigmoid" || op === "softplus" || op === "rsqrt") return text.call(`${op}_${type}`, a);
   return `${functions[op]}${type === "f32" ? "f" : ""}(${a})`;
 }

@@ -32,6 +32,7 @@ const shape = (operands: "bf16" | "f32", direction: ChannelsLastShape["direction
 /** Every kernel that a config of these shapes has. */
 const kernels: readonly KernelSource[] = (["bf16", "f32"] as const).flatMap((operands) => {
   const element = operands === "f32" ? "tf32" : operands;
+  const rounds = { image: operands === "f32", filter: operands === "f32" };
   const tilesOf = (direction: ChannelsLastShape["direction"]) => [
     ...new Set(
       listChannelsLastConfigs({ parallelism: 132 }, shape(operands, direction)).map(({ tile }) => tile),
@@ -41,13 +42,13 @@ const kernels: readonly KernelSource[] = (["bf16", "f32"] as const).flatMap((ope
     ...tilesOf("forward").map((tile) =>
       gatherKernel({
         ...{ element, tile, resultDtype: operands, isFilterKMajor: true, hasBias: true, epilogue: relu },
-        ...{ storesVectors: true, access: "out", hasWholeTaps: false },
+        ...{ storesVectors: true, access: "out", hasWholeTaps: false, rounds },
       }),
     ),
     ...tilesOf("input-gradient").map((tile) =>
       gatherKernel({
         ...{ element, tile, resultDtype: "f32", isFilterKMajor: operands === "f32", hasBias: false },
-        ...{ storesVectors: operands === "f32", access: "partial-out", hasWholeTaps: false },
+        ...{ storesVectors: operands === "f32", access: "partial-out", hasWholeTaps: false, rounds },
       }),
     ),
     ...tilesOf("weight-gradient").map((tile) => weightGradientKernel({ element, tile, access: "out" })),

@@ -11,7 +11,7 @@ import type { ConvolutionEpilogue } from "../../problem.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
 import { applyEpilogue, declareEpilogue, epilogueParameters } from "./epilogue.js";
-import { alignStages, declareMainloop, mainloop } from "./mainloop.js";
+import { alignStages, declareMainloop, declareRounding, mainloop } from "./mainloop.js";
 import { type ChannelsLastTile, residentCtas, sharedBytesOf, stagedPadding, threadsOf } from "./tiles.js";
 
 /** Which code is printed. */
@@ -23,6 +23,8 @@ export interface GatherVariant {
   readonly isFilterKMajor: boolean;
   /** True if the channels of the gathered image are whole k-tiles. Only the input gradient depends on it. */
   readonly hasWholeTaps: boolean;
+  /** TF32: operands that are rounded in shared memory, because they are in f32. */
+  readonly rounds: { readonly image: boolean; readonly filter: boolean };
   readonly hasBias: boolean;
   readonly epilogue?: ConvolutionEpilogue | undefined;
   /** True if rows of results can be stored 16 bytes at a time. */
@@ -80,7 +82,7 @@ export function gatherKernel(variant: GatherVariant): KernelSource {
     ...{ threads: threadsOf(tile), sharedBytes, requiredCapability: sm90Capability },
     blocksPerSm: residentCtas(tile, resultBytes),
     declarations: `${declareElement(resultDtype)}
-${declareMainloop(element, tile)}
+${declareMainloop(element, tile)}${roundsTiles(variant) ? declareRounding : ""}
 ${declareDivisor}
 ${declareEpilogue(variant.epilogue)}
 // An element of the gathered image: its offset in memory, its row and its column.
@@ -125,6 +127,20 @@ ${hasWholeTaps ? "" : findTap("kRow / chunkElements", "      ")}
       cpAsync<16>(tile + smemN + i * kPerPass * 128, filter + (isInside ? tapPlace + channel * filterStride : 0), isInside ? 16 : 0);
     }`;
 
+const roundsTiles = ({ rounds }: GatherVariant): boolean => rounds.image || rounds.filter;
+
+/**
+ * A thread rounds the chunks that it has copied itself: these have landed, and no barrier is needed. It reads and writes shared memory
+ * once more, while the wgmmas of the previous k-tile run.
+ */
+const roundTile = ({ rounds }: GatherVariant): string => `
+  auto roundTile = [&](unsigned char* tile) {${rounds.image ? roundRows("tileM", "0") : ""}${rounds.filter ? roundRows("tileN", "bytesA") : ""}
+  };`;
+
+const roundRows = (rows: string, offset: string): string => `
+#pragma unroll
+    for (unsigned i = 0; i < ${rows} / rowsPerPass; i++) roundChunk(tile + ${offset} + smemOffset + i * rowsPerPass * 128);`;
+
 /** C++: `rowTap`, the tap of a chunk of K, and `tapPlace`, its distance in the filter. */
 const findTap = (chunk: string, indentation: string): string => `
 ${indentation}const unsigned rowTap = perTap.divide(${chunk}), rowI = perTapRow.divide(rowTap), rowJ = rowTap - rowI * perTapRow.divisor;
@@ -167,7 +183,7 @@ function bodyOf(variant: GatherVariant, sharedBytes: number): string {
 ${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter(variant.hasWholeTaps)}
   };
   const unsigned firstTile = 0, endTile = (kChunks + 7) / 8;
-${mainloop(variant.tile, { a: true, b: isFilterKMajor })}
+${roundsTiles(variant) ? roundTile(variant) : ""}${mainloop(variant.tile, { a: true, b: isFilterKMajor }, roundsTiles(variant))}
 ${storeResults(variant)}`;
 }
 

@@ -112,6 +112,10 @@ function lowerGather(
   const variant: GatherVariant = {
     ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward || isTransposed },
     hasWholeTaps: !isForward && imageChannels % (8 * perChunk) === 0,
+    rounds: {
+      image: roundsOperand(problem, isForward ? "x" : "y"),
+      filter: roundsOperand(problem, "weight"),
+    },
     ...{ hasBias: bias !== undefined, epilogue: printedEpilogue(problem) },
     storesVectors:
       (n * dtypes[dtype].bytes) % maxVectorBytes === 0 && result.span.address % maxVectorBytes === 0,
@@ -129,6 +133,11 @@ function lowerGather(
       }),
     }),
   };
+}
+
+/** True if the kernel rounds an operand to TF32. */
+function roundsOperand({ channelsLast }: ChannelsLastShape, operand: "x" | "weight" | "y"): boolean {
+  return channelsLast.operands === "f32" && !channelsLast.rounded?.includes(operand);
 }
 
 /** The code depends on the expression and on the number of scalars, not on their values. */

@@ -82,16 +82,17 @@ const multiplyTile = (isKMajor: { readonly a: boolean; readonly b: boolean }): s
     wgmmaCommit();`;
 
 /**
- * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies. Afterwards no thread reads
- * the stages.
+ * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies, and `roundTile(smem)`
+ * rounds if that is needed. Afterwards no thread reads the stages.
  */
 export const mainloop = (
   { overlap }: ChannelsLastTile,
   isKMajor: { readonly a: boolean; readonly b: boolean },
+  roundsTiles = false,
 ): string => `
 ${zeroAccumulators}
   constexpr unsigned overlap = ${overlap}, ahead = stages - 1 - overlap;
-${startLoop}
+${startLoop}${roundsTiles ? "\n    roundTile(stageTiles + kTile % stages * stageBytes);" : ""}
     fenceProxyAsync();
     if constexpr (overlap == 0) wgmmaWait<0>();
     // The k-tile has landed for all threads, and no warpgroup still reads the stage that is loaded next.
@@ -102,6 +103,13 @@ ${startLoop}
   }
   wgmmaWait<0>();
   __syncthreads();`;
+
+/** C++: `roundChunk`, to TF32: tensor cores drop the low bits of a float, which is a bias. */
+export const declareRounding = `
+static __device__ __forceinline__ void roundChunk(unsigned char* chunk) {
+  float4& floats = *reinterpret_cast<float4*>(chunk);
+  floats = make_float4(cvtRnaTf32(floats.x), cvtRnaTf32(floats.y), cvtRnaTf32(floats.z), cvtRnaTf32(floats.w));
+}`;
 
 /** C++: `transposeTile`, from MN-major to K-major with rounding to TF32. wgmma reads TF32 K-major only. */
 export const declareTranspose = `
