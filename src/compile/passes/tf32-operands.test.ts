@@ -100,6 +100,40 @@ test("a tensor keeps its bits if anything else reads it, or if its producer cann
   for (const [name, calls] of Object.entries(cases)) assert.deepEqual(round(calls), calls, name);
 });
 
+/** The sum over the pixels of an image, in each channel. */
+function sumOf(x: View): Call {
+  const [rows, columns] = [batch * side * side, channels];
+  return {
+    op: "sum",
+    work: {
+      kind: "column",
+      kernel: {
+        name: "sum",
+        op: "add",
+        inputs: ["f32"],
+        outputs: ["f32"],
+        scalars: [],
+        values: [term.load(0, "f32")],
+      },
+      ...{ rows, columns, strides: [{ row: columns, column: "unit" }], scalars: [] },
+      operands: [x.slice, bufferOf([columns], { label: "sums" }).slice],
+    },
+  };
+}
+
+test("the gradient of a bias sums a rounded gradient; a sum of an image gets all its bits", () => {
+  const [source, image1] = [image("source"), image("image")];
+  const [first, gradient] = round([
+    exp(source, image1),
+    convolution("input-gradient", { y: image1 }),
+    sumOf(image1),
+  ]);
+  assert.ok(isRounded(storedBy(first)[0]));
+  assert.deepEqual(markedIn(gradient), ["weight", "y"]);
+  const calls = [exp(source, image1), convolution("forward", { x: image1 }), sumOf(image1)];
+  assert.deepEqual(round(calls), calls);
+});
+
 /** A gradient [rows, columns] and its column sums, which read the stored gradient again; its source can be overwritten before. */
 function withColumnSums(source: View, gradient: View, sums: View, overwritesSource = false): Call {
   const [rows, columns] = [batch * side * side, channels];

@@ -3,13 +3,15 @@
  * instruction for each element. Otherwise the convolution rounds them in shared memory, once for each tap. Both round alike, so that no bit
  * of a convolution changes. GEMMs need no such pass: TMA rounds while it copies.
  *
- * Other readers must get the f32 values. Those that test for signs get the same answers from 2⁻¹³⁷ on.
+ * Other readers must get the f32 values. Those that test for signs get the same answers from 2⁻¹³⁷ on. A sum of the gradient of a
+ * convolution's result is the gradient of its bias: the product with a vector of ones. Its operand may be rounded like those of the other
+ * products with that gradient; their errors don't add up.
  */
 
 import { factsOf, term } from "../../ir/index.js";
 import { writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { keepsColumnSums } from "../fusion/column-reductions.js";
+import { isF32Sum, keepsColumnSums } from "../fusion/column-reductions.js";
 import type { ConvolutionCall } from "../program/kinds/convolution.js";
 import {
   type Buffer,
@@ -31,7 +33,12 @@ export function storeOperandsAsTf32(runtime: Runtime, program: Program): void {
       if (!isWrittenOnce(program, buffer)) continue;
       const { readers } = program.uses(buffer);
       if (!readers.some(({ call }) => roundsItself(call, buffer))) continue;
-      if (!readers.every((reader) => multiplies(reader.call, buffer) || readsSigns(reader, buffer))) continue;
+      const isGradient = readers.some(({ call }) => multipliesAsGradient(call, buffer));
+      const isUnaffected = (reader: Node): boolean =>
+        multiplies(reader.call, buffer) ||
+        readsSigns(reader, buffer) ||
+        (isGradient && isBiasGradient(reader.call, buffer));
+      if (!readers.every(isUnaffected)) continue;
       const work = withRoundedStores(node.call.work, buffer);
       if (!work || (work.kind === "row" && !keepsColumnSums(runtime, node.call.work, work))) continue;
       program.replace(node, { ...node.call, work });
@@ -54,6 +61,19 @@ function multiplies({ work }: Call, buffer: Buffer): boolean {
   if (work.kind !== "convolution" || work.shape.channelsLast?.operands !== "f32") return false;
   const uses = Object.values(work.operands).filter((slice) => slice.buffer === buffer);
   return uses.length > 0 && uses.length === factorsIn(work, buffer).length;
+}
+
+function multipliesAsGradient(call: Call, buffer: Buffer): boolean {
+  return (
+    call.work.kind === "convolution" && multiplies(call, buffer) && call.work.operands.y.buffer === buffer
+  );
+}
+
+/** True for a plain sum over the rows of a buffer. */
+function isBiasGradient({ work }: Call, buffer: Buffer): boolean {
+  if (work.kind !== "column" || !isF32Sum(work)) return false;
+  const [value, ...others] = work.kernel.values;
+  return value?.kind === "load" && others.length === 0 && work.operands[value.input]?.buffer === buffer;
 }
 
 /** True if a convolution rounds a buffer only if it has to. A weight gradient transposes its operands in shared memory, and rounds them there. */
