@@ -78,7 +78,7 @@ export function printEpilogue(
           if (input === gemmInput) return "values[e]";
           const output = forwarded[input];
           const vec = output === undefined ? `vec${input}[next]` : `result${output}`;
-          return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);
+          return widened(text, inputs[input] ?? "f32", `${vec}.element[e]`);
         },
         scalar: (index) => `scalar${index}`,
         ...{ reduced: () => "", position: () => "", row: () => "" },
@@ -87,8 +87,8 @@ export function printEpilogue(
     for (const stage of stages) {
       if (stage.kind !== "store") continue;
       const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
-      if (per === "column") text.line(`colsum${stage.output}.lane[e] += ${print(stage.value)};`);
-      else text.line(`result${stage.output}.lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
+      if (per === "column") text.line(`colsum${stage.output}.element[e] += ${print(stage.value)};`);
+      else text.line(`result${stage.output}.element[e] = ${narrowed(text, dtype, print(stage.value))};`);
     }
   });
   for (const [index, { per }] of outputs.entries())
