@@ -19,9 +19,9 @@
  */
 
 import { parseArgs } from "node:util";
+import { writeCodeCaches } from "./testing/code-cache.mjs";
 import { findTestFiles, packageRoot } from "./testing/files.mjs";
 import { planJobs, writeDurations } from "./testing/jobs.mjs";
-import { keepCompiledCode } from "./testing/kept-code.mjs";
 import { fileLine, keepLongResult, summary } from "./testing/report.mjs";
 import { runGroup } from "./testing/run-group.mjs";
 import { chooseDeviceSuites, chooseLongSuites, describeTestDevice } from "./testing/suites.mjs";
@@ -64,7 +64,7 @@ if (filters.length > 0) process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?
 if (suites === "device") console.log(`On ${await describeTestDevice(root)}.`);
 if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") || "dist/**/*.test.js"}`);
 // For a run of few files it takes longer than it saves, and with source maps the kept code is not used.
-if (filters.length === 0) await keepCompiledCode(root, findFlags());
+if (filters.length === 0) await writeCodeCaches(root, findFlags());
 
 /** @type {import("./testing/run-file.mjs").FileResult[]} */
 const results = [];

@@ -140,6 +140,9 @@ export const maxRematerializeRounds = 4;
 /** On a GPU, recomputing has to lower the memory peak by this share: less does not pay for the traffic. */
 export const minRecomputedShare = 1 / 12;
 
+/** Single outputs of kernels are recomputed until the memory peak is lower by this share. Each costs at least one more store. */
+export const recomputedOutputShare = 1 / 16;
+
 /** How many calls the first reader of a recomputed value may wait, to follow a kernel that computes the value in passing. */
 export const maxReaderDelay = 8;
 

@@ -143,7 +143,7 @@ function requireSame(name: string, what: string, type: Compute | undefined, expe
 }
 
 function bad(name: string, problem: string): HoldfastError {
-  return new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" ${problem}; it can't be printed.`);
+  return new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" ${problem}. No code can be generated for it.`);
 }
 
 function unsupported(name: string, op: string, type: Compute): HoldfastError {

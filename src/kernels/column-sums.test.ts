@@ -274,7 +274,7 @@ test("a loop over rows accumulates a column sum that is stored before other stag
   );
   const { cuda } = cudaRowConfig(kernel, iterateRows([8192, 256], strides, 1), operands).print();
   const [, loop = ""] = cuda?.code.split("for (unsigned row") ?? [];
-  const [accumulated, stored] = [loop.indexOf("colsum0[v].lane[k] ="), loop.indexOf("&sharedRows")];
+  const [accumulated, stored] = [loop.indexOf("colsum0[v].element[k] ="), loop.indexOf("&sharedRows")];
   assert.ok(accumulated > 0 && accumulated < stored, loop);
 });
 

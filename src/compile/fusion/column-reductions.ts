@@ -54,12 +54,12 @@ export function fuseColumnReductions(runtime: Runtime, program: Program): void {
     beat();
     const { call } = node;
     if (!isSum(call)) continue;
-    for (const host of hostsOf(program, node, call.work)) {
-      const phases = launchPartialsIn(runtime, program, host, node, call);
+    for (const candidate of candidatesFor(program, node, call.work)) {
+      const phases = fuseFirstPhase(runtime, program, candidate, node, call);
       if (!phases) continue;
-      program.replace(host, phases.host);
+      program.replace(candidate, phases.fused);
       program.replace(node, phases.secondPhase);
-      if (node.isBefore(host)) program.moveAfter(node, host);
+      if (node.isBefore(candidate)) program.moveAfter(node, candidate);
       break;
     }
   }
@@ -79,59 +79,60 @@ export function isF32Sum({ kernel, rows, columns }: ColumnCall): boolean {
   );
 }
 
-/** Calls that could host the first phase: those that access the sum's inputs between two writes of them. */
-function hostsOf(program: Program, sum: Node, { kernel, operands }: ColumnCall): readonly Node[] {
+/** Calls that the first phase could be fused with: those that access the sum's inputs between two writes of them. */
+function candidatesFor(program: Program, sum: Node, { kernel, operands }: ColumnCall): readonly Node[] {
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
-  const hosts: Node[] = [];
-  let host = program.previous(sum);
-  for (let distance = 1; host && distance <= maxFusionDistance; distance++) {
-    if (touches(host.accesses, inputs)) hosts.push(host);
-    if (touches(host.accesses, inputs, isWriting)) break;
-    host = program.previous(host);
+  const candidates: Node[] = [];
+  let node = program.previous(sum);
+  for (let distance = 1; node && distance <= maxFusionDistance; distance++) {
+    if (touches(node.accesses, inputs)) candidates.push(node);
+    if (touches(node.accesses, inputs, isWriting)) break;
+    node = program.previous(node);
   }
-  host = program.next(sum);
-  for (let distance = 1; host && distance <= maxFusionDistance; distance++) {
-    if (touches(host.accesses, inputs, isWriting) || touches(host.accesses, outputs)) break;
-    if (touches(host.accesses, inputs)) hosts.push(host);
-    host = program.next(host);
+  node = program.next(sum);
+  for (let distance = 1; node && distance <= maxFusionDistance; distance++) {
+    if (touches(node.accesses, inputs, isWriting) || touches(node.accesses, outputs)) break;
+    if (touches(node.accesses, inputs)) candidates.push(node);
+    node = program.next(node);
   }
-  return hosts;
+  return candidates;
 }
 
 interface TwoPhases {
-  readonly host: Call;
+  /** A call that also writes the partials. */
+  readonly fused: Call;
   readonly secondPhase: Call;
 }
 
-/** The host with the first phase of the sum, and the second phase; undefined if the host cannot take it, or if that does not pay. */
-function launchPartialsIn(
+/** A call fused with the first phase of the sum, and the second phase; undefined if they cannot be fused, or if that does not pay. */
+function fuseFirstPhase(
   runtime: Runtime,
   program: Program,
-  hostNode: Node,
+  candidate: Node,
   sumNode: Node,
   sum: SumCall,
 ): TwoPhases | undefined {
   const { work } = sum;
-  const host = hostNode.call;
-  const isReadElsewhere = (buffer: Buffer): boolean => isReadByOthers(program, buffer, [hostNode, sumNode]);
+  const { call } = candidate;
+  const isReadElsewhere = (buffer: Buffer): boolean => isReadByOthers(program, buffer, [candidate, sumNode]);
   const makePartials = (count: number): readonly BufferSlice[] =>
     work.kernel.values.map(() => {
       const size = count * work.columns * dtypes.f32.bytes;
       return { buffer: program.makeBuffer(size, `${sum.op} sums`), offset: 0, size };
     });
   const fused =
-    host.work.kind === "gemm-epilogue"
-      ? epilogueWithSum(runtime, host.work, work, makePartials)
-      : rowsWithSum(runtime, host, sum, makePartials, isReadElsewhere);
+    call.work.kind === "gemm-epilogue"
+      ? epilogueWithSum(runtime, call.work, work, makePartials)
+      : rowsWithSum(runtime, call, sum, makePartials, isReadElsewhere);
   if (!fused) return undefined;
   const { count, partials } = fused;
   return {
-    host: { ...host, work: fused.work, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
+    fused: { ...call, work: fused.work, op: joinNames([call.op, sum.op]), phase: latestPhase([call, sum]) },
     secondPhase: { ...sum, work: secondPhaseOf(work, partials, count) },
   };
 }
 
-/** The work of a host with the first phase of a sum: `count` partials of each column. */
+/** Work that includes the first phase of a sum: `count` partials of each column. */
 interface Fused {
   readonly work: Work;
   readonly count: number;
@@ -149,17 +150,17 @@ function rowsWithSum(
   isReadElsewhere: (buffer: Buffer) => boolean,
 ): Fused | undefined {
   if (rows.work.kind !== "row" || rows.isRematerialized || rows.isHoisted) return undefined;
-  const host = fusionNodeOf(rows);
-  if (!host) return undefined;
+  const member = fusionNodeOf(rows);
+  if (!member) return undefined;
   const fuse = (count: number): (Fused & { readonly layout: ColumnSumLayout }) | undefined => {
     const partials = makePartials(count);
     const firstPhase = fusionNodeOf({ ...sum, work: firstPhaseOf(sum.work, partials) });
-    if (!firstPhase || !hasInputsOf(host, firstPhase)) return undefined;
+    if (!firstPhase || !hasInputsOf(member, firstPhase)) return undefined;
     const isNeeded = ({ buffer }: BufferSlice): boolean =>
       buffer.storage !== undefined ||
       partials.some((partial) => partial.buffer === buffer) ||
       isReadElsewhere(buffer);
-    const draft = combine([host, firstPhase], isNeeded, capabilitiesOf(runtime), maxNodesWithAccumulators);
+    const draft = combine([member, firstPhase], isNeeded, capabilitiesOf(runtime), maxNodesWithAccumulators);
     const layout = draft && columnSumLayout(columnSumTarget(runtime), draft.kernel, draft.iteration);
     return layout && { work: rowsOf(draft), count, partials, layout };
   };
@@ -207,9 +208,9 @@ function trafficOf(call: Call): number {
   return read + written;
 }
 
-/** True if the host reads or writes every input that varies along the sum's rows. */
-function hasInputsOf(host: FusionNode, sum: FusionNode): boolean {
-  const keys = new Set([...host.inputs, ...host.outputs].map(({ key }) => key));
+/** True if a call reads or writes every input that varies along the sum's rows. */
+function hasInputsOf(member: FusionNode, sum: FusionNode): boolean {
+  const keys = new Set([...member.inputs, ...member.outputs].map(({ key }) => key));
   return sum.inputs.every(({ key, steps: [first] }) => keys.has(key) || first?.stride === 0);
 }
 

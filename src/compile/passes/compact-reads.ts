@@ -40,13 +40,13 @@ type PlainVector = Extract<ReducedVector<BufferSlice>, { readonly storage: unkno
 export function canReadCompact(work: Work, table: BufferSlice): boolean {
   if (work.kind === "chunked-reduce") {
     const { kernel, vectors } = work;
-    return kernel.ignoresZeros === true && kernel.dtype === "f32" && vectors.every(isClear(table));
+    return kernel.ignoresZeros === true && kernel.dtype === "f32" && vectors.every(hasAllOrNoneOf(table));
   }
   return work.kind === "row" && isFlat(work) && inputOf(work, table) !== undefined;
 }
 
-/** Each vector has the whole table, from a vector of four elements on, or nothing of it. */
-const isClear =
+/** True for a vector that contains the whole table, at an aligned offset, or no part of it. */
+const hasAllOrNoneOf =
   (table: BufferSlice) =>
   (vector: ReducedVector<BufferSlice>): boolean =>
     "storage" in vector && (contains(sliceOf(vector), table) || !overlaps(sliceOf(vector), table));

@@ -4,7 +4,9 @@
  */
 
 import { maxRematerializeRounds, minRematerializedGap, minRematerializedShare } from "../cost-model.js";
+import { singleOutput } from "../fusion/vertical/single-output.js";
 import {
+  accessesOf,
   type Buffer,
   type BufferSlice,
   type Call,
@@ -12,6 +14,7 @@ import {
   type Node,
   type Program,
 } from "../program/program.js";
+import { isReading, isWriting } from "../program/uses.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
 export interface RematerializeLimits {
@@ -21,7 +24,12 @@ export interface RematerializeLimits {
   readonly minGain?: number;
 }
 
-/** Returns the nodes that compute values again. */
+export interface OutputLimits extends Required<RematerializeLimits> {
+  /** False if it takes too long to compute a value again. */
+  isCheap(value: Recomputed): boolean;
+}
+
+/** Runs whole calls again. Returns the nodes that compute values again. */
 export function rematerialize(
   program: Program,
   { minBytes, minGain = 0 }: RematerializeLimits = {},
@@ -29,13 +37,39 @@ export function rematerialize(
   const inserted: Node[] = [];
   let bytes = peakBytesOf(program.calls);
   for (let round = 0; round < maxRematerializeRounds; round++) {
-    const edits = editsAtPeak(program, minBytes ?? minRematerializedShare * bytes);
+    const values = valuesAtPeak(program, minBytes ?? minRematerializedShare * bytes, wholeCall);
+    const edits = editsFor(program, values);
     const nextBytes = peakBytesOf(callsWith(program, edits));
     if (nextBytes >= bytes || nextBytes > (1 - minGain) * bytes) break;
     inserted.push(...apply(program, edits));
     bytes = nextBytes;
   }
   return inserted;
+}
+
+/**
+ * Computes single outputs of calls again: as few as lower the peak by a share, or none. Those that are read again last are the first
+ * choice: their memory is free for longest. Returns the nodes that compute values again.
+ */
+export function rematerializeOutputs(
+  program: Program,
+  { minBytes, minGain, isCheap }: OutputLimits,
+): readonly Node[] {
+  const values = valuesAtPeak(program, minBytes, outputAlone)
+    .filter(isCheap)
+    .toSorted((a, b) => (a.reader.isBefore(b.reader) ? 1 : -1));
+  const maxBytes = (1 - minGain) * peakBytesOf(program.calls);
+  const isEnough = (count: number): boolean =>
+    peakBytesOf(callsWith(program, editsFor(program, values.slice(0, count)))) <= maxBytes;
+  if (!isEnough(values.length)) return [];
+  // With every further value the peak falls or stays.
+  let [tooFew, enough] = [0, values.length];
+  while (enough - tooFew > 1) {
+    const middle = (tooFew + enough) >> 1;
+    if (isEnough(middle)) enough = middle;
+    else tooFew = middle;
+  }
+  return apply(program, editsFor(program, values.slice(0, enough)));
 }
 
 function peakBytesOf(calls: readonly Call[]): number {
@@ -69,38 +103,90 @@ function apply(program: Program, edits: Edits): readonly Node[] {
   });
 }
 
-/** Recomputes values of at least `minBytes` that are live at the peak after it, if possible. */
-function editsAtPeak(program: Program, minBytes: number): Edits {
+/** A value that is live at the peak, and the call that computes it again before its first reader after the peak. */
+export interface Recomputed {
+  readonly buffer: Buffer;
+  readonly copy: Buffer;
+  readonly reader: Node;
+  /** It writes the copy. */
+  readonly call: Call;
+}
+
+/** How to compute a value again where some buffers are available; undefined if that is not possible. */
+type Recompute = (value: Produced, isAvailable: (buffer: Buffer) => boolean) => Call | undefined;
+
+interface Produced {
+  readonly buffer: Buffer;
+  /** The only node that writes the buffer: a row call. */
+  readonly producer: Node;
+}
+
+/** The values of at least `minBytes` that are live at the peak and can be recomputed after it. */
+function valuesAtPeak(program: Program, minBytes: number, recompute: Recompute): readonly Recomputed[] {
   const { nodes } = program;
   const indices = new Map(nodes.map((node, index) => [node, index]));
   const indexOf = (node: Node): number => indices.get(node) ?? 0;
   const lifetimes = lifetimesOf(inOrder(program.calls));
   const { position: peak } = peakOf(lifetimes);
   const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
-  const inserted = new Map<Node, Call[]>();
-  /** The copy of a buffer that its readers use from a node on. */
-  const copyFrom = new Map<Buffer, { readonly reader: Node; readonly copy: Buffer }>();
-  for (const { buffer, first, last } of lifetimes) {
-    if (first >= peak || last <= peak || plannedBytes(buffer) < minBytes) continue;
+  return lifetimes.flatMap(({ buffer, first, last }): Recomputed | [] => {
+    if (first >= peak || last <= peak || plannedBytes(buffer) < minBytes) return [];
     const producer = producerOf(program, buffer);
-    if (!producer) continue;
+    if (!producer) return [];
     const { readers } = program.uses(buffer);
     const reader = readers.find((node) => indexOf(node) > peak);
     const before = readers.findLast((node) => indexOf(node) < peak);
     const isReadAtPeak = readers.some((node) => indexOf(node) === peak);
-    if (!reader || isReadAtPeak) continue;
-    if (indexOf(reader) - (before ? indexOf(before) : first) < minRematerializedGap) continue;
-    const isLive = (input: Buffer): boolean => (lastUse.get(input) ?? 0) >= indexOf(reader);
-    if (!areInputsAvailable(program, producer, reader, isLive)) continue;
-    const { call } = producer.node;
+    if (!reader || isReadAtPeak) return [];
+    if (indexOf(reader) - (before ? indexOf(before) : first) < minRematerializedGap) return [];
+    const isAvailable = (input: Buffer): boolean =>
+      !isChangedBetween(program, input, producer, reader) &&
+      (input.storage !== undefined || (lastUse.get(input) ?? 0) >= indexOf(reader));
+    const again = recompute({ buffer, producer }, isAvailable);
+    if (!again) return [];
     const copies = new Map<Buffer, Buffer>();
-    const work = mapSlices(call.work, (slice) => copyOf(program, slice, producer.written, copies));
-    inserted.set(reader, [...(inserted.get(reader) ?? []), { ...call, isRematerialized: true, work }]);
+    const written = new Set(accessesOf(again).flatMap(({ slice, writes }) => (writes ? slice.buffer : [])));
+    const work = mapSlices(again.work, (slice) => copyOf(program, slice, written, copies));
     const copy = copies.get(buffer);
-    if (copy) copyFrom.set(buffer, { reader, copy });
-  }
+    return copy ? { buffer, copy, reader, call: { ...again, isRematerialized: true, work } } : [];
+  });
+}
+
+/** The row call that is the only writer of a buffer. */
+function producerOf(program: Program, buffer: Buffer): Node | undefined {
+  const [node, ...others] = program.uses(buffer).writers;
+  const isOnlyRun = node && others.length === 0 && !node.call.isRematerialized;
+  return isOnlyRun && node.call.work.kind === "row" ? node : undefined;
+}
+
+/** All of the call, if it writes nothing persistent. */
+const wholeCall: Recompute = ({ producer: { call, accesses } }, isAvailable) => {
+  const isPure = accesses.filter(isWriting).every(({ slice, reads }) => !reads && !slice.buffer.storage);
+  return isPure && accesses.filter(isReading).every(({ slice }) => isAvailable(slice.buffer))
+    ? call
+    : undefined;
+};
+
+/** Only what computes the value, from inputs and other outputs of the call. */
+const outputAlone: Recompute = ({ buffer, producer: { call } }, isAvailable) => {
+  const work = call.work.kind === "row" ? singleOutput(call.work, buffer, isAvailable) : undefined;
+  const again = work && { ...call, work };
+  return again && accessesOf(again).every(({ slice, reads }) => !reads || isAvailable(slice.buffer))
+    ? again
+    : undefined;
+};
+
+function isChangedBetween(program: Program, buffer: Buffer, after: Node, before: Node): boolean {
+  return program.uses(buffer).writers.some((writer) => after.isBefore(writer) && writer.isBefore(before));
+}
+
+/** Inserts the calls before the readers, which read the copies from there on. */
+function editsFor(program: Program, values: readonly Recomputed[]): Edits {
+  const inserted = new Map<Node, Call[]>();
+  const copyFrom = new Map(values.map((value) => [value.buffer, value]));
+  for (const { reader, call } of values) inserted.set(reader, [...(inserted.get(reader) ?? []), call]);
   const changed = new Set(inserted.keys());
-  for (const [buffer, { reader }] of copyFrom)
+  for (const { buffer, reader } of values)
     for (const node of accessorsOf(program, buffer)) if (!node.isBefore(reader)) changed.add(node);
   return new Map(
     [...changed].map((node): [Node, Edit] => {
@@ -117,40 +203,6 @@ function editsAtPeak(program: Program, minBytes: number): Edits {
 function accessorsOf(program: Program, buffer: Buffer): readonly Node[] {
   const { writers, readers } = program.uses(buffer);
   return [...writers, ...readers];
-}
-
-interface Producer {
-  readonly node: Node;
-  /** All buffers that the call writes. */
-  readonly written: ReadonlySet<Buffer>;
-}
-
-/** The row call that is the only writer of a buffer and writes nothing persistent. */
-function producerOf(program: Program, buffer: Buffer): Producer | undefined {
-  const [node, ...others] = program.uses(buffer).writers;
-  if (!node || others.length > 0 || node.call.work.kind !== "row" || node.call.isRematerialized)
-    return undefined;
-  const outputs = node.accesses.filter(({ writes }) => writes);
-  const written = new Set(outputs.map(({ slice }) => slice.buffer));
-  const isPure = outputs.every(({ slice, reads }) => !reads && !slice.buffer.storage);
-  return isPure && written.has(buffer) ? { node, written } : undefined;
-}
-
-/** True if the inputs of a call are unchanged at a later node, and live there anyway. */
-function areInputsAvailable(
-  program: Program,
-  { node }: Producer,
-  reader: Node,
-  isLive: (input: Buffer) => boolean,
-): boolean {
-  return node.accesses
-    .filter(({ reads }) => reads)
-    .every(({ slice: { buffer } }) => {
-      const isChanged = program
-        .uses(buffer)
-        .writers.some((writer) => node.isBefore(writer) && writer.isBefore(reader));
-      return !isChanged && (buffer.storage !== undefined || isLive(buffer));
-    });
 }
 
 function copyOf(

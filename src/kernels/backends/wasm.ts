@@ -116,7 +116,7 @@ export class WasmBackend implements Backend {
   lowerRowMap(_: RowMapProblem, op: string): Commands {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `${op}: this device has no compact rows. Scatter to whole tables.`,
+      `${op}: the CPU cannot scatter to compact rows. Scatter to the whole table.`,
     );
   }
 

@@ -65,7 +65,7 @@ function plainLaunch(launch: ChunkedReduceLaunch): PlainLaunch {
 function needsStorage(name: string): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `${name} of a vector in sections needs a GPU and a kernel that ignores zeros. Pass contiguous vectors.`,
+    `${name}: a vector is in several sections of memory, which only a GPU supports, and only for reductions that ignore zeros. Pass a contiguous vector.`,
   );
 }
 

@@ -95,8 +95,12 @@ function launchRanges(sections: readonly Section[], { first, end }: ChunkRange):
     const [any, ...others] = rest
       .slice(0, maxSections)
       .filter((section) => section.first < last * chunkLength);
-    if (!any || last === done)
-      throw new Error(`Chunk ${done} of a vector has no section, or more than ${maxSections}.`);
+    if (!any || last === done) {
+      const inChunk = rest.filter((section) => section.first < (done + 1) * chunkLength);
+      throw new Error(
+        `Chunk ${done} of a vector has ${inChunk.length} sections; a kernel reads 1 to ${maxSections} of a chunk.`,
+      );
+    }
     ranges.push({ first: done, end: last, present: [any, ...others] });
   }
   return ranges;

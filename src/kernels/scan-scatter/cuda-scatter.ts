@@ -89,7 +89,7 @@ function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Co
 function needsOneIndex(op: string, { outer, count }: ScatterAdd): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `${op}: ${outer} indices of ${count} entries would be partitioned, which one index alone can be. Scatter each slice by itself.`,
+    `${op}: the entries of ${outer} indices, ${count} each, need to be partitioned, but only those of one index can be. Scatter each slice in a separate call.`,
     { numbers: { outer, count } },
   );
 }

@@ -40,7 +40,8 @@ export function combine(
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
   const nodes = compacted.stages.reduce((sum, { value }) => sum + subexpressionsOf(value).length, 0);
   if (nodes > maxNodes) return undefined;
-  return draftOf(members, frame, compacted, capabilities);
+  const draft = draftOf(joinNames(members.map(({ kernel }) => kernel.name)), frame, compacted);
+  return draft && isWorthwhile(members, draft, capabilities) ? draft : undefined;
 }
 
 function isCrowded(operands: readonly Operand[]): boolean {
@@ -48,15 +49,11 @@ function isCrowded(operands: readonly Operand[]): boolean {
   return moving.length > maxMoving || operands.length > maxOperands;
 }
 
-function draftOf(
-  members: readonly FusionNode[],
-  frame: IterationSpace,
-  compacted: Compacted,
-  capabilities: RowCapabilities,
-): Draft | undefined {
-  const { inputs, outputs, scalars, stages } = compacted;
+/** Undefined if no iteration has the strides of all operands. */
+export function draftOf(name: string, frame: IterationSpace, compacted: Compacted): Draft | undefined {
+  const { inputs, outputs, scalars, stages, structure } = compacted;
   const kernel: RowKernel = {
-    name: joinNames(members.map((member) => member.kernel.name)),
+    name,
     inputs: inputs.map(({ dtype }) => dtype),
     outputs: outputs.map(({ dtype, per }) => ({ dtype, per })),
     scalars: scalars.map(({ type }) => type),
@@ -69,14 +66,13 @@ function draftOf(
     frame.elements,
     isElementwise && !usesPosition ? undefined : frame.rowSize,
   );
-  if (!iteration || !isWorthwhile(members, kernel, iteration, capabilities)) return undefined;
-  return {
-    kernel,
-    structure: compacted.structure,
-    iteration,
-    operands: operands.map(({ slice }) => slice),
-    scalars: scalars.map(({ value }) => value),
-  };
+  return (
+    iteration && {
+      ...{ kernel, structure, iteration },
+      operands: operands.map(({ slice }) => slice),
+      scalars: scalars.map(({ value }) => value),
+    }
+  );
 }
 
 /** A GPU runs a row on one block at most; with few rows, elementwise work needs more threads than that. */
@@ -87,8 +83,7 @@ const longCostlyRow = 1024;
 
 function isWorthwhile(
   members: readonly FusionNode[],
-  kernel: RowKernel,
-  iteration: Iteration,
+  { kernel, iteration }: Draft,
   { reducesRowsByLengthAlone }: RowCapabilities,
 ): boolean {
   const { rows, elements } = iteration;

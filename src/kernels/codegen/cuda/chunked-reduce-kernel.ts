@@ -65,7 +65,7 @@ export function printChunkedReduceKernel(kernel: ChunkedReduceKernel, tensors: n
     text.line(`${text.use("Vec")}<${type}, ${vectorWidth}> vectors[${vectorsPerThread}];`);
     forEachVector(() => text.line(`vectors[v] = ${text.use("loadVec")}<${vectorWidth}>(source + position);`));
     text.unrolled("v", vectorsPerThread, () => {
-      text.unrolled("k", vectorWidth, () => accumulate("vectors[v].lane[k]"));
+      text.unrolled("k", vectorWidth, () => accumulate("vectors[v].element[k]"));
     });
   });
   text.block("else", () => {

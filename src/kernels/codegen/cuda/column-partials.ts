@@ -57,9 +57,9 @@ export function declareAccumulators(text: KernelText, { vectors }: ColumnSumLayo
 
 const accumulators = (index: number): string => `colsum${index}`;
 
-/** Adds a lane's value to the accumulators of the `index`-th column sum. */
-export function accumulate(text: KernelText, index: number, value: string, lane: string): void {
-  const accumulator = `${accumulators(index)}[v].lane[${lane}]`;
+/** Adds an element of a vector to the accumulators of the `index`-th column sum. */
+export function accumulate(text: KernelText, index: number, value: string, element: string): void {
+  const accumulator = `${accumulators(index)}[v].element[${element}]`;
   text.line(`${accumulator} = ${binary(text, "add", "f32", accumulator, value)};`);
 }
 

@@ -1,15 +1,16 @@
 /**
- * How a row kernel with column sums distributes its rows. A team of threads takes a row at a time, and a block has several teams: team t of
- * all T teams takes the rows ≡ t (mod T). Each block stores one partial per column, and a column kernel reduces the partials.
+ * How a row kernel with column sums distributes its rows. A team of threads processes one row at a time. A block has one or more teams. With
+ * T teams in all, team t processes the rows t, t + T, t + 2T and so on. Each block stores one partial sum per column, and a column kernel
+ * reduces the partials.
  *
- * - If a block has a warp for each of its rows, the rows to be summed go to shared memory.
- * - Otherwise teams loop over their rows, and accumulate column sums in registers. A team is a warp, or a block for rows that are too long
- *   for a warp.
- * - If no value depends on a whole row, a row is cut into chunks of columns, and each chunk has its own blocks.
+ * - If each team has a single row, its values are stored in shared memory, and the block sums them there.
+ * - Otherwise teams loop over their rows and accumulate column sums in registers. A team is a warp, or a block if a row is too long for a
+ *   warp.
+ * - If no value depends on a whole row, the columns are divided into chunks, and each chunk has its own blocks.
  *
- * A column kernel is a fixed binary tree over 1024 partials (row mod 1024). With T = 1024 a team's sum is such a partial, and the first
- * levels of the tree only combine partials of one block: the bits are those of a column kernel. Otherwise T follows from the device, and the
- * additions have another order. Float32 does not allow that.
+ * A column kernel adds row r to partial r mod 1024, then reduces the 1024 partials in a fixed binary tree. With T = 1024 a team's sum is
+ * such a partial. A block has the partials of whole subtrees, so the result has the bits of a column kernel. With any other T, which follows
+ * from the device, the additions have another order. Float32 does not allow that.
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
@@ -52,7 +53,7 @@ export function columnSumTarget({ device, settings }: Pick<Target, "device" | "s
 export interface ColumnSumLayout {
   /** Threads of a team. */
   readonly lanes: number;
-  /** A block has `rounds` teams for each of `leaves` partials. It adds the rounds of a partial in order, then it reduces a tree. */
+  /** A block has `rounds` teams for each of its `leaves` partials. It adds the teams' sums to their partials, then reduces these in a tree. */
   readonly rounds: number;
   readonly leaves: number;
   readonly threads: number;
@@ -61,7 +62,7 @@ export interface ColumnSumLayout {
   readonly blocks: number;
   /** Blocks along a row. */
   readonly chunks: number;
-  /** Vectors of a row, or of a chunk, that a thread has; and the columns that a team covers with them. */
+  /** The vectors of a row, or of a chunk, that a thread processes, and the number of columns in those of a team. */
   readonly vectors: number;
   readonly width: number;
   /** True if a team has several rows. */
@@ -72,17 +73,17 @@ export interface ColumnSumLayout {
   readonly sharedBytes: number;
 }
 
-/** The blocks of most layouts. */
+/** The number of blocks, and so of partials, in most layouts. */
 export const defaultColumnPartials = mediumPartials;
 
 /** Elements of a vector. */
 const vectorWidth = 4;
-/** The partials that a block of warps reduces: in a fixed order, and in any. Fewer allow finer steps of a block's size. */
+/** The partials of a block of warps, if the order of additions is fixed and if it is free. The warps of a block are a multiple of it. */
 const fixedLeaves = maxPartials / mediumPartials;
 const anyLeaves = 4;
-/** Resident blocks of an elementwise kernel: half of the threads of an SM. */
+/** The maximum of resident blocks per SM in an elementwise kernel: they have half of the threads of an SM. */
 const maxElementBlocks = 4;
-/** Resident blocks per SM if a block takes a row, at least: one loads while the other reduces. */
+/** The minimum of resident blocks per SM if a team is a block: one loads while the other reduces. */
 const minRowBlocks = 2;
 
 /**
@@ -142,7 +143,7 @@ export function columnSumLayoutOf(
   );
 }
 
-/** Every row has its own warp. */
+/** Each row has its own warp. */
 function rowPerWarp(sizes: Sizes): ColumnSumLayout | undefined {
   const rounds = Math.ceil(sizes.rows / maxPartials);
   const threads = rounds * fixedLeaves * warpSize;
@@ -155,7 +156,7 @@ function rowPerWarp(sizes: Sizes): ColumnSumLayout | undefined {
   };
 }
 
-/** Warps loop over rows, one block per SM: as many warps as registers allow. In a fixed order a block has one for each partial. */
+/** Warps loop over rows, with one block per SM and as many warps as registers allow. In a fixed order, each partial has one warp. */
 function warpLoops({ device, keepsOrder }: ColumnSumTarget, sizes: Sizes): ColumnSumLayout[] {
   const vectors = vectorsOf(sizes.columns, warpSize);
   const blocks = keepsOrder ? mediumPartials : device.parallelism;
@@ -192,7 +193,7 @@ function elementLoops(target: ColumnSumTarget, sizes: Sizes): ColumnSumLayout[] 
     const chunks = Math.ceil(sizes.columns / teams.width);
     return { ...teams, blocks: mediumPartials, chunks, blocksPerSm, isLoop: true, isCached: true };
   });
-  // The shortest vectors with enough loads in flight, or those with the most.
+  // The fewest vectors per thread that keep enough loads in flight come first, or those that keep the most.
   const bytesOf = (layout: ColumnSumLayout): number =>
     Math.min(bytesInFlightPerSm, loadsInFlight(target, layout, sizes.columns, sizes.elementBytes));
   return layouts.sort((a, b) => bytesOf(b) - bytesOf(a));

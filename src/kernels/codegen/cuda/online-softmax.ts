@@ -34,14 +34,14 @@ export function declareOnlineSums(text: KernelText, { max, sum }: OnlineSums): v
   text.line(`float ${max} = ${minusInfinity}, ${sum} = 0.0f;`);
 }
 
-/** Declares an array for the values of a vector's lanes. Lanes beyond the end of the row stay −∞, which adds nothing. */
-export function declareLanes(text: KernelText, name: string, width: number): void {
+/** Declares an array for the elements of a vector. Those after the end of the row stay −∞, which adds nothing. */
+export function declareElements(text: KernelText, name: string, width: number): void {
   text.line(`float ${name}[${width}] = {${Array(width).fill(minusInfinity).join(", ")}};`);
 }
 
-/** Adds the values of a vector's lanes, which it overwrites. */
-export function addOnline(text: KernelText, { max, sum }: OnlineSums, lanes: string, width: number): void {
-  const values = Array.from({ length: width }, (_, lane) => `${lanes}[${lane}]`);
+/** Adds the elements of a vector, which it overwrites. */
+export function addOnline(text: KernelText, { max, sum }: OnlineSums, elements: string, width: number): void {
+  const values = Array.from({ length: width }, (_, index) => `${elements}[${index}]`);
   const largest = text.keep(
     "float",
     treeOf(values, (a, b) => binary(text, "max", "f32", a, b)),
@@ -50,7 +50,7 @@ export function addOnline(text: KernelText, { max, sum }: OnlineSums, lanes: str
   // While all values are −∞, a shift by their maximum would make them NaN.
   const shift = text.keep("float", `${next} == ${minusInfinity} ? 0.0f : ${next}`);
   text.unrolled("k", width, () => {
-    text.line(`${lanes}[k] = ${text.call("fast_exp_f32", `${lanes}[k] - ${shift}`)};`);
+    text.line(`${elements}[k] = ${text.call("fast_exp_f32", `${elements}[k] - ${shift}`)};`);
   });
   const added = treeOf(values, (a, b) => binary(text, "add", "f32", a, b));
   text.line(`${sum} = ${sum} * ${text.call("fast_exp_f32", `${max} - ${shift}`)} + ${added};`);

@@ -51,7 +51,7 @@ test("a kernel's source contains the functions it calls, and no others", () => {
     cuda?.code,
     `template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
-  T lane[N];
+  T element[N];
 };
 
 template <int N, class T>
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(256) hf_elements_of_it(
   Vec<float, 4> v1;
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) {
-    v1.lane[k] = (v0.lane[k] + 1.0f);
+    v1.element[k] = (v0.element[k] + 1.0f);
   }
   storeVec(out0 + position, v1);
 }

@@ -220,7 +220,7 @@ export function columnSumLayout(
 function cannotSum({ name }: RowKernel, { rows, row }: Iteration): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${name}" outputs column sums of ${rows} rows of ${row.size} elements, which a row kernel cannot compute. Call columnSumLayout first.`,
+    `Kernel "${name}" outputs column sums of ${rows} rows of ${row.size} elements, which no column-sum layout supports. If columnSumLayout is undefined, use a column kernel.`,
     { numbers: { rows, elements: row.size } },
   );
 }

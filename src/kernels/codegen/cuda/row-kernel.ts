@@ -1,6 +1,6 @@
 /**
  * Prints row kernels with reductions as CUDA C++. A few lanes of a warp, a warp, or a block share a row, depending on the row's length
- * alone. Each thread takes every n-th vector of four elements and accumulates the four lanes separately. The threads' results are
+ * alone. Each thread takes every n-th vector of four elements and has an accumulator for each of the four. The threads' results are
  * combined in a fixed order (warp-reduce butterfly). So the bits of a row follow from its length, not from its address or the grid.
  *
  * If the row fits, each input is loaded once and its vectors stay in registers for all stages. Of longer rows, a block keeps the first
@@ -31,7 +31,7 @@ import { narrowed, type Operand, RowOperands } from "./row-operands.js";
 import { RowReductions } from "./row-reductions.js";
 import { type ReducingLayout, RowVectors } from "./row-vectors.js";
 import {
-  forEachLane,
+  forEachElement,
   type InvariantPrinter,
   invariantPrinter,
   keepInvariants,
@@ -88,7 +88,7 @@ function blockOf({ lanes, cachedBytes, colsums, shared }: ReducingLayout): {
   return { threads: warpRowThreads, ...(isSmall && { blocksPerSm: residentBlocks }) };
 }
 
-/** True if a block of so many threads can reduce rows of so many lanes: at most a warp, or the whole block. */
+/** True if a block can reduce rows that have `lanes` threads each: at most a warp, or the whole block. */
 export function canReduceWith(threads: number, lanes: number): boolean {
   return lanes <= warpSize || lanes === threads;
 }
@@ -248,8 +248,8 @@ class Printer {
           const output = this.#operands.outputs[index];
           const colsum = colsumIndices.indexOf(index);
           if (colsum >= 0)
-            forEachLane(this.#context, value, latest, computed, (laneValue, lane) =>
-              accumulate(this.#text, colsum, laneValue, lane),
+            forEachElement(this.#context, value, latest, computed, (element, index) =>
+              accumulate(this.#text, colsum, element, index),
             );
           else if (output) {
             const vec = storeValues(this.#context, output, value, latest, computed);
@@ -296,8 +296,8 @@ class Printer {
     this.#vectors.forEach([value], (vectors, computed) => {
       const vec = text.freshName();
       text.line(`Vec<float, 4> ${vec};`);
-      forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
-        text.line(`${vec}.lane[${lane}] = ${laneValue};`);
+      forEachElement(this.#context, value, vectors, computed, (element, index) => {
+        text.line(`${vec}.element[${index}] = ${element};`);
       });
       const { colsums } = this.#layout;
       if (colsums) text.line(`${text.call("storeVec", sharedRowAddress(index, colsums), vec)};`);

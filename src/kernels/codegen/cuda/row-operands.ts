@@ -136,7 +136,7 @@ export class RowOperands {
 /** The element of an input at an offset from the row's start, in its compute type. */
 export function elementAt(text: KernelText, { dtype, memory, start }: Operand, offset: string): string {
   if (dtype !== "draw") return widened(text, dtype, `${start}[${offset}]`);
-  return `${text.use("drawVec")}<1>(${memory}, ${start} + ${offset}).lane[0]`;
+  return `${text.use("drawVec")}<1>(${memory}, ${start} + ${offset}).element[0]`;
 }
 
 /** Converts an element to its compute type. */

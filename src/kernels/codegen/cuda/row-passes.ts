@@ -1,10 +1,13 @@
-/** The passes of a row kernel with reductions over its row: which stages share one, and what they read. */
+/**
+ * The passes of a row kernel over its row. A pass visits every element once: it computes one or more reductions that do not depend on each
+ * other, or stores one output.
+ */
 
 import { dtypes, loadsOf, type RowKernel, type Stage, subexpressionsOf } from "../../../ir/index.js";
 import { maxThreadsPerBlock, warpSize } from "../../cost-model.js";
 import { onlineSoftmaxAt } from "./online-softmax.js";
 
-/** The stages that each pass over the row computes. Stages per row need none. */
+/** The stages of each pass. A stage that stores one value per row needs no pass. */
 function passesOf({ stages, outputs }: RowKernel, isOnline: boolean): readonly (readonly Stage[])[] {
   const passes: (readonly Stage[])[] = [];
   for (let index = 0; index < stages.length; ) {
@@ -20,7 +23,7 @@ function passesOf({ stages, outputs }: RowKernel, isOnline: boolean): readonly (
   return passes;
 }
 
-/** The inputs whose elements more than one pass reads. `isOnline`: with online softmax. */
+/** The inputs that more than one pass reads. `isOnline`: a row's maximum and sum of exponentials share a pass. */
 export function inputsOfSeveralPasses(kernel: RowKernel, isOnline: boolean): readonly number[] {
   const passes = passesOf(kernel, isOnline).map(
     (stages) =>
@@ -31,7 +34,7 @@ export function inputsOfSeveralPasses(kernel: RowKernel, isOnline: boolean): rea
   );
 }
 
-/** True if a pass computes the maximum of a row and the sum of its exponentials: for rows that registers cannot hold. */
+/** True if one pass computes a row's maximum and its sum of exponentials. Rows in registers need no such pass: they are loaded once. */
 export function usesOnlineSoftmax({
   usesFastMath = false,
   vectors,
@@ -42,7 +45,7 @@ export function usesOnlineSoftmax({
   return usesFastMath && vectors === 0;
 }
 
-/** Static shared memory of a block: a value of each warp for each reduction. */
+/** The static shared memory of a block: each reduction has a value per warp. */
 export function reductionBytes({ stages }: RowKernel): number {
   const reductions = stages.filter(({ kind }) => kind === "reduce");
   return reductions.length * (maxThreadsPerBlock / warpSize) * dtypes.f64.bytes;

@@ -1,6 +1,6 @@
 /**
- * The reductions over the row of a row kernel. Each thread accumulates four lanes separately; then the threads' totals are combined in a
- * fixed order (warp-reduce butterfly).
+ * The reductions over the row of a row kernel. A thread has four accumulators, one for each element of a vector, and adds them up. Then the
+ * threads' totals are combined in a fixed order (warp-reduce butterfly). A lane is a thread of the row.
  */
 
 import { type Expression, identityOf, type Stage } from "../../../ir/index.js";
@@ -9,14 +9,14 @@ import { computeTypes } from "./element-types.js";
 import { binary, literal } from "./expressions.js";
 import {
   addOnline,
-  declareLanes,
+  declareElements,
   declareOnlineSums,
   onlineSoftmaxAt,
   rescaledSum,
 } from "./online-softmax.js";
 import { independentReductionsFrom, usesOnlineSoftmax } from "./row-passes.js";
 import type { ReducingLayout, RowVectors } from "./row-vectors.js";
-import { forEachLane, type StageContext } from "./vectors.js";
+import { forEachElement, type StageContext } from "./vectors.js";
 
 /** A reducing stage, and the names of its locals in the generated code. */
 interface Reduction extends Extract<Stage, { kind: "reduce" }> {
@@ -66,12 +66,12 @@ export class RowReductions {
     const sums = { max: max.acc, sum: sum.acc };
     declareOnlineSums(text, sums);
     this.#vectors.forEach([value], (vectors, computed) => {
-      const lanes = text.freshName();
-      declareLanes(text, lanes, this.#vectors.width);
-      forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
-        text.line(`${lanes}[${lane}] = ${laneValue};`);
+      const elements = text.freshName();
+      declareElements(text, elements, this.#vectors.width);
+      forEachElement(this.#context, value, vectors, computed, (element, index) => {
+        text.line(`${elements}[${index}] = ${element};`);
       });
-      addOnline(text, sums, lanes, this.#vectors.width);
+      addOnline(text, sums, elements, this.#vectors.width);
     });
     text.line(`float ${max.total} = ${max.acc};`);
     this.#reduceThreads([max]);
@@ -101,9 +101,9 @@ export class RowReductions {
       reductions.map(({ value }) => value),
       (vectors, computed) => {
         for (const { value, acc, combine } of reductions) {
-          forEachLane(this.#context, value, vectors, computed, (laneValue, lane) => {
-            const partial = this.#vectors.width === 4 ? `${acc}[${lane}]` : `${acc}[${lane} % 4u]`;
-            text.line(`${partial} = ${combine(partial, laneValue)};`);
+          forEachElement(this.#context, value, vectors, computed, (element, index) => {
+            const partial = this.#vectors.width === 4 ? `${acc}[${index}]` : `${acc}[${index} % 4u]`;
+            text.line(`${partial} = ${combine(partial, element)};`);
           });
         }
       },

@@ -1,6 +1,6 @@
 /**
- * The vectors of a row that a thread of a row kernel reads: in registers for all stages, in shared memory, or loaded again by every
- * pass.
+ * The vectors of a row that a thread of a row kernel reads. They stay in registers or in shared memory for all passes, or every pass loads
+ * them again. A lane is a thread of the row.
  */
 
 import { type Expression, type InputDtype, inputDtypes, type RowKernel } from "../../../ir/index.js";
@@ -22,23 +22,23 @@ import {
 
 export interface ReducingLayout extends RowLayout {
   readonly access: "vector" | "scalar";
-  /** Elements of a vector; default: 4. With 8, vectors are not in registers, and the order of sums is another one. */
+  /** Elements of a vector; default: 4. Vectors of 8 are not kept in registers, and sums have another order. */
   readonly width?: 4 | 8;
   /** Threads per row: a power of two. */
   readonly lanes: number;
-  /** Vectors of a row that a thread keeps in registers; 0 if it loads them again in every stage. */
+  /** Vectors of a row that a thread keeps in registers; 0 if every pass loads them again. */
   readonly vectors: number;
   /** Bytes of the row's inputs in a thread's registers. */
   readonly cachedBytes: number;
-  /** The vectors that a block keeps in shared memory, of a row that its registers cannot hold. */
+  /** The vectors that a block keeps in shared memory, if a row does not fit in its registers. */
   readonly shared?: SharedVectors;
-  /** An i32 that is 0 for rows that stay unchanged: their stores are skipped. */
+  /** An i32 that is 0 if a row keeps its values: its stores are skipped. */
   readonly changes?: Expression | undefined;
   /** The layout of the column sums, if the kernel has any. */
   readonly colsums?: ColumnSumLayout;
 }
 
-/** The first vectors of each thread, in shared memory. Each thread reads its own, so that no synchronisation is needed. */
+/** The first vectors of each thread, in shared memory. A thread reads only vectors that it stored, so no synchronisation is needed. */
 export interface SharedVectors {
   readonly inputs: readonly number[];
   /** Vectors of a thread, for each of the inputs. */
@@ -46,11 +46,11 @@ export interface SharedVectors {
   /** True if they are the whole row. */
   readonly isWholeRow: boolean;
   readonly bytes: number;
-  /** Blocks of an SM that this leaves shared memory for. */
+  /** Resident blocks per SM with this much shared memory. */
   readonly residentBlocks: number;
 }
 
-/** An input, or a group of interleaved inputs; the operand is the first one. */
+/** An input, or a group of interleaved inputs. `operand` is that of the first input. */
 interface InputGroup {
   readonly inputs: readonly number[];
   readonly operand: Operand;
@@ -80,12 +80,12 @@ export class RowVectors {
     this.#printInvariant = printInvariant;
   }
 
-  /** Notes that an input's vectors are in registers: `name` is that of vector `v`. */
+  /** Notes that an input's vectors are in registers. `name`: vector `v` in the generated code. */
   keep(input: number, name: string): void {
     this.#cached.set(input, name);
   }
 
-  /** Notes that an input's vectors are no longer those in registers. */
+  /** Notes that the registers no longer have an input's vectors. */
   drop(input: number): void {
     this.#cached.delete(input);
   }
@@ -103,7 +103,10 @@ export class RowVectors {
     }
   }
 
-  /** Runs the body over a thread's vectors of the row, with those of the inputs that the values read. `isLoaded`: default: all. */
+  /**
+   * Prints a loop over a thread's vectors of the row. `body` gets the vectors of the inputs that the values read. `isLoaded` tells which of
+   * them are loaded; default: all.
+   */
   forEach(
     values: readonly Expression[],
     body: (vectors: ReadonlyMap<number, string>, computed: ComputedNodes) => void,
@@ -139,8 +142,8 @@ export class RowVectors {
   }
 
   /**
-   * Runs the body over vectors that are not in registers. `from`, `to`: a range of the row. `sharedInputs` are read from shared memory, or in
-   * their first pass from memory, and kept there.
+   * Prints a loop over vectors that are not in registers. `from`, `to`: a range of the row. `sharedInputs` are read from shared memory. Their
+   * first pass reads them from global memory and stores them there.
    */
   #loopInBatches(
     read: readonly [number, Operand][],
@@ -181,8 +184,8 @@ export class RowVectors {
   }
 
   /**
-   * Runs the body over vectors that are not in registers, next to accumulators that are. The loops are unrolled, so that `v` is a constant.
-   * As in other batches, several loads are in flight.
+   * Prints a loop over vectors that are not in registers, with accumulators that are. The loops are unrolled, so that `v` is a constant and
+   * accumulators stay in registers. As in other batches, several loads are in flight.
    */
   #loopOverAccumulators(
     loop: ColumnSumLayout,
@@ -215,7 +218,7 @@ export class RowVectors {
     return vectorsInFlight(vectorBytes, this.#layout.lanes);
   }
 
-  /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. Numbers are drawn meanwhile. */
+  /** Loads all vectors of the inputs that are not in registers yet, with all loads in flight together. Random numbers are drawn meanwhile. */
   load(read: readonly [number, Operand][]): void {
     const missing = read.filter(([input]) => !this.#cached.has(input));
     this.#loadTogether(missing.filter(([, { dtype }]) => dtype !== "draw"));
@@ -264,21 +267,21 @@ export class RowVectors {
     else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
   }
 
-  /** Runs the body over vectors in registers. In a loop over rows, these are at least the accumulators. */
+  /** Prints a loop over vectors in registers: those of inputs, or accumulators of column sums. */
   loop(body: () => void): void {
     this.#context.text.unrolled("v", this.#rowLoop?.vectors ?? this.#layout.vectors, () =>
       this.#ifInRow("", body),
     );
   }
 
-  /** Prints the body for vector `v` of the thread, if that is in the row. */
+  /** Prints the body for vector `v` of the thread, under the condition that the vector is in the row. */
   #ifInRow(condition: string, body: () => void): void {
     const { text } = this.#context;
     const { lanes, access } = this.#layout;
     const position = this.#rowLoop ? positionOf(this.#rowLoop) : `(v * ${lanes}u + lane) * 4u`;
     text.line(`const unsigned position = ${position};`);
     text.block(`if (${condition}position < ${this.count})`, () => {
-      // Numbers that are drawn, and accumulators in shared memory, need none.
+      // Random draws, and accumulators in shared memory, do not use it.
       if (access === "scalar")
         text.line(`[[maybe_unused]] const unsigned remaining = ${this.count} - position;`);
       body();

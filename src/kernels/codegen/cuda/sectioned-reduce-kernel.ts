@@ -70,7 +70,7 @@ export function printSectionedReduceKernel(kernel: ChunkedReduceKernel, sections
       text.line(`if (left[v] >= ${vectorWidth}u) vec = ${text.use("loadVec")}<${vectorWidth}>(at[v]);`);
       text.line(`else vec = ${text.call("loadTail", "at[v]", "1", "left[v]")};`);
       text.unrolled("k", vectorWidth, () => {
-        const element = widened(text, dtype, "vec.lane[k]");
+        const element = widened(text, dtype, "vec.element[k]");
         const computed = printExpression(text, value, leavesOfElement(element));
         text.line(`if (k < left[v]) acc[k] = ${combine("acc[k]", computed)};`);
       });

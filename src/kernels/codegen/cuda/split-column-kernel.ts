@@ -113,7 +113,7 @@ class Printer {
       text.line(`${text.use("Vec")}<${real}, ${width}> ${partials}[${this.#threadPartials}];`);
       this.#unrollLanes("partial", this.#threadPartials, () => {
         const identity = literal(value.type, identityOf(this.#kernel.op, value.type));
-        text.line(`${partials}[partial].lane[k] = ${identity};`);
+        text.line(`${partials}[partial].element[k] = ${identity};`);
       });
     }
     printStrides(text, this.#stride, (beginRow) => this.#printStride(beginRow));
@@ -148,7 +148,7 @@ class Printer {
       text.unrolled("k", width, () => {
         const print = expressionPrinter(text, this.#kernel.values, this.#leaves());
         for (const reduction of this.#reductions) {
-          const partial = `${reduction.partials}[partial % ${this.#threadPartials}u].lane[k]`;
+          const partial = `${reduction.partials}[partial % ${this.#threadPartials}u].element[k]`;
           const combined = text.keep(
             reduction.real,
             this.#combine(reduction, partial, print(reduction.value)),
@@ -191,7 +191,7 @@ class Printer {
             dtype,
             `in${input}[${this.#startOf(input)}${isInvariant ? "" : " + k"} + ${at}]`,
           );
-        return isInvariant ? `invariant${input}` : widened(text, dtype, `vec${input}.lane[k]`);
+        return isInvariant ? `invariant${input}` : widened(text, dtype, `vec${input}.element[k]`);
       },
       scalar: (index) => `scalar${index}`,
       reduced: () => "",
@@ -208,7 +208,10 @@ class Printer {
     for (const { value, real, partials, shared } of this.#reductions) {
       for (let half = this.#threadPartials / 2; half >= 1; half /= 2) {
         this.#unrollLanes("partial", half, () => {
-          const [left, right] = [`${partials}[partial].lane[k]`, `${partials}[partial + ${half}u].lane[k]`];
+          const [left, right] = [
+            `${partials}[partial].element[k]`,
+            `${partials}[partial + ${half}u].element[k]`,
+          ];
           text.line(`${left} = ${binary(text, this.#kernel.op, value.type, left, right)};`);
         });
       }

@@ -76,29 +76,29 @@ function isStrided({ width, access }: VectorShape, { inner }: Operand): boolean 
   return width > 1 && access === "vector" && inner === "any";
 }
 
-/** Computes a value for each lane of a vector, and passes its expression to `body`. */
-export function forEachLane(
+/** Computes a value for each element of a vector, and passes its expression and the element's index to `body`. */
+export function forEachElement(
   context: StageContext,
   value: Expression,
   vectors: ReadonlyMap<number, string>,
   computed: ComputedNodes,
-  body: (value: string, lane: string) => void,
+  body: (value: string, index: string) => void,
 ): void {
   const { text, shape } = context;
-  const lane = shape.width === 1 ? "0" : "k";
+  const index = shape.width === 1 ? "0" : "k";
   const print = (): void =>
-    body(printExpression(text, value, leavesInVector(context, lane, vectors), computed), lane);
+    body(printExpression(text, value, leavesInVector(context, index, vectors), computed), index);
   if (shape.width === 1) print();
   else {
     text.unrolled("k", shape.width, () => {
-      // Beyond a tail the lanes are zeros, and nothing is stored.
+      // Elements after the end of a row are zeros, and are not stored.
       if (shape.access === "scalar") text.block("if (k < remaining)", print);
       else print();
     });
   }
 }
 
-/** Stores a value for each lane; returns the name of the stored vector. `match`: a position to test for once per vector. */
+/** Stores a value for each element; returns the name of the stored vector. `match`: a position to test for once per vector. */
 export function storeValues(
   context: StageContext,
   output: Operand,
@@ -109,17 +109,17 @@ export function storeValues(
 ): string {
   const { text, shape } = context;
   const vec = text.freshName();
-  // Lanes beyond the row's end are neither set nor stored; initialising them avoids a compiler warning.
+  // Elements after the end of a row are neither set nor stored; initialising them avoids a compiler warning.
   text.line(`${vectorType(context, output)} ${vec}${shape.access === "scalar" ? " = {}" : ""};`);
-  const setLanes = (laneExpression: Expression): void =>
-    forEachLane(context, laneExpression, vectors, computed, (laneValue, lane) => {
-      text.line(`${vec}.lane[${lane}] = ${narrowed(text, output.dtype, laneValue)};`);
+  const setElements = (expression: Expression): void =>
+    forEachElement(context, expression, vectors, computed, (element, index) => {
+      text.line(`${vec}.element[${index}] = ${narrowed(text, output.dtype, element)};`);
     });
   if (match) {
     const at = printExpression(text, match.at, leavesAtStart(context), computed);
-    text.block(`if ((unsigned)${at} - position < ${shape.width}u)`, () => setLanes(value));
-    text.block("else", () => setLanes(match.elsewhere));
-  } else setLanes(value);
+    text.block(`if ((unsigned)${at} - position < ${shape.width}u)`, () => setElements(value));
+    text.block("else", () => setElements(match.elsewhere));
+  } else setElements(value);
   const address = addressOf(output);
   const storeVector = (): void => text.line(`${text.call("storeVec", address, vec)};`);
   const storeTail = (): void =>
@@ -156,17 +156,17 @@ export function keepInvariants(
   return nodes;
 }
 
-/** The leaves of a value for one lane; `vectors` holds the loaded vectors, by input. */
-function leavesInVector(context: StageContext, lane: string, vectors: ReadonlyMap<number, string>): Leaves {
+/** The leaves of a value for one element; `vectors` holds the loaded vectors, by input. */
+function leavesInVector(context: StageContext, index: string, vectors: ReadonlyMap<number, string>): Leaves {
   const { text, operands, shape } = context;
-  const position = shape.width === 1 ? "position" : `(position + ${lane})`;
+  const position = shape.width === 1 ? "position" : `(position + ${index})`;
   return {
     ...leavesAtStart(context),
     load({ input }, at) {
       const operand = inputAt(operands, input);
       if (at !== undefined) return widened(text, operand.dtype, indexed(operand, position, at));
       return (
-        operands.rowInvariant.get(input) ?? widenedLane(context, operand, vectors.get(input) ?? "", lane)
+        operands.rowInvariant.get(input) ?? widenedElement(context, operand, vectors.get(input) ?? "", index)
       );
     },
     position: () => `(int)${position}`,
@@ -174,11 +174,16 @@ function leavesInVector(context: StageContext, lane: string, vectors: ReadonlyMa
 }
 
 /** An element of a vector, in its compute type. */
-function widenedLane({ text, shape }: StageContext, { dtype }: Operand, vec: string, lane: string): string {
+function widenedElement(
+  { text, shape }: StageContext,
+  { dtype }: Operand,
+  vec: string,
+  index: string,
+): string {
   const sharesRegister = dtype === "bf16" && shape.width > 1;
   return sharesRegister
-    ? text.call("widenLane_bf16", vec, lane)
-    : widened(text, dtype, `${vec}.lane[${lane}]`);
+    ? text.call("widenElement_bf16", vec, index)
+    : widened(text, dtype, `${vec}.element[${index}]`);
 }
 
 /** The leaves of a value per row: inputs are read at the row's start. */

@@ -28,7 +28,7 @@ export function wasmRowConfig(
   if (kernel.outputs.some(({ per }) => per === "column")) {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${kernel.name}" outputs column sums, which only a GPU supports. Launch a column kernel.`,
+      `Kernel "${kernel.name}" outputs column sums, which row kernels support only on a GPU. Use a column kernel.`,
     );
   }
   const changes = changeConditionOf(kernel, iteration, operands);
@@ -77,7 +77,7 @@ export function wasmColumnConfig(kernel: ColumnKernel, { rows, columns, strides 
   if (kernel.outputLayout) {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${kernel.name}" has strided results, which only a GPU supports. Copy the results instead.`,
+      `Kernel "${kernel.name}" stores results with strides, which only a GPU supports. Store contiguous results, then copy them.`,
     );
   }
   const perColumn = strides.map(({ column }) => column);

@@ -32,7 +32,7 @@ export function required<T>(value: T | undefined, what: string, kernel: string):
   if (value !== undefined) return value;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${kernel}" uses ${what}, which it does not have; it can't be printed.`,
+    `Kernel "${kernel}" uses ${what}, but does not declare it. Declare it, or correct its number.`,
   );
 }
 

@@ -420,7 +420,7 @@ function inputsInMemory({ name, inputs }: RowKernel): readonly Dtype[] {
     if (dtype !== "draw") return dtype;
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${name}": input ${input} is a draw, which the CPU's kernels cannot compute. Draw the numbers into memory first.`,
+      `Kernel "${name}": input ${input} is a random draw, which kernels on the CPU cannot compute. Store the random numbers in memory first, and load them.`,
     );
   });
 }
@@ -430,6 +430,6 @@ function requireFitting({ name, inputs, outputs }: RowKernel, { inner }: Layout)
   if (inner.length === operands) return;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${name}" has ${operands} operands and a layout for ${inner.length}; it can't be printed.`,
+    `Kernel "${name}" has ${operands} operands, but the layout has strides of ${inner.length}. Pass the stride of each operand.`,
   );
 }

@@ -88,7 +88,7 @@ export function printEpilogue(
           if (input === gemmInput) return "values[e]";
           const output = forwarded[input];
           const vec = output === undefined ? `vec${input}[next]` : `result${output}[next]`;
-          return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);
+          return widened(text, inputs[input] ?? "f32", `${vec}.element[e]`);
         },
         scalar: (index) => `scalar${index}`,
         ...{ reduced: () => "", position: () => "", row: () => "" },
@@ -98,8 +98,8 @@ export function printEpilogue(
       if (stage.kind !== "store") continue;
       const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
       if (per === "column")
-        text.line(`colsum${stage.output}.lane[e] += isInside ? ${print(stage.value)} : 0;`);
-      else text.line(`result${stage.output}[next].lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
+        text.line(`colsum${stage.output}.element[e] += isInside ? ${print(stage.value)} : 0;`);
+      else text.line(`result${stage.output}[next].element[e] = ${narrowed(text, dtype, print(stage.value))};`);
     }
   });
   const [loads, work] = [loading.fragment(), text.fragment()];

@@ -25,8 +25,14 @@ import {
   warpgroupRows,
 } from "./config.js";
 import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
-import { keepInLoop, loadFacts, prefetchKept, queryHead, rowFacts } from "./facts.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
+import {
+  keepInLoop,
+  loadOwnStatistics,
+  loadVisitedStatistics,
+  prefetchKept,
+  queryHead,
+} from "./row-statistics.js";
 
 /** The arguments, in order. Side "rows" stores the deltas that side "columns" reads. */
 export function sm90BackwardParameters({
@@ -50,21 +56,26 @@ export function sm90BackwardParameters({
   };
 }
 
-/** The tiles that stay, which become the staging of the results, the stages, the facts about visited queries, and mbarriers. */
+/** The tiles that stay, which become the staging of the results, the stages, the row statistics of visited queries, and mbarriers. */
 export function sm90BackwardBytes(config: Sm90BackwardConfig): number {
   const { tile, width, valueWidth, side } = config;
   const { stages, tileN } = tile;
   const rowBytes = (rows: number): number => tileBytes(rows, width) + tileBytes(rows, valueWidth);
-  const factBytes = side === "columns" ? stages * (tileN * 8 + keptBytesOf(config)) : 0;
-  return smemAlignment + rowBytes(tileM(tile)) + stages * rowBytes(tileN) + factBytes + 8 * (1 + 2 * stages);
+  const statisticBytes = side === "columns" ? stages * (tileN * 8 + keptBytesOf(config)) : 0;
+  return (
+    smemAlignment + rowBytes(tileM(tile)) + stages * rowBytes(tileN) + statisticBytes + 8 * (1 + 2 * stages)
+  );
 }
 
-/** Of a stage: the stored bits of all warpgroups' keys and the visited queries. Side "rows" has those of a tile in registers. */
+/** The dropout bits in a stage of shared memory: for the keys of all warpgroups and the visited queries. Side "rows" has them in registers. */
 function keptBytesOf({ tile, side, dropout }: Sm90BackwardConfig): number {
   return dropout === "loads" && side === "columns" ? (tileM(tile) * tile.tileN) / 8 : 0;
 }
 
-/** At a stage that is full: of the thread that loads tiles; side "columns": of a warp that loads facts, and of the thread that copies bits. */
+/**
+ * The arrivals that complete a stage: one of the thread that loads tiles. Side "columns" adds those of the 32 threads of a warp that loads row
+ * statistics, and one of the thread that copies dropout bits, if there are any.
+ */
 function arrivalsOf({ side, dropout }: Sm90BackwardConfig): number {
   if (side === "rows") return 1;
   return dropout === "loads" ? 34 : 33;
@@ -128,8 +139,8 @@ ${declareSmem("stays", sharedBytes)}
   constexpr unsigned stayBytes = Stay1::bytes + Stay2::bytes, stageBytes = Visit1::bytes + Visit2::bytes;
   unsigned char* const stageTiles = stays + warpgroups * stayBytes;
 ${isRows ? "" : `  constexpr unsigned keptBytes = ${keptBytesOf(config)};`}
-${isRows ? "" : "  float2* const facts = reinterpret_cast<float2*>(stageTiles + stages * stageBytes);"}
-${isRows ? "" : "  [[maybe_unused]] unsigned char* const keptTiles = reinterpret_cast<unsigned char*>(facts + stages * tileN);"}
+${isRows ? "" : "  float2* const rowStatistics = reinterpret_cast<float2*>(stageTiles + stages * stageBytes);"}
+${isRows ? "" : "  [[maybe_unused]] unsigned char* const keptTiles = reinterpret_cast<unsigned char*>(rowStatistics + stages * tileN);"}
   Mbarrier* const stayFull = reinterpret_cast<Mbarrier*>(stageTiles + stages * (stageBytes${isRows ? "" : " + tileN * 8 + keptBytes"}));
   Mbarrier *const full = stayFull + 1, *const empty = full + stages;
   if (threadIdx.x == 0) {
@@ -173,7 +184,7 @@ ${eachHead}
         Visit2::load(stageTile + Visit1::bytes, &${visit2}, ${visitedHead} * ${visit2}Head, visit, ${visit2}Matrix, full + at.stage);
         at.advance();
       }
-    }${isRows ? "" : loadFacts(config, eachHead)}
+    }${isRows ? "" : loadVisitedStatistics(config, eachHead)}
   } else {
     setmaxnregInc<${consumer}>();
     const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
@@ -192,7 +203,7 @@ ${eachHead}
     for (unsigned i = 0; i < width / 2; i++) result1[i] = 0;
 ${
   isRows
-    ? rowFacts(widen ?? "")
+    ? loadOwnStatistics(widen ?? "")
     : `    float result2[valueWidth / 2];
     unsigned packedPowers[tileN / 16][4];
 #pragma unroll
@@ -223,10 +234,10 @@ ${keepInLoop(config)}
 ${isRows ? "" : "      fenceAll(result2);"}
 ${tile.drains ? "" : "      if (lastStage < stages) release(lastStage);\n      lastStage = at.stage;"}
 ${hideScores(isRows, isCausal)}
-${isRows ? "" : "      const float2* const tileFacts = facts + at.stage * tileN + member * 2;"}
+${isRows ? "" : "      const float2* const tileStatistics = rowStatistics + at.stage * tileN + member * 2;"}
 #pragma unroll
       for (unsigned i = 0; i < tileN / 2; i++) {
-        scores[i] = ex2Approx(fmaf(scores[i], scale2, -${isRows ? "statistic[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].x"}));
+        scores[i] = ex2Approx(fmaf(scores[i], scale2, -${isRows ? "statistic[i / 2 % 2]" : "tileStatistics[i / 4 * 8 + i % 2].x"}));
       }
 ${issuesEarly ? packPowers : ""}
       wgmmaWait<0>();
@@ -234,7 +245,7 @@ ${issuesEarly ? packPowers : ""}
 ${issuesEarly ? multiplyPowers : ""}
 #pragma unroll
       for (unsigned i = 0; i < tileN / 2; i++) {
-        gradients[i] = scores[i] * ${gradient(isRows ? "delta[i / 2 % 2]" : "tileFacts[i / 4 * 8 + i % 2].y")};
+        gradients[i] = scores[i] * ${gradient(isRows ? "delta[i / 2 % 2]" : "tileStatistics[i / 4 * 8 + i % 2].y")};
       }
 ${isRows || issuesEarly ? "" : `${packPowers}\n${multiplyPowers}`}
       pack<tileN>(packed, gradients);

@@ -17,7 +17,7 @@ import {
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
 import { declareDropout } from "../flash/dropout.js";
 import { pointTo } from "../parameters.js";
-import { consumersOf, type Sm90FlashConfig, tileM } from "./config.js";
+import { consumersOf, type Side, type Sm90FlashConfig, tileM } from "./config.js";
 
 /** The alignment of tiles: the 128-byte swizzle follows address bits. */
 export const smemAlignment = 1024;
@@ -25,7 +25,7 @@ export const smemAlignment = 1024;
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
   { element, tile, width, valueWidth, dropout }: Sm90FlashConfig,
-  side: "rows" | "columns",
+  side: Side,
 ): string {
   const sizes = [...new Set([tile.tileN, width, valueWidth])];
   const ptx = [
@@ -145,7 +145,7 @@ const loadElements = `
 `;
 
 /** C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. */
-export function drawKept(side: "rows" | "columns", stayed: string, visit: string): string {
+export function drawKept(side: Side, stayed: string, visit: string): string {
   const at = side === "rows" ? [stayed, `${visit} + i * keptWidth`] : [`${visit} + i * keptWidth`, stayed];
   return `
 #pragma unroll

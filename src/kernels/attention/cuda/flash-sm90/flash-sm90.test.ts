@@ -330,9 +330,9 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       { heads: 2, keyHeads: 1, rows: 66, columns: 66, width: 16 },
     ],
     [
-      "two tiles of queries share their facts",
-      "facts[at.stage * tileN + 32 * i + lane]",
-      "facts[32 * i + lane]",
+      "two tiles of queries share their row statistics",
+      "rowStatistics[at.stage * tileN + 32 * i + lane]",
+      "rowStatistics[32 * i + lane]",
     ],
     ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
     [

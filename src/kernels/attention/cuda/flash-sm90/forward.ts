@@ -1,8 +1,9 @@
 /**
  * The forward pass of flash attention on `wgmma`. A warpgroup has 64 queries, and visits the keys and values from the last visible tile to
- * the first. The scores of the next tile are multiplied while the values of the present one are: the powers of one product hide the other.
+ * the first. The product of the next tile's scores is issued together with that of the present tile's values, so that tensor cores work
+ * while the exponentials of a tile are computed.
  *
- * Scores are scaled inside of the power of 2, which needs a positive scale. A row keeps log2 of the total of its powers.
+ * Scores are scaled inside of the power of 2, which needs a positive scale. A row keeps log2 of the sum of its exponentials.
  */
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
@@ -118,7 +119,7 @@ ${declareWork(true)}
       if (lane == 0) mbarrierArrive(empty);
     };
     float result[valueWidth / 2], scores[tileN / 2], rowMax[2] = {lowest, lowest}, rowTotal[2] = {0, 0}, rescale[2];
-    unsigned powers[tileN / 16][4];
+    unsigned probabilities[tileN / 16][4];
 ${drops ? `${declareDropoutOfPair(dropout, "pairNumber")}\n    Kept kept;` : ""}
 #pragma unroll
     for (unsigned i = 0; i < valueWidth / 2; i++) result[i] = 0;
@@ -190,7 +191,7 @@ ${draw}
     release(keyEmpty + keyAt.stage);
     keyAt.advance();
     toPowers(visit * tileN);
-    pack<tileN>(powers, scores);
+    pack<tileN>(probabilities, scores);
 
 #pragma unroll 1
     for (; visit-- > 0;) {
@@ -202,7 +203,7 @@ ${draw}
       wgmmaCommit();
       mbarrierWait(valueFull + valueAt.stage, valueAt.parity);
       wgmmaFence();
-      multiplyPacked<tileN, valueWidth>(result, powers, values + valueAt.stage * ValueTile::bytes);
+      multiplyPacked<tileN, valueWidth>(result, probabilities, values + valueAt.stage * ValueTile::bytes);
       wgmmaCommit();
 ${draw}
       wgmmaWait<1>();
@@ -214,14 +215,14 @@ ${draw}
       fenceAll(result);
       release(valueEmpty + valueAt.stage);
       valueAt.advance();
-      pack<tileN>(powers, scores);
+      pack<tileN>(probabilities, scores);
 #pragma unroll
       for (unsigned i = 0; i < valueWidth / 2; i++) result[i] *= rescale[i / 2 % 2];
     }
     mbarrierWait(valueFull + valueAt.stage, valueAt.parity);
     fenceAll(result);
     wgmmaFence();
-    multiplyPacked<tileN, valueWidth>(result, powers, values + valueAt.stage * ValueTile::bytes);
+    multiplyPacked<tileN, valueWidth>(result, probabilities, values + valueAt.stage * ValueTile::bytes);
     wgmmaCommit();
     wgmmaWait<0>();
     fenceAll(result);

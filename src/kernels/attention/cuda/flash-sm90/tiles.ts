@@ -85,7 +85,7 @@ export function chooseForwardTile(
   return chooseTile(
     forwardTiles,
     work,
-    // Scores, packed powers, and the result.
+    // Scores, packed probabilities, and the result.
     ({ tileN }) => tileN / 2 + tileN / 4 + config.valueWidth / 2 + drawn * Math.ceil(tileN / keptColumns),
     (tile) => sm90ForwardBytes({ ...config, tile }),
   );

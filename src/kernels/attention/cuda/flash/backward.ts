@@ -81,7 +81,7 @@ export function flashBackwardParameters({
   };
 }
 
-/** Dynamic shared memory: the tiles that stay, the stages of visited tiles, and the facts about visited rows. */
+/** Dynamic shared memory: the tiles that stay, the stages of visited tiles, and the statistics of visited rows. */
 export function flashBackwardBytes(config: BackwardConfig): number {
   const { element, tile, depth, valueDepth, side } = config;
   const { stages } = tile;
@@ -136,7 +136,7 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   Element* const stay2 = stay1 + tileM * (depth + padding);
   Element* const visits = stay2 + tileM * (valueDepth + padding);
   constexpr unsigned stages = ${stages}, stageElements = tileN * (depth + valueDepth + 2 * padding);
-${isRows ? "" : "  Facts* const facts = reinterpret_cast<Facts*>(visits + stages * stageElements);"}
+${isRows ? "" : "  RowStatistics* const visitedStatistics = reinterpret_cast<RowStatistics*>(visits + stages * stageElements);"}
 ${visitsHeads ? declareKeyPair : declarePair("blockIdx.x / tiles")}
   const unsigned firstStay = ${isRows && isCausal ? "(tiles - 1 - blockIdx.x % tiles)" : "blockIdx.x % tiles"} * tileM;
 ${declareInputPairs(sources, visitsHeads ? ["key", "value"] : inputs, keyHead)}
@@ -151,15 +151,15 @@ ${hasSecond ? "  Real result2[blocksM][valueDepth / 8][4] = {};" : ""}
 ${visitsHeads ? visitHeads(declareInputPairs(sources, ["query", "outGradient"], keyHead)) : ""}
 ${hasMask ? declarePairs(real, "mask") : ""}
 ${declareDropoutOfPair(dropout, "pair")}
-  // The statistics and the delta of a query; those of a query that does not exist make its probabilities 0.
-  auto factsOf = [&](unsigned row) {
-    return row < rows ? Facts{statistics[pair * rows + row], deltas[pair * rows + row]} : Facts{infinity(), 0};
+  // The row statistics of a query; those of a query that does not exist make its probabilities 0.
+  auto statisticsOf = [&](unsigned row) {
+    return row < rows ? RowStatistics{statistics[pair * rows + row], deltas[pair * rows + row]} : RowStatistics{infinity(), 0};
   };
 ${
   isRows
-    ? `  Facts rowFacts[blocksM][2];
+    ? `  RowStatistics ownStatistics[blocksM][2];
 #pragma unroll
-  for (unsigned i = 0; i < 2 * blocksM; i++) rowFacts[i / 2][i % 2] = factsOf(firstStay + warpRow + 8 * i + group);`
+  for (unsigned i = 0; i < 2 * blocksM; i++) ownStatistics[i / 2][i % 2] = statisticsOf(firstStay + warpRow + 8 * i + group);`
     : ""
 }
   auto loadStage = [&](unsigned visit) {
@@ -167,7 +167,7 @@ ${
     if (visit < endVisit) {
       ${load(visit1, "stage", "tileN", "visit", visitCount)}
       ${load(visit2, "(stage + tileN * (depth + padding))", "tileN", "visit", visitCount)}
-${isRows ? "" : "      if (threadIdx.x < tileN) facts[(visit - firstVisit) / tileN % stages * tileN + threadIdx.x] = factsOf(visit + threadIdx.x);"}
+${isRows ? "" : "      if (threadIdx.x < tileN) visitedStatistics[(visit - firstVisit) / tileN % stages * tileN + threadIdx.x] = statisticsOf(visit + threadIdx.x);"}
     }
     cpAsyncCommit();
   };
@@ -198,7 +198,7 @@ ${
         for (unsigned e = 0; e < 4; e++) {
           const unsigned stayed = firstStay + warpRow + 16 * i + 8 * (e / 2) + group, visited = visit + 8 * j + 2 * member + e % 2;
           [[maybe_unused]] const unsigned row = ${isRows ? "stayed" : "visited"}, column = ${isRows ? "visited" : "stayed"};
-          const Facts fact = ${isRows ? "rowFacts[i][e / 2]" : "facts[(visit - firstVisit) / tileN % stages * tileN + 8 * j + 2 * member + e % 2]"};
+          const RowStatistics ofRow = ${isRows ? "ownStatistics[i][e / 2]" : "visitedStatistics[(visit - firstVisit) / tileN % stages * tileN + 8 * j + 2 * member + e % 2]"};
           Real score = scores[i][j][e] * scale2;
 ${
   hasMask
@@ -206,9 +206,9 @@ ${
     : ""
 }
           const bool isVisible = column < columns${isCausal ? " && column <= row" : ""};
-          scores[i][j][e] = isVisible ? power2(score - fact.statistics) : 0;
+          scores[i][j][e] = isVisible ? power2(score - ofRow.statistics) : 0;
 ${drops ? `          gradients[i][j][e] = ${isKept} ? dropoutScale * gradients[i][j][e] : 0;` : ""}
-          gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - fact.delta) : 0;
+          gradients[i][j][e] = isVisible ? scores[i][j][e] * (gradients[i][j][e] - ofRow.delta) : 0;
 ${drops ? `          if (!(${isKept})) scores[i][j][e] = 0;` : ""}
 ${
   storesScoreGradient

@@ -59,43 +59,47 @@ export function dropoutOf({
   return { dropout, dropoutArguments: { ...memory, ...numbers } };
 }
 
-/** Rows of a warp's block of probabilities: queries, or keys if the kernel computes the transposed scores. */
-type Side = "rows" | "columns";
+/** The rows of a warp's block of scores: rows of the score matrix, or its columns if the kernel computes the transposed scores. */
+type BlockRows = "rows" | "columns";
 
 /**
  * Which Philox call a lane makes for its warp's 16 visited rows or columns: the call of this row and of the eight columns from this one on. A
  * lane gets eight bits. `exchanges` then sends every bit to the lane that holds its accumulator.
  */
-const calls: Readonly<Record<Side, { readonly row: string; readonly column: string }>> = {
+const calls: Readonly<Record<BlockRows, { readonly row: string; readonly column: string }>> = {
   rows: { row: "8 * (member % 2) + group", column: "16 * step + member / 2 * 8" },
   columns: { row: "16 * step + 8 * (group / 2 % 2) + 2 * member + group % 2", column: "group / 4 * 8" },
 };
 
 /** How lanes exchange bits: lanes whose numbers differ in `lane`, bits whose numbers differ in `bit`. */
-const exchanges: Readonly<Record<Side, string>> = {
+const exchanges: Readonly<Record<BlockRows, string>> = {
   rows: "exchangeBits<2, 4, 0x0f0f0f0fu>(exchangeBits<1, 2, 0x33333333u>(kept))",
   columns:
     "exchangeBits<16, 4, 0x0f0f0f0fu>(exchangeBits<8, 2, 0x33333333u>(exchangeBits<4, 1, 0x55555555u>(kept)))",
 };
 
 /** C++: the number of accumulator e of block j among a lane's bits. */
-const bits: Readonly<Record<Side, string>> = {
+const bits: Readonly<Record<BlockRows, string>> = {
   rows: "4 * j + e",
   columns: "8 * (j / 2) + 4 * (e / 2) + 2 * (j % 2) + e % 2",
 };
 
 /** C++: `Dropout`, which tells for 16 × keptWidth elements of a warp which of them are kept. */
-export function declareDropout(dropout: FlashDropout, side: Side): string {
+export function declareDropout(dropout: FlashDropout, blockRows: BlockRows): string {
   if (dropout === "none") return "";
   const isDrawn = dropout !== "loads";
-  const keptOf = isDrawn ? drawnBits(side, dropout === "stores") : side === "rows" ? loadedWord : loadedBytes;
+  const keptOf = isDrawn
+    ? drawnBits(blockRows, dropout === "stores")
+    : blockRows === "rows"
+      ? loadedWord
+      : loadedBytes;
   return `
-${isDrawn ? `${philoxIntrinsics.philox.code}\n${exchangeBits}` : side === "columns" ? transposeKept : ""}
+${isDrawn ? `${philoxIntrinsics.philox.code}\n${exchangeBits}` : blockRows === "columns" ? transposeKept : ""}
 // A word has a bit for each element of a lane.
 static constexpr unsigned keptWidth = tileN < ${keptColumns} ? tileN : ${keptColumns};
 
 // The bit of accumulator e of block j.
-static __device__ __forceinline__ constexpr unsigned keptBit(unsigned j, unsigned e) { return ${bits[side]}; }
+static __device__ __forceinline__ constexpr unsigned keptBit(unsigned j, unsigned e) { return ${bits[blockRows]}; }
 
 struct Dropout {
   const unsigned rows, columns, pair;
@@ -142,8 +146,8 @@ const accessWord = (access: (type: string) => string): string => `
     else if constexpr (keptWidth == 32) ${access("unsigned short")}
     else ${access("unsigned char")}`;
 
-function drawnBits(side: Side, isStored: boolean): string {
-  const { row, column } = calls[side];
+function drawnBits(blockRows: BlockRows, isStored: boolean): string {
+  const { row, column } = calls[blockRows];
   const store = (type: string): string =>
     `*reinterpret_cast<${type}*>(memory + byteAt(row, column, lane)) = (${type})kept;`;
   return `
@@ -154,7 +158,7 @@ function drawnBits(side: Side, isStored: boolean): string {
 #pragma unroll 2
     for (unsigned step = 0; step < steps; step++)
       kept |= draw(row + ${row}, column + ${column}) << 8 * step;
-    kept = ${exchanges[side]};${isStored ? `\n    if (row < rows && column < columns) {${accessWord(store)}\n    }` : ""}
+    kept = ${exchanges[blockRows]};${isStored ? `\n    if (row < rows && column < columns) {${accessWord(store)}\n    }` : ""}
     return kept;`;
 }
 

@@ -339,7 +339,7 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       "row + 1 < columns ? row + 1 : columns",
       "row < columns ? row : columns",
     ],
-    ["the delta is left out", "gradients[i][j][e] - fact.delta", "gradients[i][j][e]"],
+    ["the delta is left out", "gradients[i][j][e] - ofRow.delta", "gradients[i][j][e]"],
     [
       "the keys of the next tile overwrite those in use",
       "__syncthreads();\n    if (firstColumn + tileN",
@@ -349,8 +349,8 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
     ["gradients see hidden columns", "column < columns && column <= row", "column < columns"],
     [
       "two tiles of queries share their statistics",
-      "% stages * tileN + threadIdx.x] = factsOf",
-      "% 1 * tileN + threadIdx.x] = factsOf",
+      "% stages * tileN + threadIdx.x] = statisticsOf",
+      "% 1 * tileN + threadIdx.x] = statisticsOf",
     ],
     [
       "a group's heads of keys are those of queries",

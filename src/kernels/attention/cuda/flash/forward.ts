@@ -2,7 +2,7 @@
  * The forward pass of flash attention: a block has a tile of queries, and visits the keys and values tile by tile. Scores exist only in
  * registers. The softmax is online: a row's maximum and total are updated with each tile, and what was accumulated before is scaled.
  *
- * Scores are in units of log2: one instruction computes a power of 2. For the backward pass, a row keeps log2 of the total of its powers.
+ * Scores are in units of log2: one instruction computes a power of 2. For the backward pass, a row keeps log2 of the sum of its exponentials.
  */
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";

@@ -228,8 +228,8 @@ static __device__ __forceinline__ Real power2(Real x) { return ${power}; }
 static __device__ __forceinline__ Real infinity() {
   return ${isDouble ? "__longlong_as_double(0x7ff0000000000000ll)" : "__uint_as_float(0x7f800000u)"};
 }
-// The statistics of a row, and its delta: one load.
-struct alignas(2 * sizeof(Real)) Facts {
+// log2 of the sum of a row's exponentials, and the row's delta: one load.
+struct alignas(2 * sizeof(Real)) RowStatistics {
   Real statistics, delta;
 };`;
 }

@@ -102,16 +102,16 @@ export const mathIntrinsics = {
   widen_bf16: {
     code: `${device} float widen_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }`,
   },
-  /** Lane k of a vector, widened from the register that it shares with a neighbour: one instruction. */
-  widenLane_bf16: {
+  /** Element k of a vector, widened from the register that it shares with a neighbour: one instruction. */
+  widenElement_bf16: {
     needs: ["Vec"],
     code: `template <int N>
-${device} float widenLane_bf16(const Vec<unsigned short, N>& vec, unsigned k) {
+${device} float widenElement_bf16(const Vec<unsigned short, N>& vec, unsigned k) {
 #ifdef HOLDFAST_EMULATOR
-  return __uint_as_float((unsigned)vec.lane[k] << 16);
+  return __uint_as_float((unsigned)vec.element[k] << 16);
 #else
   unsigned pair;
-  asm("mov.b32 %0, {%1, %2};" : "=r"(pair) : "h"(vec.lane[k & ~1u]), "h"(vec.lane[k | 1u]));
+  asm("mov.b32 %0, {%1, %2};" : "=r"(pair) : "h"(vec.element[k & ~1u]), "h"(vec.element[k | 1u]));
   return __uint_as_float(k % 2u == 0u ? pair << 16 : pair & 0xffff0000u);
 #endif
 }`,

@@ -51,7 +51,7 @@ ${device} Vec<int, N> drawVec(const unsigned* state, long long index) {
   const uint4 words = drawEight(state, index >> 3);
   Vec<int, N> vec;
   #pragma unroll
-  for (unsigned k = 0u; k < N; k++) vec.lane[k] = numberOf(words, ((unsigned)index & 7u) / N * N + k);
+  for (unsigned k = 0u; k < N; k++) vec.element[k] = numberOf(words, ((unsigned)index & 7u) / N * N + k);
   return vec;
 }`,
   },
@@ -65,7 +65,7 @@ ${device} Vec<int, N> drawVec(const unsigned* state, long long index) {
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++, index += stride) {
     if (index >> 3 != call) words = drawEight(state, call = index >> 3);
-    vec.lane[k] = numberOf(words, (unsigned)index & 7u);
+    vec.element[k] = numberOf(words, (unsigned)index & 7u);
   }
   return vec;
 }`,

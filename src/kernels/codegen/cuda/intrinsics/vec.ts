@@ -7,7 +7,7 @@ export const vecIntrinsics = {
   Vec: {
     code: `template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
-  T lane[N];
+  T element[N];
 };`,
   },
   loadVec: {
@@ -31,7 +31,7 @@ ${device} void storeVec(T* destination, const Vec<T, N>& vec) {
 ${device} Vec<T, 4> loadStrided(const T* source, int stride) {
   Vec<T, 4> vec;
   #pragma unroll
-  for (unsigned k = 0u; k < 4u; k++) vec.lane[k] = source[(long long)(int)k * stride];
+  for (unsigned k = 0u; k < 4u; k++) vec.element[k] = source[(long long)(int)k * stride];
   return vec;
 }`,
   },
@@ -40,7 +40,7 @@ ${device} Vec<T, 4> loadStrided(const T* source, int stride) {
     code: `template <class T>
 ${device} void storeStrided(T* destination, int stride, const Vec<T, 4>& vec) {
   #pragma unroll
-  for (unsigned k = 0u; k < 4u; k++) destination[(long long)(int)k * stride] = vec.lane[k];
+  for (unsigned k = 0u; k < 4u; k++) destination[(long long)(int)k * stride] = vec.element[k];
 }`,
   },
   /** Four elements of each of N inputs that are interleaved in memory, read as N whole vectors. */
@@ -54,18 +54,18 @@ ${device} void loadInterleaved(const T* source, Vec<T, 4> (&values)[N]) {
   #pragma unroll
   for (int n = 0; n < N; n++) {
     #pragma unroll
-    for (int k = 0; k < 4; k++) values[n].lane[k] = read[(k * N + n) / 4].lane[(k * N + n) % 4];
+    for (int k = 0; k < 4; k++) values[n].element[k] = read[(k * N + n) / 4].element[(k * N + n) % 4];
   }
 }`,
   },
-  /** The first `remaining` of four elements, `stride` apart; the other lanes are 0. */
+  /** The first `remaining` of four elements, `stride` apart; the others are 0. */
   loadTail: {
     needs: ["Vec"],
     code: `template <class T>
 ${device} Vec<T, 4> loadTail(const T* source, int stride, unsigned remaining) {
   Vec<T, 4> vec;
   #pragma unroll
-  for (unsigned k = 0u; k < 4u; k++) vec.lane[k] = k < remaining ? source[(long long)(int)k * stride] : T(0);
+  for (unsigned k = 0u; k < 4u; k++) vec.element[k] = k < remaining ? source[(long long)(int)k * stride] : T(0);
   return vec;
 }`,
   },
@@ -75,7 +75,7 @@ ${device} Vec<T, 4> loadTail(const T* source, int stride, unsigned remaining) {
 ${device} void storeTail(T* destination, int stride, unsigned remaining, const Vec<T, 4>& vec) {
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) {
-    if (k < remaining) destination[(long long)(int)k * stride] = vec.lane[k];
+    if (k < remaining) destination[(long long)(int)k * stride] = vec.element[k];
   }
 }`,
   },

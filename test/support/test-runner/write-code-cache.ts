@@ -1,6 +1,6 @@
 /**
- * A program that lets V8 keep its compiled code of the library (scripts/load-all.mjs), for test processes with the same flags. It
- * trains a small model first, because V8 compiles a function when it is first called, and keeps only what it has compiled.
+ * A program that writes V8's code cache of the library (scripts/load-all.mjs), for test processes with the same flags. It trains a small
+ * model first: V8 compiles a function at its first call, and the cache has only compiled functions.
  */
 
 import { setFlagsFromString } from "node:v8";

@@ -1,6 +1,6 @@
 /**
- * What the backward kernels on `wgmma` load besides their tiles: the statistics and deltas of queries, and the bits of the probabilities that
- * dropout keeps.
+ * What the backward kernels on `wgmma` load besides their tiles: the row statistics, and the bits of the probabilities that dropout keeps. The
+ * statistics of a query's row are log2 of the sum of its exponentials, and its delta: the dot product of its result and the result's gradient.
  */
 
 import { declarePairs } from "../parameters.js";
@@ -60,10 +60,10 @@ ${eachHead} {
     }`;
 
 /**
- * The warps of the producer warpgroup without another task load the statistics and deltas of visited queries in turns, so that the
- * latencies of their loads overlap. The loads don't wait for a stage. The facts of queries that don't exist make their probabilities 0.
+ * The warps of the producer warpgroup without another task load the row statistics of visited queries in turns, so that the latencies of
+ * their loads overlap. The loads don't wait for a stage. The statistics of queries that don't exist make their probabilities 0.
  */
-export function loadFacts(config: Sm90BackwardConfig, eachHead: string): string {
+export function loadVisitedStatistics(config: Sm90BackwardConfig, eachHead: string): string {
   const isCopied = config.dropout === "loads";
   const firstWarp = isCopied ? 2 : 1;
   return `${isCopied ? copyKept(eachHead) : ""}
@@ -73,7 +73,7 @@ export function loadFacts(config: Sm90BackwardConfig, eachHead: string): string 
       unsigned turn = (threadIdx.x - consumers) / 32 - ${firstWarp};
       Position at;
 ${eachHead} {
-      const long long firstFact = (batch * heads + ${queryHead(config)}) * rows;
+      const long long firstRow = (batch * heads + ${queryHead(config)}) * rows;
 #pragma unroll 1
       for (int visit = firstVisit; visit < endVisit; visit += tileN, at.advance()) {
         if (turn-- != 0) continue;
@@ -83,11 +83,11 @@ ${eachHead} {
         for (unsigned i = 0; i < tileN / 32; i++) {
           const int row = visit + (int)(32 * i + lane);
           visited[i] = make_float2(__uint_as_float(0x7f800000u), 0);
-          if (row < rows) visited[i] = make_float2(statistics[firstFact + row], deltas[firstFact + row]);
+          if (row < rows) visited[i] = make_float2(statistics[firstRow + row], deltas[firstRow + row]);
         }
         mbarrierWait(empty + at.stage, at.parity ^ 1);
 #pragma unroll
-        for (unsigned i = 0; i < tileN / 32; i++) facts[at.stage * tileN + 32 * i + lane] = visited[i];
+        for (unsigned i = 0; i < tileN / 32; i++) rowStatistics[at.stage * tileN + 32 * i + lane] = visited[i];
         mbarrierArrive(full + at.stage);
       }
       }
@@ -95,18 +95,18 @@ ${eachHead} {
 }
 
 /**
- * The statistics and deltas of a lane's rows; four lanes share a row. The deltas are stored for side "columns". The last row stands in for
+ * The row statistics of a lane's own rows; four lanes share a row. The deltas are stored for side "columns". The last row stands in for
  * rows that don't exist, whose results are not stored, so that no branch separates the loads.
  */
-export const rowFacts = (widen: string): string => `
+export const loadOwnStatistics = (widen: string): string => `
     float statistic[2], delta[2] = {0, 0};
-    const long long firstFact = (batch * heads + head) * rows;
+    const long long firstRow = (batch * heads + head) * rows;
 ${declarePairs("unsigned short", "out")}
     const unsigned short* const outGradientPair = outGradientRows + batch * outGradientBatch + head * outGradientHead;
 #pragma unroll
     for (unsigned half = 0; half < 2; half++) {
       const long long row = stayed + 8 * (int)half < rows ? stayed + 8 * (int)half : rows - 1;
-      statistic[half] = statistics[firstFact + row];
+      statistic[half] = statistics[firstRow + row];
 #pragma unroll
       for (unsigned step = 0; step < (valueWidth + 31) / 32; step++) {
         const unsigned d = 32 * step + 8 * member;
@@ -127,5 +127,5 @@ ${declarePairs("unsigned short", "out")}
       delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 1);
       delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 2);
       const int row = stayed + 8 * (int)half;
-      if (member == 0 && row < rows) deltas[firstFact + row] = delta[half];
+      if (member == 0 && row < rows) deltas[firstRow + row] = delta[half];
     }`;
