@@ -53,6 +53,7 @@ describe("on the emulated GPU", { skip: emulatorMissing }, () => {
     assert.deepEqual(kernels.filter((kernel) => kernel.includes("forward")).length, 3);
     assert.deepEqual(kernels.filter((kernel) => kernel.includes("input-gradient")).length, 2);
     assert.deepEqual(kernels.filter((kernel) => kernel.includes("weight-gradient")).length, 3);
+    assert.deepEqual(calls.filter(({ op }) => op === "convolution + relu").length, 1);
     const firstWeights = 4 * width * 2 * 9;
     const isSplit = calls.some(
       ({ kernel, writtenBytes }) => kernel.includes("weight-gradient") && writtenBytes > firstWeights,

@@ -16,10 +16,40 @@ import {
   zeroAccumulators,
 } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { type ChannelsLastTile, kTileBytes, smemAlignment, threadsOf, transposedStages } from "./tiles.js";
+import type { ConvolutionEpilogue } from "../../problem.js";
+import { applyEpilogue } from "./epilogue.js";
+import type { Mainloop, OperandMajors } from "./mainloop.js";
+import {
+  type ChannelsLastTile,
+  kTileBytes,
+  residentCtas,
+  sharedBytesOf,
+  smemAlignment,
+  threadsOf,
+  transposedStages,
+} from "./tiles.js";
+
+/** wgmma reads TF32 K-major only: other operands are transposed in shared memory. */
+export function wgmmaMainloop(
+  element: MmaElement,
+  tile: ChannelsLastTile,
+  isKMajor: OperandMajors,
+  resultBytes: number,
+): Mainloop {
+  const transposes = element === "tf32" && !isKMajor.a;
+  const sharedBytes = sharedBytesOf(tile, resultBytes, transposes);
+  return {
+    ...{ threads: threadsOf(tile), sharedBytes },
+    blocksPerSm: residentCtas(tile, resultBytes, transposes),
+    declarations: `${declareMainloop(element, tile)}${transposes ? declareTranspose : ""}`,
+    stages: alignStages(sharedBytes),
+    multiply: transposes ? transposingMainloop : mainloop(tile, isKMajor),
+    ...{ stageResults, storePartials },
+  };
+}
 
 /** C++: constants of the tile, the intrinsics, and addresses in shared memory. */
-export function declareMainloop(element: MmaElement, tile: ChannelsLastTile): string {
+function declareMainloop(element: MmaElement, tile: ChannelsLastTile): string {
   const { tileM, tileN, warpgroupsM, warpgroupsN, stages } = tile;
   const [mmaM, mmaN] = [tileM / 64 / warpgroupsM, tileN / warpgroupsN];
   const rounding = element === "tf32" ? [cvtRnaTf32Movable] : [];
@@ -47,6 +77,19 @@ static __device__ __forceinline__ unsigned swizzledOffset(unsigned row, unsigned
 // MN-major tiles have a row for each k and boxes of ${kTileBytes} bytes along M or N.
 static constexpr unsigned boxBytes = tileK * 128;
 
+// Groups of eight rows repeat the swizzle.
+struct KMajor {
+  static constexpr unsigned chunks = tileK / chunkElements, pitch = 128, period = 8;
+  static __device__ __forceinline__ unsigned offset(unsigned row, unsigned chunk) { return swizzledOffset(row, chunk); }
+};
+template <unsigned size>
+struct MnMajor {
+  static constexpr unsigned pitch = 128, period = 8;
+  static __device__ __forceinline__ unsigned offset(unsigned row, unsigned chunk) {
+    return chunk / 8 * boxBytes + swizzledOffset(row, chunk % 8);
+  }
+};
+
 // The operand of one wgmma: from row or column \`mn\` on, and the \`kStep\`-th 32 bytes of K.
 template <bool isKMajor>
 static __device__ __forceinline__ const unsigned char* operandAt(const unsigned char* tile, unsigned mn, unsigned kStep) {
@@ -55,7 +98,7 @@ static __device__ __forceinline__ const unsigned char* operandAt(const unsigned 
 }
 
 /** C++: aligned stages in shared memory. */
-export const alignStages = (sharedBytes: number): string => `
+const alignStages = (sharedBytes: number): string => `
   dynamicSharedMemory(smem, ${sharedBytes});
   unsigned char* const stageTiles = smem + (${smemAlignment} - reinterpret_cast<unsigned long long>(smem) % ${smemAlignment}) % ${smemAlignment};`;
 
@@ -69,7 +112,7 @@ const startLoop = `  auto loadStage = [&](unsigned kTile) {
   for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
     cpAsyncWait<ahead - 1>();`;
 
-const multiplyTile = (isKMajor: { readonly a: boolean; readonly b: boolean }): string => `
+const multiplyTile = (isKMajor: OperandMajors): string => `
     wgmmaFence();
 #pragma unroll
     for (unsigned kStep = 0; kStep < 4; kStep++) {
@@ -85,10 +128,7 @@ const multiplyTile = (isKMajor: { readonly a: boolean; readonly b: boolean }): s
  * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies. Afterwards no thread reads
  * the stages.
  */
-export const mainloop = (
-  { overlap }: ChannelsLastTile,
-  isKMajor: { readonly a: boolean; readonly b: boolean },
-): string => `
+const mainloop = ({ overlap }: ChannelsLastTile, isKMajor: OperandMajors): string => `
 ${zeroAccumulators}
   constexpr unsigned overlap = ${overlap}, ahead = stages - 1 - overlap;
 ${startLoop}
@@ -104,7 +144,7 @@ ${startLoop}
   __syncthreads();`;
 
 /** C++: `transposeTile`, from MN-major to K-major with rounding to TF32. wgmma reads TF32 K-major only. */
-export const declareTranspose = `
+const declareTranspose = `
 // A thread transposes blocks of 4 mn × 4 k; eight neighbouring threads store to different banks.
 template <unsigned size>
 static __device__ __forceinline__ void transposeTile(unsigned char* kMajor, const unsigned char* mnMajor) {
@@ -127,7 +167,7 @@ static __device__ __forceinline__ void transposeTile(unsigned char* kMajor, cons
 }`;
 
 /** C++: as `mainloop`, with MN-major operands of TF32, which all threads transpose in shared memory. */
-export const transposingMainloop = `
+const transposingMainloop = `
 ${zeroAccumulators}
   constexpr unsigned ahead = stages - 1;
   unsigned char* const transposed = stageTiles + stages * stageBytes;
@@ -145,3 +185,39 @@ ${startLoop}
   }
   wgmmaWait<0>();
   __syncthreads();`;
+
+const stageResults = (epilogue: ConvolutionEpilogue | undefined, hasBias: boolean): string => `
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (unsigned e = 0; e < mmaN / 2; e += 4) {
+    const unsigned column = warpgroupN + e * 2 + lane % 4 * 2;
+${
+  hasBias
+    ? `    const float bias0 = firstN + column < (unsigned)n ? bias[firstN + column] : 0.0f;
+    const float bias1 = firstN + column + 1 < (unsigned)n ? bias[firstN + column + 1] : 0.0f;`
+    : "    const float bias0 = 0, bias1 = 0;"
+}
+#pragma unroll
+    for (unsigned i = 0; i < mmaM; i++) {
+#pragma unroll
+      for (unsigned half = 0; half < 2; half++) {
+        Element* const pair = staged + (warpgroupM + 64 * i + warp * 16 + half * 8 + lane / 4) * stagedStride + column;
+        pair[0] = Conversion::narrow(${applyEpilogue(epilogue, "acc[i][e + 2 * half] + bias0")});
+        pair[1] = Conversion::narrow(${applyEpilogue(epilogue, "acc[i][e + 2 * half + 1] + bias1")});
+      }
+    }
+  }`;
+
+const storePartials = `
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, firstColumn = firstN + warpgroupN + lane % 4 * 2;
+  float* const result = partials + (unsigned long long)split * m * n + firstColumn;
+#pragma unroll
+  for (unsigned half = 0; half < 2 * mmaM; half++) {
+    const unsigned row = firstM + warpgroupM + 64 * (half / 2) + warp * 16 + half % 2 * 8 + lane / 4;
+    if (row >= (unsigned)m) continue;
+#pragma unroll
+    for (unsigned e = 0; e < mmaN / 4; e += 2) {
+      const float* const pair = &acc[half / 2][e * 2 + half % 2 * 2];
+      if (firstColumn + e * 4 < (unsigned)n) *reinterpret_cast<float2*>(result + row * n + e * 4) = make_float2(pair[0], pair[1]);
+    }
+  }`;
