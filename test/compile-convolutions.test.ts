@@ -3,10 +3,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import type { PassSettings } from "../src/compile/index.js";
 import { openDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { planAllSchedules, withNullGpu } from "./support/null-gpu.js";
 
 const [batch, width, classes, image] = [2, 24, 3, 32] as const;
 
@@ -87,10 +89,49 @@ describe("on the emulated GPU", { skip: emulatorMissing }, () => {
       for (const { kernel } of results) assert.match(kernel, precision === "bf16" ? / bf16/ : / f32/);
     }
   });
+
+  test("in TF32 a compiled step has the bits of eager code if convolutions round their operands, and its losses if kernels store them rounded", () => {
+    const device = openEmulatorGpu({ precision: "tf32", seesSnapshots: false });
+    const eager = lossesOf(device).losses;
+    assert.deepEqual(lossesOf(device, true, { autotune: false }).losses, eager);
+    // Measured algorithms add in another order, and so do column sums in other kernels.
+    const untimed = { gemmAlgorithms: false, columnReductions: false };
+    assert.deepEqual(lossesOf(device, true, { ...untimed, tf32Operands: false }).losses, eager);
+    // Only the gradients of biases sum rounded gradients.
+    const [first, ...later] = lossesOf(device, true, untimed).losses;
+    assert.equal(first, eager[0]);
+    for (const [index, loss] of later.entries()) {
+      const expected = eager[index + 1]!;
+      assert.ok(
+        Math.abs(loss - expected) <= 2e-5 * Math.abs(expected),
+        `loss ${index + 1}: ${loss}, ${expected}`,
+      );
+    }
+  });
+});
+
+test("in TF32 no call is added to round operands, and the gradient that a bias sums is stored rounded too", () => {
+  withNullGpu("tf32", (device) => {
+    const { step } = twoLayers(device);
+    const [planned] = planAllSchedules(device, step);
+    const callsAfter = (phase: string) => planned?.stages.find(({ name }) => name === phase)?.calls ?? [];
+    assert.equal(callsAfter("tf32Operands").length, callsAfter("columnReductions").length);
+    const rounded = callsAfter("tf32Operands").flatMap(({ work }) =>
+      work.kind === "convolution" && work.shape.direction !== "weight-gradient"
+        ? [[work.shape.direction, work.shape.channelsLast?.rounded]]
+        : [],
+    );
+    assert.deepEqual(rounded, [
+      // The step's input is copied to channels-last memory; a pool computes the second one.
+      ["forward", ["x", "weight"]],
+      ["forward", ["x", "weight"]],
+      ["input-gradient", ["weight", "y"]],
+    ]);
+  });
 });
 
 /** Two layers with a pool between them. */
-function lossesOf(device: Device, isCompiled = false) {
+function twoLayers(device: Device) {
   manualSeed(5);
   const model = new nn.Sequential(
     new nn.Conv2d(3, 16, 3, { padding: 1 }),
@@ -108,7 +149,12 @@ function lossesOf(device: Device, isCompiled = false) {
     optimizer.step();
     return { loss };
   };
-  const compiled = isCompiled ? device.compile(step) : undefined;
+  return { step };
+}
+
+function lossesOf(device: Device, isCompiled = false, passes: PassSettings = {}) {
+  const { step } = twoLayers(device);
+  const compiled = isCompiled ? device.compile(step, { passes }) : undefined;
   const losses = [0, 1, 2].map(() =>
     compiled ? compiled().loss.item() : device.step(() => step().loss.item()),
   );

@@ -25,7 +25,7 @@ const { values: options } = parseArgs({
     ...commonOptions,
     only: {
       type: "string",
-      default: "gradients,errors,eager,compiled,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
+      default: "gradients,errors,eager,compiled,attention,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
     },
     peer: { type: "string", default: "" },
     torch: { type: "string", default: "" },
@@ -102,6 +102,7 @@ const programs: Readonly<Record<string, Program>> = {
     small: ["--batch", "4", "--rows", "8", "--epochs", "2", "--rounds", "1", "--steps", "1000"],
   },
   start: { seconds: 150, command: programArgs("start"), small: [...fewSteps, "--cold", "1", "--warm", "1"] },
+  attention: { seconds: 150, command: programArgs("attention"), small: ["--small", "--calls", "1"] },
   sanitizer: {
     seconds: 560,
     command: programArgs("sanitizer", ...passOn("checker")),

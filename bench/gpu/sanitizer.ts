@@ -1,6 +1,6 @@
 /**
- * `npm run bench:gpu -- --only sanitizer`: the op suite under compute-sanitizer's four tools. Before each,
- * kernels with injected faults run, which the tool must find. memcheck must see a write into a storage's
+ * `npm run bench:gpu -- --only sanitizer`: the op suite and compiled steps of common models under
+ * compute-sanitizer's four tools. Before each, kernels with injected faults run, which the tool must find. memcheck must see a write into a storage's
  * padding and one into dead memory, both inside the arena.
  */
 
@@ -17,9 +17,11 @@ const { values: options } = parseArgs({
     ...commonOptions,
     checker: { type: "string", default: "" },
     tools: { type: "string", default: "memcheck,initcheck,racecheck,synccheck" },
+    /** Of the models' steps. */
+    precisions: { type: "string", default: "bf16,tf32,f32" },
     draws: { type: "string", default: "2" },
     elements: { type: "string", default: "120" },
-    /** For the ops of one tool, without the time to start and end it. */
+    /** For one run of a tool, without the time to start and end it. */
     seconds: { type: "string", default: "80" },
   },
 });
@@ -98,18 +100,23 @@ function checkTool(results: Results, tool: string): void {
   const isSeen = checkRedProof(results, tool);
   const injected = strayRuns[tool]?.kernels.join(", ");
   results.require(isSeen, `${tool} red proof: ${isSeen ? "seen" : "NOT seen"}: ${injected}`);
-  const { draws, elements, seconds } = options;
-  const args = ["--draws", draws, "--elements", elements, "--seconds", seconds];
-  const limit = count("seconds", seconds) + graceSeconds;
-  const finding = runUnder(tool, args, limit);
-  printLog(results, `${tool}, op suite, ${finding.seconds.toFixed(0)} s`, finding.log);
-  const [, covered, all, calls] = finding.log.match(/covered (\d+) of (\d+) op cases in (\d+) calls/) ?? [];
-  const text = covered
-    ? `${covered} of ${all} op cases in ${calls} calls, ${finding.seconds.toFixed(0)} s`
-    : "the op suite did not finish";
+  const { draws, elements, precisions } = options;
+  checkRun(results, tool, "op suite", ["--draws", draws, "--elements", elements]);
+  for (const precision of precisions.split(",")) {
+    // racecheck takes minutes for the wide ones.
+    const sizes = tool === "racecheck" ? "tiny" : "tiny,wide";
+    checkRun(results, tool, `models in ${precision}`, ["--models", precision, "--sizes", sizes]);
+  }
+}
+
+function checkRun(results: Results, tool: string, title: string, args: readonly string[]): void {
+  const limit = count("seconds", options.seconds) + graceSeconds;
+  const finding = runUnder(tool, [...args, "--seconds", options.seconds], limit);
+  printLog(results, `${tool}, ${title}, ${finding.seconds.toFixed(0)} s`, finding.log);
+  const [text, covered, all] = finding.log.match(/covered (\d+) of (\d+) .*/) ?? [`${title} did not finish`];
   results.require(
     finding.count === 0 && covered === all && covered !== undefined,
-    `${tool}: ${finding.count === undefined ? "no summary" : `${finding.count} findings`}; ${text}`,
+    `${tool}, ${title}: ${finding.count === undefined ? "no summary" : `${finding.count} findings`}; ${text}, ${finding.seconds.toFixed(0)} s`,
   );
 }
 

@@ -37,6 +37,7 @@ import { renameBuffers } from "./passes/rename-buffers.js";
 import { tileRows } from "./passes/row-tiling.js";
 import { readSignsOfCasts } from "./passes/sign-reads.js";
 import { writeStridedOutputs } from "./passes/strided-outputs.js";
+import { storeOperandsAsTf32 } from "./passes/tf32-operands.js";
 import type { BufferSlice, Call, Program } from "./program/program.js";
 
 /** Facts about the step that its calls do not show. */
@@ -186,6 +187,14 @@ export const phases = {
     pass: "epilogueFusion",
     purpose: "on a GPU, column sums start in kernels that already hold the rows",
     run: (program, runtime) => fuseColumnReductions(runtime, program),
+  },
+  // After `columnReductions`: a sum that starts in the kernel of a gradient adds the values before they are rounded.
+  tf32Operands: {
+    pass: "autotune",
+    purpose: "on some GPUs, kernels store the operands of TF32 convolutions rounded",
+    run(program, runtime, { isTuned }) {
+      if (isTuned) storeOperandsAsTf32(runtime, program);
+    },
   },
   recomputeActivations: {
     pass: "rematerialize",

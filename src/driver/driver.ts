@@ -90,7 +90,8 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
 export interface TensorMap {
   /** Index of the kernel's parameter. */
   readonly parameter: number;
-  readonly dtype: "bf16" | "f16" | "f32";
+  /** tf32: f32 in memory, which TMA rounds to TF32 (nearest even) while it copies. Infinities and NaN stay as they are. */
+  readonly dtype: "bf16" | "f16" | "f32" | "tf32";
   /** Indices of the i32 parameters with the number of columns and rows of a matrix, and the row stride in elements. */
   readonly columns: number;
   readonly rows: number;

@@ -88,7 +88,7 @@ function checkNode(expression: Expression, { name, inputs, scalars, reductions }
     }
     case "unary":
       requireSame(name, `the operand of ${expression.op}`, expression.a.type, type);
-      if (type === "i32" && !unaryOfIntegers.has(expression.op)) throw unsupported(name, expression.op, type);
+      if (!isDefined(expression.op, type)) throw unsupported(name, expression.op, type);
       return;
     case "binary":
       checkBinary(name, expression);
@@ -104,6 +104,12 @@ function checkNode(expression: Expression, { name, inputs, scalars, reductions }
 }
 
 const unaryOfIntegers: ReadonlySet<UnaryOp> = new Set<UnaryOp>(["neg", "abs"]);
+
+function isDefined(op: UnaryOp, type: Compute): boolean {
+  if (op === "roundTf32") return type === "f32";
+  return type !== "i32" || unaryOfIntegers.has(op);
+}
+
 const binaryOfIntegersOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["and", "shr"]);
 const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow"]);
 

@@ -63,6 +63,7 @@ export const term = {
   sigmoid: unary("sigmoid"),
   erf: unary("erf"),
   softplus: unary("softplus"),
+  roundTf32: unary("roundTf32"),
 
   add: binary("add"),
   sub: binary("sub"),

@@ -12,6 +12,7 @@ import type { Dtype, InputDtype } from "./dtypes.js";
 /** The type of arithmetic. Booleans are i32, 0 or 1. */
 export type Compute = "f32" | "f64" | "i32";
 
+/** `roundTf32` is for f32 only: the nearest number with the ten fraction bits of TF32, ties away from zero. */
 export const unaryOps = [
   "neg",
   "abs",
@@ -29,6 +30,7 @@ export const unaryOps = [
   "sigmoid",
   "erf",
   "softplus",
+  "roundTf32",
 ] as const;
 export type UnaryOp = (typeof unaryOps)[number];
 

@@ -9,14 +9,19 @@ import { sizeOf } from "./shape.js";
 
 const kernels = new Map<string, RowKernel>();
 
-function copyKernel(from: Dtype, to: Dtype): RowKernel {
-  const key = `${from} ${to}`;
+/** To TF32: an f32 whose low bits are 0. Half floats are numbers of TF32 already. */
+type Rounding = "tf32";
+
+function copyKernel(from: Dtype, to: Dtype, rounding?: Rounding | undefined): RowKernel {
+  const rounds = rounding !== undefined && from === "f32" && to === "f32";
+  const key = `${from} ${rounds ? rounding : to}`;
   const cached = kernels.get(key);
   if (cached) return cached;
   const value = term.load(0, dtypes[from].compute);
-  const converted = to === "bool" && from !== "bool" ? term.ne(value, 0) : value;
+  const converted =
+    to === "bool" && from !== "bool" ? term.ne(value, 0) : rounds ? term.roundTf32(value) : value;
   const kernel: RowKernel = {
-    name: from === to ? "copy" : `${from} to ${to}`,
+    name: rounds ? `${from} to ${rounding}` : from === to ? "copy" : `${from} to ${to}`,
     inputs: [from],
     outputs: [{ dtype: to, per: "element" }],
     scalars: [],
@@ -27,17 +32,26 @@ function copyKernel(from: Dtype, to: Dtype): RowKernel {
 }
 
 /** Emits the calls of a copy. */
-export function copyArray(lowering: Pick<Lowering, "emit">, source: DeviceArray, target: DeviceArray): void {
-  lowering.emit(copyCalls(source, target));
+export function copyArray(
+  lowering: Pick<Lowering, "emit">,
+  source: DeviceArray,
+  target: DeviceArray,
+  rounding?: Rounding | undefined,
+): void {
+  lowering.emit(copyCalls(source, target, rounding));
 }
 
 /** The source is broadcast to the target's shape. */
-export function copyCalls(source: DeviceArray, target: DeviceArray): readonly KernelCall[] {
+export function copyCalls(
+  source: DeviceArray,
+  target: DeviceArray,
+  rounding?: Rounding | undefined,
+): readonly KernelCall[] {
   if (!source.storage || !target.storage || sizeOf(target.shape) === 0) return [];
-  const plain = plainCopy(source, target);
+  const plain = rounding ? undefined : plainCopy(source, target);
   if (plain) return [{ kind: "copy", ...plain }];
   return rowCalls({
-    kernel: copyKernel(source.dtype, target.dtype),
+    kernel: copyKernel(source.dtype, target.dtype, rounding),
     iteration: iterateElements(target.shape, [broadcastStrides(source, target.shape), target.strides]),
     operands: [source.storage, target.storage],
   });

@@ -155,6 +155,32 @@ for (const [dtype, { type, bytes, read }] of Object.entries(formats)) {
   }
 }
 
+test("a box of TF32 is rounded to nearest even, and infinities and NaN stay as they are", { skip }, () => {
+  const rounded: readonly (readonly [bits: number, expected: number])[] = [
+    [0x3f80_0fff, 0x3f80_0000],
+    [0x3f80_1001, 0x3f80_2000],
+    // Ties.
+    [0x3f80_1000, 0x3f80_0000],
+    [0xbf80_3000, 0xbf80_4000],
+    // A carry to the next exponent, to infinity, and from a subnormal.
+    [0x3fff_ffff, 0x4000_0000],
+    [0x7f7f_ffff, 0x7f80_0000],
+    [0x007f_ffff, 0x0080_0000],
+    [0x7f80_0000, 0x7f80_0000],
+    [0x7fc0_0001, 0x7fc0_0001],
+  ];
+  const memory = bare.put(Uint32Array.from({ length: 32 }, (_, index) => rounded[index]?.[0] ?? 0));
+  const out = bare.allocate(128);
+  const { TFLOAT32: type } = mapDataType;
+  assert.equal(encode({ type, memory, sizes: [32, 1, 1], strides: [128, 128], box: [32, 1, 1] }), 0);
+  assert.deepEqual(bring(bare.load(code(128), "hf"), out, [0, 0, 0]), [0, ""]);
+  const actual = new Uint32Array(bare.read(out, new Uint8Array(128)).buffer);
+  assert.deepEqual(
+    rounded.map((_, index) => actual[index]),
+    rounded.map(([, expected]) => expected),
+  );
+});
+
 const plain = { sizes: [64, 32, 2], strides: [256, 8192], box: [32, 8, 1] } as const;
 
 test("a tensor map that the hardware can't use is not encoded", { skip }, () => {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { VectorMathName } from "../../src/kernels/codegen/wasm/math/index.js";
+import { roundToTf32 } from "./tf32.js";
 import { ulpError } from "./vector-math.js";
 
 const inf = Number.POSITIVE_INFINITY;
@@ -31,6 +32,7 @@ export const extremeValues: Readonly<Record<Exclude<VectorMathName, "pow">, read
   sin: [0, -0, tiny, -tiny, sin(1), -sin(1), sin(1e4), -sin(1e4), sin(1e30), -sin(1e30), nan, nan, nan],
   cos: [1, 1, 1, 1, cos(1), cos(1), cos(1e4), cos(1e4), cos(1e30), cos(1e30), nan, nan, nan],
   erf: [0, -0, tiny, -tiny, 0.8427007929497149, -0.8427007929497149, 1, -1, 1, -1, 1, -1, nan],
+  roundTf32: [0, -0, 0, -0, 1, -1, 1e4, -1e4, roundToTf32(1e30), -roundToTf32(1e30), inf, -inf, nan],
   rsqrt: [inf, -inf, 2 ** 74 * SQRT1_2 * 2, nan, 1, nan, 0.01, nan, 1e-15, nan, 0, nan, nan],
 };
 

@@ -2,6 +2,7 @@
 
 import { mathFunctions } from "../../src/driver/index.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/ir/index.js";
+import { roundToTf32 } from "./tf32.js";
 
 const unary: Record<UnaryOp, (a: number) => number> = {
   neg: (a) => -a,
@@ -20,6 +21,7 @@ const unary: Record<UnaryOp, (a: number) => number> = {
   sigmoid: (a) => 1 / (1 + Math.exp(-a)),
   erf: mathFunctions.erf,
   softplus: (a) => (a > 30 ? a : Math.log1p(Math.exp(a))),
+  roundTf32: roundToTf32,
 };
 
 const binary: Record<BinaryOp, (a: number, b: number) => number> = {

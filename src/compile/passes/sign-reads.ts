@@ -4,13 +4,13 @@
  * stored.
  */
 
-import type { Axis, Expression, Iteration, RowKernel, Stage } from "../../ir/index.js";
+import type { Expression, Iteration, Stage } from "../../ir/index.js";
 import { operandsOf, subexpressionsOf } from "../../ir/index.js";
-import { Interner } from "../fusion/vertical/interner.js";
 import { forwardedOutput } from "../program/kinds/row.js";
 import type { Buffer, BufferSlice, Node, Program, RowCall } from "../program/program.js";
 import { isWrittenOnce } from "../program/uses.js";
 import { narrowKernel } from "./bf16-activations.js";
+import { withoutForwardedLoads, withoutOutput } from "./forwarded-loads.js";
 
 /** Results that are stored as f32 and as bf16 are stored as bf16 only, if their readers of f32 ask for signs only. */
 export function readSignsOfCasts(program: Program): void {
@@ -22,7 +22,7 @@ export function readSignsOfCasts(program: Program): void {
     const { readers } = program.uses(copied.wide);
     if (readers.length === 0 || !readers.every((reader) => readsSigns(reader, copied.wide))) continue;
     for (const reader of readers) readCopy(program, reader, copied);
-    program.replace(node, { ...node.call, work: withoutOutput(work, copied) });
+    program.replace(node, { ...node.call, work: withoutCopied(work, copied) });
   }
 }
 
@@ -71,7 +71,7 @@ function hasSameStrides({ outer, row }: Iteration, a: number, b: number): boolea
 }
 
 /** True if a call uses a buffer's values in tests for sign and NaN only. */
-function readsSigns({ call: { work }, accesses }: Node, buffer: Buffer): boolean {
+export function readsSigns({ call: { work }, accesses }: Node, buffer: Buffer): boolean {
   if (work.kind !== "row") return false;
   const { kernel, operands } = work;
   const read = new Set([...kernel.inputs.keys()].filter((input) => operands[input]?.buffer === buffer));
@@ -105,54 +105,7 @@ function readCopy(program: Program, reader: Node, { wide, narrow }: Copied): voi
   program.replace(reader, { ...reader.call, work: { ...work, kernel, operands } });
 }
 
-/** The call without an output and the inputs that read it again: these use the value before it is stored. */
-function withoutOutput(work: RowCall, { output, aliases }: Copied): RowCall {
-  const { kernel, iteration, operands } = work;
-  const isKept = (_: unknown, operand: number): boolean =>
-    operand !== kernel.inputs.length + output && !aliases.includes(operand);
-  const axisOf = ({ size, strides }: Axis): Axis => ({ size, strides: strides.filter(isKept) });
-  return {
-    ...work,
-    kernel: kernelWithout(kernel, output, aliases),
-    operands: operands.filter(isKept),
-    iteration: { ...iteration, outer: iteration.outer.map(axisOf), row: axisOf(iteration.row) },
-  };
-}
-
-const known = new WeakMap<RowKernel, Map<string, RowKernel>>();
-
-/** Compiled code is cached by kernel identity, so each variant is made once. */
-function kernelWithout(kernel: RowKernel, output: number, aliases: readonly number[]): RowKernel {
-  const variants = known.get(kernel) ?? new Map<string, RowKernel>();
-  known.set(kernel, variants);
-  const key = `${output} ${aliases}`;
-  const variant = variants.get(key) ?? makeKernelWithout(kernel, output, aliases);
-  variants.set(key, variant);
-  return variant;
-}
-
-function makeKernelWithout(kernel: RowKernel, output: number, aliases: readonly number[]): RowKernel {
-  const interner = new Interner();
-  const rewrite = (value: Expression, stored?: Expression): Expression =>
-    interner.rewrite(value, {
-      load(input, type, at) {
-        if (stored && aliases.includes(input)) return stored;
-        const number = input - aliases.filter((alias) => alias < input).length;
-        return { kind: "load", input: number, type, ...(at && { at }) };
-      },
-      scalar: (index, type) => ({ kind: "scalar", index, type }),
-      reduced: (stage, type) => ({ kind: "reduced", stage, type }),
-    });
-  const dropped = kernel.stages.find((stage) => stage.kind === "store" && stage.output === output);
-  const stored = dropped && rewrite(dropped.value);
-  return {
-    ...kernel,
-    inputs: kernel.inputs.filter((_, input) => !aliases.includes(input)),
-    outputs: kernel.outputs.filter((_, index) => index !== output),
-    stages: kernel.stages.flatMap((stage): Stage | [] => {
-      if (stage === dropped || stage.kind !== "store") return [];
-      const number = stage.output - Number(stage.output > output);
-      return { kind: "store", output: number, value: rewrite(stage.value, stored) };
-    }),
-  };
+/** The call without an output and the inputs that read it again. */
+function withoutCopied(work: RowCall, { output, aliases }: Copied): RowCall {
+  return withoutOutput(withoutForwardedLoads(work, aliases), output);
 }

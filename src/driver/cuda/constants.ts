@@ -131,7 +131,7 @@ export const functionAttribute = {
 } as const;
 
 /** Tensor maps: element type, interleaving of 16-byte units, and the value of elements outside the tensor. */
-export const mapDataType = { FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9 } as const;
+export const mapDataType = { FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9, TFLOAT32: 11 } as const;
 export const mapInterleave = { NONE: 0 } as const;
 export const mapSwizzle = { "128B": 3 } as const;
 export const mapPromotion = { L2_256B: 3 } as const;

@@ -27,6 +27,7 @@ const elements = {
   bf16: { bytes: 2, type: mapDataType.BFLOAT16 },
   f16: { bytes: 2, type: mapDataType.FLOAT16 },
   f32: { bytes: 4, type: mapDataType.FLOAT32 },
+  tf32: { bytes: 4, type: mapDataType.TFLOAT32 },
 } as const;
 
 /** Columns, rows and matrices; a single matrix is a batch of 1. */

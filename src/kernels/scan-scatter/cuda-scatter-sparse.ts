@@ -13,8 +13,9 @@ const entriesPerLane = 8;
 const entriesPerRound = threads * entriesPerLane;
 /** The entries of a list: rounds follow as long as another one fits. */
 const maxListed = 2 * entriesPerRound;
-/** Entries that a thread adds at a time. */
-const unroll = 8;
+/** Entries that a thread adds at a time, in each of some columns: their loads are in flight together. */
+const unroll = 2;
+const columnsPerLane = 4;
 
 export function printSparse(
   { dtype, access }: Pick<RowScatterVariant, "dtype" | "access">,
@@ -70,18 +71,28 @@ ${rowsOfBlock}
         foundCount += __popc(lanes);
         if (foundCount < ${unroll} && first + 32 < listed) continue;
         __syncwarp();
-        for (unsigned column = lane; foundCount > 0 && column < columns; column += 32) {
-          ${type} sum = isStarted ? toRow[column] : 0;
+        for (unsigned column = lane; foundCount > 0 && column < columns; column += ${32 * columnsPerLane}) {
+          ${type} sums[${columnsPerLane}];
+          for (unsigned c = 0; c < ${columnsPerLane}; c++) {
+            sums[c] = isStarted && column + 32 * c < columns ? toRow[column + 32 * c] : 0;
+          }
           for (unsigned done = 0; done < foundCount; done += ${unroll}) {
-            ${type} values[${unroll}];
+            ${type} values[${unroll}][${columnsPerLane}];
             for (unsigned i = 0; i < ${unroll}; i++) {
-              values[i] = done + i < foundCount ? from[found[warp][done + i] * fromStep + column] : 0;
+              for (unsigned c = 0; c < ${columnsPerLane}; c++) {
+                const bool exists = done + i < foundCount && column + 32 * c < columns;
+                values[i][c] = exists ? from[found[warp][done + i] * fromStep + column + 32 * c] : 0;
+              }
             }
             for (unsigned i = 0; i < ${unroll}; i++) {
-              if (done + i < foundCount) sum += values[i];
+              for (unsigned c = 0; c < ${columnsPerLane}; c++) {
+                if (done + i < foundCount) sums[c] += values[i][c];
+              }
             }
           }
-          toRow[column] = sum;
+          for (unsigned c = 0; c < ${columnsPerLane}; c++) {
+            if (column + 32 * c < columns) toRow[column + 32 * c] = sums[c];
+          }
         }
         if (foundCount > 0) isStarted = true;
         foundCount = 0;

@@ -12,6 +12,7 @@ import {
   type ConvolutionProblem,
   type ConvolutionShape,
   isChannelsLast as isChannelsLastShape,
+  isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,
@@ -110,7 +111,10 @@ const weightGradient: KernelOp<GradientAttributes> = {
   },
 };
 
-/** Operand: the gradient of the output. It is summed as the other gradients read it, so that a step converts it once. */
+/**
+ * Operand: the gradient of the output. Half floats are summed as the other gradients read them, so that a step converts it once. In TF32
+ * these may read a rounded copy, and the sum has all bits.
+ */
 const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly weight: Shape }> = {
   kind: "kernel",
   name: "convolutionBiasGradient",
@@ -125,8 +129,11 @@ const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly we
     const axes = y.shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
     const shape = kernelShape("weight-gradient", y.dtype, x, weight, attributes);
     const channelsLast = channelsLastOf(lowering.backend, shape, x);
-    const isRead = channelsLast && paddedChannels(shape.outChannels, { channelsLast }) === shape.outChannels;
-    const storage = isRead && channelsLastStorage(lowering, y, { ...shape, channelsLast });
+    const isRead =
+      channelsLast &&
+      channelsLast.operands !== "f32" &&
+      paddedChannels(shape.outChannels, { channelsLast }) === shape.outChannels;
+    const storage = isRead && channelsLastOperand(lowering, y, { ...shape, channelsLast }).storage;
     const summed = storage
       ? { storage, shape: y.shape, strides: channelsLastStrides(y.shape), dtype: channelsLast.operands }
       : y;
@@ -182,18 +189,23 @@ function lowerConvolution(
   const firstShape = kernelShape(direction, result.dtype, x.shape, weight.shape, attributes);
   const channelsLast = channelsLastOf(lowering.backend, firstShape, x.shape);
   const shape = { ...firstShape, ...(channelsLast && { channelsLast }) };
-  const storageOf = (array: DeviceArray): Storage | undefined => {
-    if (array === result) return array.storage;
+  const prepare = (array: DeviceArray): PreparedOperand => {
+    if (array === result) return { storage: array.storage };
     return isChannelsLastShape(shape)
-      ? channelsLastStorage(lowering, array, shape)
-      : contiguousStorage(lowering, array, result.dtype);
+      ? channelsLastOperand(lowering, array, shape)
+      : { storage: contiguousStorage(lowering, array, result.dtype) };
   };
   const filter = readsTransposedWeight(shape) ? exchangeAxes(weight) : weight;
-  const storages = { x: storageOf(x), weight: storageOf(filter), y: storageOf(y) };
+  const prepared = { x: prepare(x), weight: prepare(filter), y: prepare(y) };
+  const storages = { x: prepared.x.storage, weight: prepared.weight.storage, y: prepared.y.storage };
+  const rounded = (["x", "weight", "y"] as const).filter(
+    (name) => direction !== "weight-gradient" && prepared[name].isRounded,
+  );
   const biasStorage = bias && contiguousStorage(lowering, bias, channelsLast ? "f32" : result.dtype);
   const scratchBytes = lowering.backend.convolutionScratchBytes(shape);
   const problem = {
     ...{ ...shape, ...storages },
+    ...(channelsLast && rounded.length > 0 && { channelsLast: { ...channelsLast, rounded } }),
     ...(biasStorage && { bias: biasStorage }),
     ...(scratchBytes > 0 && { scratch: lowering.scratch(scratchBytes) }),
   };
@@ -223,23 +235,31 @@ function exchangeAxes(weight: DeviceArray): DeviceArray {
   return { ...weight, shape: exchanged(weight.shape), strides: exchanged(weight.strides) };
 }
 
-/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. */
-function channelsLastStorage(
+interface PreparedOperand {
+  readonly storage: Storage | undefined;
+  /** True for f32 that was rounded to TF32. Default: false. */
+  readonly isRounded?: boolean;
+}
+
+/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. In TF32 a copy is rounded. */
+function channelsLastOperand(
   lowering: Lowering,
   array: DeviceArray,
   shape: ChannelsLastShape,
-): Storage | undefined {
+): PreparedOperand {
   const { operands } = shape.channelsLast;
   const [rows = 0, channels = 0, height = 0, width = 0] = array.shape;
   const padded = paddedChannels(channels, shape);
   const isDense = isChannelsLast(array) || (isContiguous(array) && (channels === 1 || height * width === 1));
-  if (array.dtype === operands && isDense && padded === channels) return array.storage;
+  if (array.dtype === operands && isDense && padded === channels) return { storage: array.storage };
   const copy = lowering.scratchArray([rows, height, width, padded], operands);
   if (padded !== channels && copy.storage) lowering.fill(copy.storage, 0);
   const strides = channelsLastStrides([rows, padded, height, width]);
   const target = { ...copy, shape: array.shape, strides };
-  copyArray(lowering, array, padded === channels ? target : viewStrided(lowering, copy, target));
-  return copy.storage;
+  const isRounded = isTf32(shape.channelsLast);
+  const to = padded === channels ? target : viewStrided(lowering, copy, target);
+  copyArray(lowering, array, to, isRounded ? "tf32" : undefined);
+  return { storage: copy.storage, isRounded };
 }
 
 function spatialRank(weight: Shape): number {

@@ -15,6 +15,7 @@ constexpr uint64_t mapMark = 0x70616d2d78697274;
 constexpr unsigned mapDimensions = 3;
 
 /** Of CUtensorMapDataType, without the packed types of less than a byte. */
+constexpr int tfloat32 = 11, tfloat32Ftz = 12;
 constexpr unsigned mapElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 
 /** The columns of a box that are inside its tensor: from the first up to the end. */
@@ -36,6 +37,16 @@ uint64_t addressOfRow(const TensorMap& map, Corner corner, long row) {
   if (inside.first >= inside.end) return 0;
   return map.address + static_cast<uint64_t>(matrix) * map.strides[1] + static_cast<uint64_t>(at) * map.strides[0] +
          static_cast<uint64_t>(static_cast<long>(corner.column) * static_cast<long>(map.elementBytes));
+}
+
+/** A row of floats, each rounded to TF32. */
+void roundRow(char* row) {
+  for (unsigned at = 0; at < boxRowBytes; at += 4) {
+    uint32_t bits;
+    std::memcpy(&bits, row + at, 4);
+    if ((bits & 0x7f800000) != 0x7f800000) bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+    std::memcpy(row + at, &bits, 4);
+  }
 }
 
 }  // namespace
@@ -66,6 +77,7 @@ void copyBox(void* to, const TensorMap& map, Corner corner) {
       std::memcpy(bytes + offset, reinterpret_cast<const char*>(start + offset),
                   static_cast<uint64_t>(inside.end - inside.first) * map.elementBytes);
     }
+    if (map.roundsToTf32 == 1) roundRow(bytes);
     for (unsigned at = 0; at < boxRowBytes; at += 16) {
       const uint64_t address = reinterpret_cast<uint64_t>(to) + row * boxRowBytes + at;
       std::memcpy(reinterpret_cast<char*>(address ^ (address >> 7 & 7) << 4), bytes + at, 16);
@@ -90,7 +102,7 @@ EMULATOR_EXPORT int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned ra
   if (fill < 0 || fill > 1) return invalidValue;
   if (setting("computeMajor") < 9) return notSupported;
   // Holdfast uses none of the other options.
-  if (type > 12 || rank != mapDimensions || interleave != 0 || swizzle != 3 || fill != 0) return notSupported;
+  if (type >= tfloat32Ftz || rank != mapDimensions || interleave != 0 || swizzle != 3 || fill != 0) return notSupported;
   const unsigned bytes = mapElementBytes[type];
   for (unsigned index = 0; index < rank; ++index) {
     if (sizes[index] == 0 || sizes[index] > 1ull << 32 || box[index] == 0 || box[index] > 256) return invalidValue;
@@ -100,6 +112,7 @@ EMULATOR_EXPORT int cuTensorMapEncodeTiled(TensorMap* map, int type, unsigned ra
   }
   if (box[0] * bytes % 16 != 0 || box[0] * bytes > boxRowBytes) return invalidValue;
   if (box[2] != 1) return notSupported;
-  *map = {mapMark, address, {sizes[0], sizes[1], sizes[2]}, {strides[0], strides[1]}, {box[0], box[1], box[2]}, bytes, {}};
+  *map = {mapMark, address, {sizes[0], sizes[1], sizes[2]}, {strides[0], strides[1]}, {box[0], box[1], box[2]}, bytes,
+          type == tfloat32 ? 1ull : 0ull, {}};
   return success;
 }

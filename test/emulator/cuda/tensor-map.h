@@ -15,7 +15,9 @@ struct TensorMap {
   uint64_t strides[2];
   uint32_t box[3];
   uint32_t elementBytes;
-  uint64_t reserved[7];
+  /** 1 if floats are rounded to TF32 while they are copied. */
+  uint64_t roundsToTf32;
+  uint64_t reserved[6];
 };
 static_assert(sizeof(TensorMap) == 128, "a tensor map has 128 bytes");
 
@@ -35,7 +37,8 @@ bool holdsBox(const TensorMap& map, Corner corner);
 
 /**
  * Copies a box to shared memory, row after row with swizzled chunks of 16 bytes: bits 4 to 6 of an address
- * are XORed with bits 7 to 9. Elements outside the tensor are 0.
+ * are XORed with bits 7 to 9. Elements outside the tensor are 0. TF32 is rounded to nearest even, as on a
+ * GPU; infinities and NaN stay as they are.
  */
 void copyBox(void* to, const TensorMap& map, Corner corner);
 

@@ -14,7 +14,9 @@ export const maxMembers = 32;
 /** Cheaper values are recomputed instead of stored and loaded. */
 const cheap = 20;
 
-const ofUnary: Partial<Record<UnaryOp, number>> = { neg: 1, abs: 1, floor: 1, ceil: 1, sqrt: 3, rsqrt: 3 };
+const ofUnary: Partial<Record<UnaryOp, number>> = {
+  ...{ neg: 1, abs: 1, floor: 1, ceil: 1, sqrt: 3, rsqrt: 3, roundTf32: 1 },
+};
 /** A transcendental function. */
 const ofFunction = 24;
 

@@ -64,8 +64,11 @@ export function expressionPrinter(
         return leaves.row();
       case "constant":
         return literal(expression.type, expression.value);
-      case "unary":
+      case "unary": {
+        const power = text.usesFastMath ? scaledPower(expression) : undefined;
+        if (power) return text.call("ex2Approx", `${print(power.of)} * ${literal("f32", power.scale)}`);
         return unary(text, expression.op, expression.type, print(expression.a));
+      }
       case "binary": {
         const cdfOperand = text.usesFastMath ? normalCdfOperand(expression) : undefined;
         if (cdfOperand) return text.call("fast_normal_cdf_f32", print(cdfOperand));
@@ -143,8 +146,18 @@ function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string 
   if (op === "neg") return `(-${a})`;
   if (text.usesFastMath && type === "f32" && (op === "exp" || op === "tanh" || op === "sigmoid"))
     return text.call(`fast_${op}_f32`, a);
+  if (op === "roundTf32") return text.call("roundTf32", a);
   if (op === "sigmoid" || op === "softplus" || op === "rsqrt") return text.call(`${op}_${type}`, a);
   return `${functions[op]}${type === "f32" ? "f" : ""}(${a})`;
+}
+
+/** exp(c · x) in f32 as 2 to the power of scale · x, which saves a product; undefined for other expressions. */
+function scaledPower(expression: Expression): { of: Expression; scale: number } | undefined {
+  if (expression.kind !== "unary" || expression.op !== "exp" || expression.type !== "f32") return undefined;
+  const { a } = expression;
+  if (a.kind !== "binary" || a.op !== "mul") return undefined;
+  const [constant, of] = a.a.kind === "constant" ? [a.a, a.b] : [a.b, a.a];
+  return constant.kind === "constant" ? { of, scale: constant.value * Math.LOG2E } : undefined;
 }
 
 /** The x of ½ · (1 + erf(x · √½)) in f32, the distribution function of a normal variable; undefined for other expressions. */

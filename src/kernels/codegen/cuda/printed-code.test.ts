@@ -114,7 +114,7 @@ function everything(type: "f32" | "f64" | "i32"): RowKernel {
   const a = term.load(0, type);
   const isWhole = type === "i32";
   const unary = unaryOps
-    .filter((op) => !isWhole || op === "neg" || op === "abs")
+    .filter((op) => (isWhole ? op === "neg" || op === "abs" : op !== "roundTf32" || type === "f32"))
     .map((op): Expression => ({ kind: "unary", op, a, type }));
   const binary = binaryOps
     .filter((op) => (isWhole ? op !== "div" && op !== "pow" : op !== "and" && op !== "shr"))

@@ -11,6 +11,8 @@ import type { Epilogue } from "./configs.js";
 
 export interface PrintedEpilogue {
   readonly storesC: boolean;
+  /** C++: the bytes of the registers that `operandDeclarations` and `resultDeclarations` declare for a row. */
+  readonly rowBytes: string;
   readonly parameters: Readonly<Record<string, Parameter>>;
   /** The C++ types that its memory parameters point to. */
   readonly pointers: Readonly<Record<string, string>>;
@@ -20,8 +22,12 @@ export interface PrintedEpilogue {
   readonly operandDeclarations: string;
   /** Loads the operands of the row `next`, from element `offset` on. */
   readonly loads: string;
-  /** Computes and stores the outputs of the row `next`: the thread's accumulators are in `values`, at element `offset` of C. */
+  /** Declares registers for the outputs of `rowsInFlight` rows. */
+  readonly resultDeclarations: string;
+  /** Computes the outputs of the row `next`, with the thread's accumulators in `values`. `isInside`: the row is a row of C. */
   readonly lines: string;
+  /** Stores the outputs of the row `next`, from element `offset` on. */
+  readonly stores: string;
   /** Declares the column sums over a thread's rows before the first row, and stores them after the last, from `colsumOffset` on. */
   readonly colsumDeclarations: string;
   readonly colsumStores: string;
@@ -38,7 +44,9 @@ export function printEpilogue(
   // The error of 16-bit and TF32 GEMMs is larger than that of the fast-math functions.
   const text = new KernelText({ depth: 3, usesFastMath: true });
   const [operands, loading] = [new KernelText(), new KernelText()];
+  const [results, storing] = [new KernelText(), new KernelText()];
   const [colsums, colsumStoring] = [new KernelText(), new KernelText()];
+  const inRegisters: string[] = [];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
     if (index === gemmInput || forwarded[index] !== undefined) continue;
@@ -46,6 +54,7 @@ export function printEpilogue(
     const { type, memory = type } = elementTypes[dtype];
     pointers[`in${index}`] = memory;
     if (!read.has(index)) continue;
+    inRegisters.push(type);
     operands.line(`Vec<${type}, vecWidth> vec${index}[rowsInFlight];`);
     const loaded =
       dtype === "draw"
@@ -64,8 +73,9 @@ export function printEpilogue(
       );
       continue;
     }
-    text.use("storeVec");
-    text.line(`Vec<${type}, vecWidth> result${index};`);
+    inRegisters.push(type);
+    results.line(`Vec<${type}, vecWidth> result${index}[rowsInFlight];`);
+    storing.line(`${storing.call("storeVec", `out${index} + offset`, `result${index}[next]`)};`);
   }
   for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
   text.line("#pragma unroll");
@@ -77,7 +87,7 @@ export function printEpilogue(
         load({ input }) {
           if (input === gemmInput) return "values[e]";
           const output = forwarded[input];
-          const vec = output === undefined ? `vec${input}[next]` : `result${output}`;
+          const vec = output === undefined ? `vec${input}[next]` : `result${output}[next]`;
           return widened(text, inputs[input] ?? "f32", `${vec}.lane[e]`);
         },
         scalar: (index) => `scalar${index}`,
@@ -87,21 +97,24 @@ export function printEpilogue(
     for (const stage of stages) {
       if (stage.kind !== "store") continue;
       const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
-      if (per === "column") text.line(`colsum${stage.output}.lane[e] += ${print(stage.value)};`);
-      else text.line(`result${stage.output}.lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
+      if (per === "column")
+        text.line(`colsum${stage.output}.lane[e] += isInside ? ${print(stage.value)} : 0;`);
+      else text.line(`result${stage.output}[next].lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
     }
   });
-  for (const [index, { per }] of outputs.entries())
-    if (per !== "column") text.line(`${text.call("storeVec", `out${index} + offset`, `result${index}`)};`);
-  const [loads, work, colsumStores] = [loading.fragment(), text.fragment(), colsumStoring.fragment()];
+  const [loads, work] = [loading.fragment(), text.fragment()];
+  const [stores, colsumStores] = [storing.fragment(), colsumStoring.fragment()];
+  const called = [loads, work, stores, colsumStores].flatMap((fragment) => [...fragment.called]);
   return {
     ...{
       storesC,
+      rowBytes: inRegisters.map((type) => `sizeof(Vec<${type}, vecWidth>)`).join(" + ") || "0",
       parameters,
       pointers,
-      declarations: preludeOf(new Set([...loads.called, ...work.called, ...colsumStores.called, ...others])),
+      declarations: preludeOf(new Set([...called, ...others])),
     },
     ...{ operandDeclarations: operands.fragment().lines, loads: loads.lines, lines: work.lines },
+    ...{ resultDeclarations: results.fragment().lines, stores: stores.lines },
     ...{ colsumDeclarations: colsums.fragment().lines, colsumStores: colsumStores.lines },
   };
 }

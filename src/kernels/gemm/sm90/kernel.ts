@@ -124,11 +124,11 @@ function intrinsicsFor(config: Sm90Config): string {
     : [
         smemDescriptor,
         ...(isRsMainloop(config)
-          ? [wgmmaRs(n), setmaxnreg, clusterIntrinsics]
+          ? [cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
           : [wgmmaSs(config.element, n), namedBarrierSync]),
         wgmmaSync,
       ];
-  const code = [elementTags, cvtRnaTf32, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");
+  const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");
   return `\n${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(code)}`;
 }
 
@@ -172,13 +172,13 @@ function pointersOf(
   return Object.fromEntries(types.flat());
 }
 
-/** The tensor maps of A and B, with boxes 128 bytes wide. */
+/** The tensor maps of A and B, with boxes 128 bytes wide. TMA rounds to TF32: tensor cores only drop the low bits of a float. */
 function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
   const boxColumns = kTileBytes / (element === "tf32" ? 4 : 2);
   const mapOf = (operand: "a" | "b", size: string, tileRows: number, index: number) => {
     const [columns, rows] = isKMajor[operand] ? ["k", size] : [size, "k"];
     return {
-      dtype: element === "tf32" ? ("f32" as const) : element,
+      dtype: element,
       ...{ columns: `${columns}${index}`, rows: `${rows}${index}`, rowStride: `${operand}Stride${index}` },
       ...{ matrices: `batch${index}`, matrixStride: `${operand}Batch${index}` },
       box: { columns: boxColumns, rows: isKMajor[operand] ? tileRows : boxColumns },

@@ -2,8 +2,6 @@
  * The TF32 wgmma RS mainloop for MN-major A and B. Consumers load A from shared memory into registers: register fragments can be loaded
  * from any layout. A producer warpgroup loads by TMA and transposes B into K-major shared memory. These GEMMs have few tiles and a large K,
  * so the two CTAs of a cluster split K. Each CTA reduces half of the accumulators through distributed shared memory.
- *
- * B is rounded to TF32 while it is transposed. A is truncated by the tensor cores: rounding it in the mainloop was slower.
  */
 
 import { smemAlignment } from "./smem-tiles.js";
@@ -93,7 +91,8 @@ const producer = `
 #pragma unroll
       for (unsigned i = 0; i < 8; i++)
         rows[i / 4][i % 4] = *reinterpret_cast<const float4*>(source + TileB::swizzledOffset(4 * (chunkK ^ i / 4 * 4) + i % 4, chunkN));
-      // Rounding forces the loads to complete before the next TMA load overwrites this stage.
+      // TMA has rounded these floats already. Here the volatile conversion forces the loads to complete before the next TMA load overwrites
+      // this stage.
 #pragma unroll
       for (unsigned i = 0; i < 8; i++) {
         float4& row = rows[i / 4][i % 4];

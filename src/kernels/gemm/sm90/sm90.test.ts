@@ -326,42 +326,6 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
     }
   });
 
-  /** The result of a GEMM with K = 128 and MN-major operands, whose elements are all a and all b. */
-  function sumsOf(left: number, right: number, tile: Sm90Tile): Float32Array {
-    const [m, n, k] = [72, 64, 128];
-    return runtime.step(() => {
-      const fill = (count: number, of: number, name: string) =>
-        put(runtime, new Float32Array(count).fill(of), name);
-      const c = runtime.arena.allocate(4 * m * n, "c");
-      const problem: GemmProblem<GemmInputDtype> = {
-        ...{ dtype: "f32", m, n, k, c: { storage: c, rowStride: n } },
-        a: { storage: fill(m * k, left, "a"), rowStride: m, isTransposed: true },
-        b: { storage: fill(k * n, right, "b"), rowStride: n },
-      };
-      const isKMajor = { a: false, b: false };
-      submit(runtime, [
-        lowerSm90Gemms([problem], { element: "tf32", tile, isKMajor, hasBias: false }, "gemm"),
-      ]);
-      return Float32Array.from(floatsIn(c));
-    });
-  }
-  // One bit more than TF32 has.
-  const longer = 1 + 2 ** -10 + 2 ** -11;
-
-  test("of floats uses only the bits that TF32 has", () => {
-    // Truncated to TF32: 1 + 2^-10.
-    for (const [index, sum] of sumsOf(longer, 1, mmaSyncTile).entries())
-      assert.equal(sum, 128 * (1 + 2 ** -10), `element ${index}`);
-  });
-
-  test("the RS mainloop truncates A to TF32 and rounds B to TF32", () => {
-    for (const isLeft of [true, false]) {
-      const sums = isLeft ? sumsOf(longer, 1, splitKTile) : sumsOf(1, longer, splitKTile);
-      for (const [index, sum] of sums.entries())
-        assert.equal(sum, 128 * (1 + (isLeft ? 2 ** -10 : 2 ** -9)), `element ${index}`);
-    }
-  });
-
   const plain: RandomGemm = {
     ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
     ...{ bias: "one", activation: "none" },
@@ -562,7 +526,7 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
   test("stores partial column sums of the epilogue's outputs, over sixteen rows each", () => {
     for (const element of elements) {
       // The last rows are fewer, and some warps have none.
-      for (const m of effort({ quick: element === "bf16" ? [200] : [72], thorough: [72, 200] })) {
+      for (const m of effort({ quick: element === "bf16" ? [203] : [70], thorough: [70, 203] })) {
         runtime.step(() => {
           const { problem, config } = prepare({ ...plain, m }, element, large);
           const { n } = plain;

@@ -49,8 +49,8 @@ struct SmemTile {
                                    {rows[0].z, rows[1].z, rows[2].z, rows[3].z}, {rows[0].w, rows[1].w, rows[2].w, rows[3].w}};
 #pragma unroll
       for (unsigned e = 0; e < 4; e++) {
-        *reinterpret_cast<float4*>(kMajor + swizzledOffset(mn + e, k / 4)) = make_float4(
-            cvtRnaTf32(columns[e][0]), cvtRnaTf32(columns[e][1]), cvtRnaTf32(columns[e][2]), cvtRnaTf32(columns[e][3]));
+        *reinterpret_cast<float4*>(kMajor + swizzledOffset(mn + e, k / 4)) =
+            make_float4(columns[e][0], columns[e][1], columns[e][2], columns[e][3]);
       }
     }
   }

@@ -93,7 +93,7 @@ export function chooseForwardTile(
 
 const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
   rows: {
-    short: [{ warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 3, issuesEarly: false, drains: true }],
+    short: [{ warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 3, issuesEarly: false, drains: true }],
     long: [
       { warpgroups: 3, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },

@@ -83,6 +83,19 @@ export const mathIntrinsics = {
   /** Two correctly rounded operations: the same bits as on the CPU. */
   rsqrt_f32: { code: `${device} float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }` },
   rsqrt_f64: { code: `${device} double rsqrt_f64(double x) { return 1.0 / sqrt(x); }` },
+  /** Adding half of the last kept bit carries exactly when rounding goes up. */
+  roundTf32: {
+    code: `${device} float roundTf32(float value) {
+  unsigned bits;
+#ifdef HOLDFAST_EMULATOR
+  bits = __float_as_uint(value);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
+#else
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#endif
+  return __uint_as_float(bits);
+}`,
+  },
 
   widen_u8: { code: `${device} int widen_u8(unsigned char value) { return value; }` },
   narrow_u8: { code: `${device} unsigned char narrow_u8(int value) { return (unsigned char)value; }` },

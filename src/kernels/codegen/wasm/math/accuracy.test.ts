@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { effort } from "../../../../../test/support/effort.js";
+import { roundToTf32 } from "../../../../../test/support/tf32.js";
 import { overArrays, ulpError } from "../../../../../test/support/vector-math.js";
 import { mathFunctions } from "../../../../driver/index.js";
 import type { VectorMathName } from "./table.js";
@@ -29,6 +30,7 @@ const bounds: Record<Exclude<VectorMathName, "pow">, Bound> = {
   sin: { exact: Math.sin, ulps: 0.51, dense: [-1e5, 1e5] },
   cos: { exact: Math.cos, ulps: 0.51, dense: [-1e5, 1e5] },
   erf: { exact: mathFunctions.erf, ulps: 1, dense: [-4, 4] },
+  roundTf32: { exact: roundToTf32, ulps: 0, dense: [-2, 2] },
   rsqrt: { exact: (x) => 1 / Math.sqrt(x), ulps: 1.5, dense: [0, 4] },
 };
 

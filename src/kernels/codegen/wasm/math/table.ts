@@ -7,6 +7,7 @@ import { expm1, softplus } from "./expm1-softplus.js";
 import { log, log1p } from "./log.js";
 import { pow, rsqrt } from "./pow.js";
 import { sigmoid, tanh } from "./sigmoid-tanh.js";
+import { roundTf32 } from "./tf32.js";
 import { cos, sin } from "./trigonometric.js";
 import type { VectorFunction } from "./vector-function.js";
 
@@ -22,7 +23,8 @@ export type VectorMathName =
   | "cos"
   | "erf"
   | "pow"
-  | "rsqrt";
+  | "rsqrt"
+  | "roundTf32";
 
 /**
  * Functions of four floats (v128 in, v128 out; `pow` takes base and power), to be called by name from a kernel of the same module, or
@@ -42,6 +44,7 @@ export const vectorMath: Readonly<Record<VectorMathName, VectorFunction>> = {
   erf,
   pow,
   rsqrt,
+  roundTf32,
 };
 
 /**

@@ -35,17 +35,18 @@ const kernelsOf = (element: Element): readonly KernelSource[] => {
     );
     return [...new Map(variants.map((variant) => [variant.tile, variant])).values()];
   };
+  const rounds = { image: element === "tf32", filter: element === "tf32" };
   return [
     ...variantsOf("forward").map((variant) =>
       gatherKernel({
         ...{ ...variant, resultDtype: element === "bf16" ? "bf16" : "f32", isFilterKMajor: true },
-        ...{ hasBias: true, epilogue: relu, storesVectors: true, access: "out", hasWholeTaps: false },
+        ...{ hasBias: true, epilogue: relu, storesVectors: true, access: "out", hasWholeTaps: false, rounds },
       }),
     ),
     ...variantsOf("input-gradient").map((variant) =>
       gatherKernel({
         ...{ ...variant, resultDtype: "f32", isFilterKMajor: element === "tf32", hasBias: false },
-        ...{ storesVectors: element === "tf32", access: "partial-out", hasWholeTaps: false },
+        ...{ storesVectors: element === "tf32", access: "partial-out", hasWholeTaps: false, rounds },
       }),
     ),
     ...variantsOf("weight-gradient").map((variant) => weightGradientKernel({ ...variant, access: "out" })),

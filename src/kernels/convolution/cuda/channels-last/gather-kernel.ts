@@ -21,6 +21,8 @@ export type GatherVariant = MainloopVariant & {
   readonly isFilterKMajor: boolean;
   /** True if the channels of the gathered image are whole k-tiles. Only the input gradient depends on it. */
   readonly hasWholeTaps: boolean;
+  /** TF32: operands that are rounded in shared memory, because they are in f32. */
+  readonly rounds: { readonly image: boolean; readonly filter: boolean };
   readonly hasBias: boolean;
   readonly epilogue?: ConvolutionEpilogue | undefined;
   /** True if rows of results can be stored 16 bytes at a time. */
@@ -67,7 +69,11 @@ export function gatherParameters({
 
 export function gatherKernel(variant: GatherVariant): KernelSource {
   const { element, resultDtype, isFilterKMajor } = variant;
-  const mainloop = mainloopOf(variant, { a: true, b: isFilterKMajor }, resultDtype === "f32" ? 4 : 2);
+  const mainloop = mainloopOf(
+    variant,
+    { a: true, b: isFilterKMajor },
+    { resultBytes: resultDtype === "f32" ? 4 : 2, roundsTiles: roundsTiles(variant) },
+  );
   const { threads, sharedBytes, blocksPerSm } = mainloop;
   return cudaKernel({
     name: `convolution.channels-last.${isFilterKMajor ? "gather" : "input-gradient"}.${element}`,
@@ -121,6 +127,20 @@ ${hasWholeTaps ? "" : findTap("kRow / chunkElements", "      ")}
       cpAsync<16>(tile + smemN + i * kPerPass * Layout::pitch, filter + (isInside ? tapPlace + channel * filterStride : 0), isInside ? 16 : 0);
     }`;
 
+const roundsTiles = ({ rounds }: GatherVariant): boolean => rounds.image || rounds.filter;
+
+/**
+ * A thread rounds the chunks that it has copied itself: these have landed, and no barrier is needed. It reads and writes shared memory
+ * once more, while the wgmmas of the previous k-tile run.
+ */
+const roundTile = ({ rounds }: GatherVariant): string => `
+  auto roundTile = [&](unsigned char* tile) {${rounds.image ? roundRows("tileM", "0") : ""}${rounds.filter ? roundRows("tileN", "bytesA") : ""}
+  };`;
+
+const roundRows = (rows: string, offset: string): string => `
+#pragma unroll
+    for (unsigned i = 0; i < ${rows} / rowsPerPass; i++) roundChunk(tile + ${offset} + smemOffset + i * rowsPerPass * KMajor::pitch);`;
+
 /** C++: `rowTap`, the tap of a chunk of K, and `tapPlace`, its distance in the filter. */
 const findTap = (chunk: string, indentation: string): string => `
 ${indentation}const unsigned rowTap = perTap.divide(${chunk}), rowI = perTapRow.divide(rowTap), rowJ = rowTap - rowI * perTapRow.divisor;
@@ -164,7 +184,7 @@ function bodyOf(variant: GatherVariant, mainloop: Mainloop): string {
 ${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter(variant.hasWholeTaps)}
   };
   const unsigned firstTile = 0, endTile = (kChunks + KMajor::chunks - 1) / KMajor::chunks;
-${mainloop.multiply}
+${roundsTiles(variant) ? roundTile(variant) : ""}${mainloop.multiply}
 ${storeResults(variant, mainloop)}`;
 }
 

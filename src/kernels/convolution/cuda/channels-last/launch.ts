@@ -13,6 +13,7 @@ import {
   type ChannelsLastShape,
   type ConvolutionEpilogue,
   elementCounts,
+  isTf32,
   paddedChannels,
   readsTransposedWeight,
   rejected,
@@ -115,6 +116,10 @@ function lowerGather(
     ...mainloopVariant(config, problem),
     ...{ resultDtype: dtype, isFilterKMajor: isForward || isTransposed },
     hasWholeTaps: !isForward && imageChannels % tileKOf(config, problem) === 0,
+    rounds: {
+      image: roundsOperand(problem, isForward ? "x" : "y"),
+      filter: roundsOperand(problem, "weight"),
+    },
     ...{ hasBias: bias !== undefined, epilogue: printedEpilogue(problem) },
     storesVectors:
       (n * dtypes[dtype].bytes) % maxVectorBytes === 0 && result.span.address % maxVectorBytes === 0,
@@ -132,6 +137,11 @@ function lowerGather(
       }),
     }),
   };
+}
+
+/** True if the kernel rounds an operand to TF32. */
+function roundsOperand({ channelsLast }: ChannelsLastShape, operand: "x" | "weight" | "y"): boolean {
+  return isTf32(channelsLast) && !channelsLast.rounded?.includes(operand);
 }
 
 /** The code depends on the expression and on the number of scalars, not on their values. */

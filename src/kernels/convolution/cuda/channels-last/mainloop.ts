@@ -11,6 +11,13 @@ export interface OperandMajors {
   readonly b: boolean;
 }
 
+export interface MainloopOptions {
+  /** The size of a staged result. Default: 0, none is staged. */
+  readonly resultBytes?: number;
+  /** True if `roundTile(smem)` rounds operands of a k-tile to TF32. Default: false. */
+  readonly roundsTiles?: boolean;
+}
+
 /** The parts of a kernel, in C++. */
 export interface Mainloop {
   readonly threads: number;

@@ -37,7 +37,7 @@ export function weightGradientParameters({
 
 export function weightGradientKernel(variant: WeightGradientVariant): KernelSource {
   const { element } = variant;
-  const mainloop = mainloopOf(variant, { a: false, b: false }, 0);
+  const mainloop = mainloopOf(variant, { a: false, b: false });
   const { threads, sharedBytes, blocksPerSm } = mainloop;
   return cudaKernel({
     name: `convolution.channels-last.weight-gradient.${element}`,

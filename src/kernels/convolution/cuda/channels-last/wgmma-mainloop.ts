@@ -18,7 +18,7 @@ import {
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
 import type { ConvolutionEpilogue } from "../../problem.js";
 import { applyEpilogue } from "./epilogue.js";
-import type { Mainloop, OperandMajors } from "./mainloop.js";
+import type { Mainloop, MainloopOptions, OperandMajors } from "./mainloop.js";
 import {
   type ChannelsLastTile,
   kTileBytes,
@@ -34,16 +34,16 @@ export function wgmmaMainloop(
   element: MmaElement,
   tile: ChannelsLastTile,
   isKMajor: OperandMajors,
-  resultBytes: number,
+  { resultBytes, roundsTiles }: Required<MainloopOptions>,
 ): Mainloop {
   const transposes = element === "tf32" && !isKMajor.a;
   const sharedBytes = sharedBytesOf(tile, resultBytes, transposes);
   return {
     ...{ threads: threadsOf(tile), sharedBytes },
     blocksPerSm: residentCtas(tile, resultBytes, transposes),
-    declarations: `${declareMainloop(element, tile)}${transposes ? declareTranspose : ""}`,
+    declarations: `${declareMainloop(element, tile)}${transposes ? declareTranspose : ""}${roundsTiles ? declareRounding : ""}`,
     stages: alignStages(sharedBytes),
-    multiply: transposes ? transposingMainloop : mainloop(tile, isKMajor),
+    multiply: transposes ? transposingMainloop : mainloop(tile, isKMajor, roundsTiles),
     ...{ stageResults, storePartials },
   };
 }
@@ -125,13 +125,13 @@ const multiplyTile = (isKMajor: OperandMajors): string => `
     wgmmaCommit();`;
 
 /**
- * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies. Afterwards no thread reads
- * the stages.
+ * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, which `loadTile(smem, kTile)` copies, and `roundTile(smem)`
+ * rounds if that is needed. Afterwards no thread reads the stages.
  */
-const mainloop = ({ overlap }: ChannelsLastTile, isKMajor: OperandMajors): string => `
+const mainloop = ({ overlap }: ChannelsLastTile, isKMajor: OperandMajors, roundsTiles: boolean): string => `
 ${zeroAccumulators}
   constexpr unsigned overlap = ${overlap}, ahead = stages - 1 - overlap;
-${startLoop}
+${startLoop}${roundsTiles ? "\n    roundTile(stageTiles + kTile % stages * stageBytes);" : ""}
     fenceProxyAsync();
     if constexpr (overlap == 0) wgmmaWait<0>();
     // The k-tile has landed for all threads, and no warpgroup still reads the stage that is loaded next.
@@ -142,6 +142,13 @@ ${startLoop}
   }
   wgmmaWait<0>();
   __syncthreads();`;
+
+/** C++: `roundChunk`, to TF32: tensor cores drop the low bits of a float, which is a bias. */
+const declareRounding = `
+static __device__ __forceinline__ void roundChunk(unsigned char* chunk) {
+  float4& floats = *reinterpret_cast<float4*>(chunk);
+  floats = make_float4(cvtRnaTf32(floats.x), cvtRnaTf32(floats.y), cvtRnaTf32(floats.z), cvtRnaTf32(floats.w));
+}`;
 
 /** C++: `transposeTile`, from MN-major to K-major with rounding to TF32. wgmma reads TF32 K-major only. */
 const declareTranspose = `
