@@ -96,12 +96,14 @@ function planCalls(
   }
   // Before the memory plan: an algorithm decides how much scratch memory a GEMM needs.
   let report: GemmReport | undefined;
-  if (isTuned && isEnabled(settings, gemmAlgorithms.name)) {
+  if (isEnabled(settings, gemmAlgorithms.name)) {
     program.renumber();
-    report = autotuneGemms(runtime, program);
-    autotuneEpilogues(runtime, program);
-    autotuneConvolutions(runtime, program);
-    stages.push({ name: gemmAlgorithms.name, calls: program.calls });
+    if (isTuned) {
+      report = autotuneGemms(runtime, program);
+      autotuneEpilogues(runtime, program);
+    }
+    const isChanged = autotuneConvolutions(runtime, program, { keepsBits: !isTuned });
+    if (isTuned || isChanged) stages.push({ name: gemmAlgorithms.name, calls: program.calls });
   }
   const { planned, fallback, ...proposed } = planAgreed(
     runtime,
@@ -175,9 +177,12 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
   for (const { name, calls: after } of repeated) {
     program.renumber();
     if (name === gemmAlgorithms.name) {
-      autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
-      autotuneEpilogues(runtime, program, { known: epilogueTilesIn(runtime, after) });
-      autotuneConvolutions(runtime, program, { known: convolutionAlgorithmsIn(runtime, after) });
+      if (isTuned) {
+        autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
+        autotuneEpilogues(runtime, program, { known: epilogueTilesIn(runtime, after) });
+      }
+      const known = convolutionAlgorithmsIn(runtime, after);
+      autotuneConvolutions(runtime, program, { known, keepsBits: !isTuned });
     } else if (name === "bf16Activations") {
       const before = stages.findIndex((stage) => stage.name === name) - 1;
       const wanted = bf16ActivationsIn(stages[before]?.calls ?? [], after);

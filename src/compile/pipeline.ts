@@ -258,7 +258,7 @@ export function purposeOf(name: PhaseName): string {
 
 /**
  * Which passes run. `false` switches off all phases of a pass; the name of a phase switches off that phase alone. Defaults: all run,
- * except `autotune` in float32, where eager code's bits are kept, and the phase `rematerialize` on a GPU with enough memory.
+ * but `autotune` keeps eager code's bits in float32, and the phase `rematerialize` is off on a GPU with enough memory.
  *
  * `streams` decides whether calls run on side streams: true or false; default: a GPU tries both. `pdl: false` switches programmatic
  * dependent launch off. `schedule: false` switches both off.

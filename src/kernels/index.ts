@@ -41,6 +41,7 @@ export {
   type ConvolutionShape,
   convolutionCalls,
   isChannelsLast,
+  isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,

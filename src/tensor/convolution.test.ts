@@ -75,6 +75,19 @@ test("the gradient of a maximum goes to the first of equal elements, even if all
   assert.deepEqual(x.grad!.tolist(), [[10, 0, 0, 20, 0, 0]]);
 });
 
+test("the gradient finds the last element of a window of any size", () => {
+  // Offsets in windows of up to 255 elements are bytes.
+  for (const size of [255, 256, 300]) {
+    const values = Array.from({ length: 2 * size }, (_, at) => at);
+    const x = tensor([values], { requiresGrad: true });
+    const pooled = maxPool1d(x, size);
+    assert.deepEqual(pooled.tolist(), [[size - 1, 2 * size - 1]]);
+    pooled.sum().backward();
+    const isLast = values.map((at) => Number((at + 1) % size === 0));
+    assert.deepEqual(x.grad!.tolist(), [isLast], `windows of ${size}`);
+  }
+});
+
 test("a NaN is the maximum of every window that contains it, and gets the gradient", () => {
   const x = tensor([[1, Number.NaN, 5, 2, 4]], { requiresGrad: true });
   const y = maxPool1d(x, 2, { stride: 1 });

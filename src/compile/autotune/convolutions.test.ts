@@ -27,7 +27,7 @@ interface Bench {
   /** The code of each launch, also of recorded ones. */
   readonly launches: readonly string[];
   /** The algorithms of the calls after tuning. */
-  tune(calls: readonly Call[], known?: KnownChoices): readonly ConvolutionCall[];
+  tune(calls: readonly Call[], known?: KnownChoices, keepsBits?: boolean): readonly ConvolutionCall[];
 }
 
 /** Runs `use` on a Hopper GPU that computes nothing, where a launch takes `costMs` milliseconds. */
@@ -56,9 +56,9 @@ function onDevice(
   });
   try {
     const ownKnown: KnownChoices = new Map();
-    const tune: Bench["tune"] = (calls, known = ownKnown) => {
+    const tune: Bench["tune"] = (calls, known = ownKnown, keepsBits = false) => {
       const program = new Program(calls);
-      autotuneConvolutions(runtime, program, { known, clock });
+      autotuneConvolutions(runtime, program, { known, clock, keepsBits });
       return program.calls.map(workOf);
     };
     use({ runtime, clock, known: ownKnown, notes, launches, tune });
@@ -77,11 +77,12 @@ function convolution(more: Partial<ConvolutionShape> = {}, scratchBytes = 0): Ca
     ...{ stride: [1, 1], padding: [1, 1], dilation: [1, 1] },
     ...more,
   };
+  const { operands: read = "bf16" } = shape.channelsLast ?? {};
   const [weightDtype, resultDtype] =
-    shape.direction === "weight-gradient" ? (["f32", "bf16"] as const) : (["bf16", "f32"] as const);
+    shape.direction === "weight-gradient" ? (["f32", read] as const) : ([read, "f32"] as const);
   const imageElements = shape.batch * side * side * channels;
   const operands = {
-    x: bufferOf([imageElements], { dtype: "bf16", label: "x" }).slice,
+    x: bufferOf([imageElements], { dtype: read, label: "x" }).slice,
     weight: bufferOf([channels * channels * 9], { dtype: weightDtype, label: "weight" }).slice,
     y: bufferOf([imageElements], { dtype: resultDtype, label: "y" }).slice,
     ...(scratchBytes > 0 && { scratch: bufferOf([scratchBytes / 4], { label: "scratch" }).slice }),
@@ -128,6 +129,21 @@ test("the fastest candidate is selected, and its call changes in nothing else", 
       assert.deepEqual(tune([call]), [{ ...rest, shape: { ...shape, algorithm } }]);
     });
   }
+});
+
+test("if no bit may change, only exact convolutions are tuned: their candidates have the same splits", () => {
+  const exact = { channelsLast: { operands: "f32", isExact: true }, batch: 64 } as const;
+  const calls = [convolution(exact), convolution()];
+  onDevice(
+    (code, runtime) => (calls.some((call) => code === codeOf(runtime, call, 0)) ? 0.3 : 0.1),
+    ({ runtime, tune }) => {
+      assert.deepEqual(algorithmsOf(tune(calls, new Map(), true)), [1, 0]);
+      assert.deepEqual(algorithmsOf(tune(calls)), [1, 1]);
+      const gradient = convolution({ ...exact, direction: "weight-gradient" });
+      const sizes = [0, 1, 2, 3].map((algorithm) => scratchBytesOf(runtime, gradient, algorithm));
+      assert.equal(new Set(sizes).size, 1);
+    },
+  );
 });
 
 test("of candidates that take about as long, the first is selected", () => {

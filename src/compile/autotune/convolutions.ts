@@ -26,12 +26,28 @@ const convolutions: TunableKind<ConvolutionCall> = {
   },
 };
 
+/** Exact products have the same bits with every algorithm. */
+const exactConvolutions: typeof convolutions = {
+  ...convolutions,
+  isTunable: (work): work is ConvolutionCall =>
+    convolutions.isTunable(work) && work.shape.channelsLast?.isExact === true,
+};
+
+interface ConvolutionTuning {
+  readonly known?: KnownChoices;
+  readonly clock?: Clock;
+  /** True if no bit may change. */
+  readonly keepsBits?: boolean;
+}
+
+/** True if a convolution has another algorithm than before. */
 export function autotuneConvolutions(
   runtime: Runtime,
   program: Program,
-  { known = knownConvolutions, clock }: { readonly known?: KnownChoices; readonly clock?: Clock } = {},
-): void {
-  tuneCalls(convolutions, runtime, program, { known, ...(clock && { clock }) });
+  { known = knownConvolutions, clock, keepsBits = false }: ConvolutionTuning = {},
+): boolean {
+  const kind = keepsBits ? exactConvolutions : convolutions;
+  return tuneCalls(kind, runtime, program, { known, ...(clock && { clock }) });
 }
 
 /** The algorithms of a program's convolutions, for another program that must have the same bits. */

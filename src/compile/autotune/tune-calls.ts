@@ -49,14 +49,16 @@ export interface TuneOptions {
 const maxCallMs = 100;
 const maxTotalMs = 3000;
 
+/** True if a call has another algorithm than before. */
 export function tuneCalls<W extends Work>(
   kind: TunableKind<W>,
   runtime: Runtime,
   program: Program,
   { known, clock = systemClock }: TuneOptions,
-): void {
+): boolean {
   const tunable = program.calls.flatMap(({ work }) => (kind.isTunable(work) ? [work] : []));
   measureCalls(kind, runtime, tunable, { known, clock });
+  let isChanged = false;
   for (const node of program.nodes) {
     const { work } = node.call;
     if (!kind.isTunable(work)) continue;
@@ -66,11 +68,13 @@ export function tuneCalls<W extends Work>(
       buffer: program.makeBuffer(size, `${kind.name} scratch`),
       ...{ offset: 0, size },
     });
+    isChanged = true;
     program.replace(node, {
       ...node.call,
       work: kind.withAlgorithm(runtime, work, algorithm, makeScratch),
     });
   }
+  return isChanged;
 }
 
 /** Times the calls that are not known yet. Without time or memory for the trials, they stay unknown. */

@@ -9,7 +9,7 @@
  */
 
 import { factsOf, term } from "../../ir/index.js";
-import { writtenOperand } from "../../kernels/index.js";
+import { isTf32, writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { isF32Sum, keepsColumnSums } from "../fusion/column-reductions.js";
 import type { ConvolutionCall } from "../program/kinds/convolution.js";
@@ -58,7 +58,8 @@ function factorsIn({ shape, operands }: ConvolutionCall, buffer: Buffer) {
 
 /** True if a call is a convolution in TF32 that reads a buffer as a factor, and uses it for nothing else. */
 function multiplies({ work }: Call, buffer: Buffer): boolean {
-  if (work.kind !== "convolution" || work.shape.channelsLast?.operands !== "f32") return false;
+  if (work.kind !== "convolution" || !work.shape.channelsLast || !isTf32(work.shape.channelsLast))
+    return false;
   const uses = Object.values(work.operands).filter((slice) => slice.buffer === buffer);
   return uses.length > 0 && uses.length === factorsIn(work, buffer).length;
 }

@@ -9,6 +9,7 @@ export {
   type ConvolutionProblem,
   type ConvolutionShape,
   isChannelsLast,
+  isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,

@@ -45,8 +45,10 @@ export interface ConvolutionEpilogue {
 }
 
 export interface ChannelsLastOperands {
-  /** f32 is multiplied as TF32. Its input gradient takes the weight as [channels, kernel…, outChannels]. */
+  /** f32 is multiplied as TF32, unless `isExact`. The input gradient in TF32 takes the weight as [channels, kernel…, outChannels]. */
   readonly operands: "bf16" | "f16" | "f32";
+  /** Products of f32 are exact, and summed in f64. Every algorithm has the same bits. Default: false. */
+  readonly isExact?: boolean;
   /**
    * Operands in f32 whose elements are numbers of TF32 already. The kernels round the others, which takes time. Default: none. A weight
    * gradient rounds both operands while it transposes them.
@@ -98,7 +100,12 @@ export function elementCounts(shape: ConvolutionShape): Readonly<Record<"x" | "w
 
 /** True if the weight is read as [channels, kernel…, outChannels]: TF32 operands need the summed channels to be contiguous. */
 export function readsTransposedWeight({ direction, channelsLast }: ConvolutionShape): boolean {
-  return direction === "input-gradient" && channelsLast?.operands === "f32";
+  return direction === "input-gradient" && channelsLast !== undefined && isTf32(channelsLast);
+}
+
+/** True if floats are multiplied as TF32. */
+export function isTf32({ operands, isExact = false }: ChannelsLastOperands): boolean {
+  return operands === "f32" && !isExact;
 }
 
 function channelsIn(shape: ConvolutionShape, channels: number, isRead: boolean): number {

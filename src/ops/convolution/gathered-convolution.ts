@@ -12,6 +12,7 @@ import {
   type ConvolutionProblem,
   type ConvolutionShape,
   isChannelsLast as isChannelsLastShape,
+  isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,
@@ -240,7 +241,7 @@ interface PreparedOperand {
   readonly isRounded?: boolean;
 }
 
-/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. A copy in f32 is rounded to TF32. */
+/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. In TF32 a copy is rounded. */
 function channelsLastOperand(
   lowering: Lowering,
   array: DeviceArray,
@@ -255,7 +256,7 @@ function channelsLastOperand(
   if (padded !== channels && copy.storage) lowering.fill(copy.storage, 0);
   const strides = channelsLastStrides([rows, padded, height, width]);
   const target = { ...copy, shape: array.shape, strides };
-  const isRounded = operands === "f32";
+  const isRounded = isTf32(shape.channelsLast);
   const to = padded === channels ? target : viewStrided(lowering, copy, target);
   copyArray(lowering, array, to, isRounded ? "tf32" : undefined);
   return { storage: copy.storage, isRounded };

@@ -18,7 +18,7 @@ import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/rule.js";
-import { badShape, formatShape, type Shape } from "../shape.js";
+import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 import {
   eachAxis,
   offsetsIn,
@@ -42,11 +42,11 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
     name,
     infer(operands, attributes) {
       const x = typeAt(name, operands, 0);
-      const { count } = poolWindows(name, rank, x, attributes);
+      const { count, kernel } = poolWindows(name, rank, x, attributes);
       const shape = [...x.shape.slice(0, x.shape.length - rank), ...count];
       return [
         { shape, dtype: x.dtype },
-        { shape, dtype: "i32" },
+        { shape, dtype: offsetDtype(kernel) },
       ];
     },
     outputStrides: (_, [x], types) =>
@@ -60,9 +60,10 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
     lower(lowering, operands, [output, offsets], attributes) {
       const x = arrayAt(operands, 0);
       if (!output?.storage || !offsets?.storage) return;
-      fillWith(lowering, output, Number.NEGATIVE_INFINITY);
-      fillWith(lowering, offsets, -1);
       const geometry = poolWindows(name, rank, x, attributes);
+      const dtype = offsetDtype(geometry.kernel);
+      fillWith(lowering, output, Number.NEGATIVE_INFINITY);
+      fillWith(lowering, offsets, noOffset[dtype]);
       for (const [offsetIndex, offset] of offsetsIn(geometry.kernel).entries()) {
         const { inputView, windowRanges } = overlapAtOffset(x, output, geometry, offset);
         const [input, maximum, maximumOffset] = [
@@ -72,7 +73,7 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
         ];
         if (!input.storage || !maximum.storage || !maximumOffset.storage) continue;
         lowering.row({
-          kernel: updateKernel(x.dtype),
+          kernel: updateKernel(x.dtype, dtype),
           iteration: iterateElements(
             maximum.shape,
             [input, maximum, maximumOffset, maximum, maximumOffset].map(({ strides }) => strides),
@@ -185,19 +186,31 @@ function overlapAtOffset(
   };
 }
 
-const updateKernels = new Map<Dtype, RowKernel>();
+type OffsetDtype = "u8" | "i32";
+
+/** The offset of a window without an element so far. */
+const noOffset: Readonly<Record<OffsetDtype, number>> = { u8: 255, i32: -1 };
+
+/** Offsets are kept for the gradient: a byte each, if that suffices. */
+function offsetDtype(kernel: readonly number[]): OffsetDtype {
+  return sizeOf(kernel) <= noOffset.u8 ? "u8" : "i32";
+}
+
+const updateKernels = new Map<string, RowKernel>();
 
 /** Updates the maximum and its offset with a larger element, a NaN, or the first element. */
-function updateKernel(dtype: Dtype): RowKernel {
+function updateKernel(dtype: Dtype, offsets: OffsetDtype): RowKernel {
+  const key = `${dtype} ${offsets}`;
   const { compute } = dtypes[dtype];
   const [x, maximum, maximumOffset] = [term.load(0, compute), term.load(1, compute), term.load(2, "i32")];
-  const replaces = term.max(term.max(term.gt(x, maximum), term.ne(x, x)), term.lt(maximumOffset, 0));
-  const kernel: RowKernel = updateKernels.get(dtype) ?? {
+  const isFirst = term.eq(maximumOffset, noOffset[offsets]);
+  const replaces = term.max(term.max(term.gt(x, maximum), term.ne(x, x)), isFirst);
+  const kernel: RowKernel = updateKernels.get(key) ?? {
     name: "maximum of windows",
-    inputs: [dtype, dtype, "i32"],
+    inputs: [dtype, dtype, offsets],
     outputs: [
       { dtype, per: "element" },
-      { dtype: "i32", per: "element" },
+      { dtype: offsets, per: "element" },
     ],
     scalars: ["i32"],
     // The offset is stored first, because it depends on the old maximum.
@@ -206,14 +219,14 @@ function updateKernel(dtype: Dtype): RowKernel {
       { kind: "store", output: 0, value: term.max(x, maximum) },
     ],
   };
-  updateKernels.set(dtype, kernel);
+  updateKernels.set(key, kernel);
   return kernel;
 }
 
 const gradientKernels = new Map<string, RowKernel>();
 
-function gradientKernel(upstream: Dtype, sum: Dtype, isFirst: boolean): RowKernel {
-  const key = `${upstream} ${sum} ${isFirst}`;
+function gradientKernel(upstream: Dtype, offsets: Dtype, sum: Dtype, isFirst: boolean): RowKernel {
+  const key = `${upstream} ${offsets} ${sum} ${isFirst}`;
   const { compute } = dtypes[sum];
   const gradient: Expression = term.select(
     term.eq(term.load(1, "i32"), term.scalar(0, "i32")),
@@ -222,7 +235,7 @@ function gradientKernel(upstream: Dtype, sum: Dtype, isFirst: boolean): RowKerne
   );
   const kernel: RowKernel = gradientKernels.get(key) ?? {
     name: "maxPoolGradient",
-    inputs: isFirst ? [upstream, "i32"] : [upstream, "i32", sum],
+    inputs: isFirst ? [upstream, offsets] : [upstream, offsets, sum],
     outputs: [{ dtype: sum, per: "element" }],
     scalars: ["i32"],
     stages: [
@@ -250,7 +263,7 @@ function lowerOffset(
   if (!upstream.storage || !offsets.storage || !sum.storage) return;
   const arrays = isFirst ? [upstream, offsets, sum] : [upstream, offsets, sum, sum];
   lowering.row({
-    kernel: gradientKernel(upstream.dtype, sum.dtype, isFirst),
+    kernel: gradientKernel(upstream.dtype, offsets.dtype, sum.dtype, isFirst),
     iteration: iterateElements(
       sum.shape,
       arrays.map(({ strides }) => strides),

@@ -6,18 +6,12 @@
 import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
 import { fillsSms, wavesOf } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
+import type { DmmaShape } from "./mainloop.js";
 
 /** Hopper: other architectures have far fewer FP64 units than f32 units. */
 export const dmmaCapability = "9.0";
 
-/** CTA tile and its division among warps. */
-export interface DmmaTile {
-  readonly tileM: number;
-  readonly tileN: number;
-  readonly tileK: number;
-  readonly stages: number;
-  readonly warpsM: number;
-  readonly warpsN: number;
+export interface DmmaTile extends DmmaShape {
   /** Time per element of C relative to the tensor core peak, with one CTA on an SM and with several. */
   readonly aloneCost: number;
   readonly sharedCost: number;

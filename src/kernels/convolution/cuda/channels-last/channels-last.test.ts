@@ -27,6 +27,7 @@ import {
   writtenOperand,
 } from "../../problem.js";
 import { channelsLastTiles } from "./configs.js";
+import { dmmaConvolutionTiles } from "./dmma-tiles.js";
 import { type ChannelsLastConfig, channelsLastScratchBytes, lowerChannelsLastWith } from "./launch.js";
 
 interface Case {
@@ -80,17 +81,24 @@ function exchangeAxes(values: readonly number[], rows: number, columns: number, 
 const roundedTo = (values: readonly number[], dtype: "f32" | "bf16" | "f16"): Float64Array =>
   decodeFloats(new Uint8Array(encodeFloats(values, dtype).buffer), dtype);
 
-/** The operands as the kernel multiplies them. f32 is given with as many bits as TF32 has. */
-const exactIn = (values: readonly number[], operands: "f32" | "bf16" | "f16"): Float64Array =>
-  roundedTo(values, operands === "f32" ? "bf16" : operands);
+/** The operands as the kernel multiplies them. In TF32, f32 is given with as many bits as TF32 has. */
+const exactIn = (values: readonly number[], { operands = "bf16", config }: Case): Float64Array =>
+  roundedTo(values, operands === "f32" && config.kind !== "dmma" ? "bf16" : operands);
 
 /** Relative to the sum of absolute products: a few roundings of f32, and one of a result with fewer bits. */
 const tolerance = { f32: 2e-6, f16: 1e-3, bf16: 8e-3 } as const;
 
+/** Exact products are summed in f64 and rounded once; a split sum has one rounding more for each of its two parts. */
+function boundOf({ config, dtype = "f32" }: Case, value: number, scale: number): number {
+  if (config.kind !== "dmma") return tolerance[dtype] * scale;
+  return 2 ** -24 * Math.abs(value) + (config.splits > 1 ? 2 ** -23 : 1e-13) * scale;
+}
+
 function run(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): ArrayLike<number> {
   const { direction, config, dtype = "f32", operands = "bf16", hasBias = false, told } = tried;
   const values = valuesFor(shape);
-  const full = { ...shape, direction, dtype, channelsLast: { operands } } as const;
+  const channelsLast = { operands, isExact: config.kind === "dmma" };
+  const full = { ...shape, direction, dtype, channelsLast } as const;
   const layouts = {
     x: [shape.channels, areaOf(shape.size)],
     weight: [shape.channels, areaOf(shape.kernel)],
@@ -103,7 +111,7 @@ function run(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): ArrayLi
       ? [exchangeAxes(values.weight, shape.outChannels, channels, area), shape.outChannels]
       : [values[name], channels];
     const packed = toChannelsLast(list, inner, area, paddedChannels(inner, full));
-    return put(runtime, encodeFloats([...exactIn(packed, operands)], operands), name);
+    return put(runtime, encodeFloats([...exactIn(packed, tried)], operands), name);
   };
   const written = writtenOperand[direction];
   const elements = elementCounts(full)[written];
@@ -120,9 +128,9 @@ function run(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): ArrayLi
 }
 
 function prove(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): void {
-  const { direction, config, dtype = "f32", operands = "bf16", hasBias } = tried;
+  const { direction, config, hasBias } = tried;
   const values = valuesFor(shape);
-  const rounded = (name: "x" | "weight" | "y") => exactIn(values[name], operands);
+  const rounded = (name: "x" | "weight" | "y") => exactIn(values[name], tried);
   const expected = convolveInF64(direction, shape, {
     ...{ x: rounded("x"), weight: rounded("weight"), y: rounded("y") },
     ...(hasBias && { bias: values.bias }),
@@ -130,7 +138,7 @@ function prove(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): void 
   const actual = runtime.step(() => run(runtime, shape, tried));
   assert.equal(actual.length, expected.values.length);
   for (const [at, value] of expected.values.entries()) {
-    const bound = tolerance[dtype] * expected.scales[at]! + 1e-30;
+    const bound = boundOf(tried, value, expected.scales[at]!) + 1e-30;
     if (Math.abs(actual[at]! - value) <= bound) continue;
     assert.fail(
       `${direction} ${JSON.stringify({ config, shape })}: element ${at} is ${actual[at]}, not ${value}`,
@@ -191,6 +199,39 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
             operands: "f32",
             config: { kind: "channels-last", tile, splits: 1 },
           });
+    }
+  });
+
+  test("multiplies f32 exactly, on the FP64 tensor cores", () => {
+    for (const [row, direction] of directions.entries()) {
+      const splits = direction === "weight-gradient" ? 2 : 1;
+      for (const [index, tile] of dmmaConvolutionTiles.entries()) {
+        if (!isThorough && index !== 3 && index !== row) continue;
+        const some = index === 3 ? geometries.filter((_, at) => at % 3 === row) : [manyTiles];
+        const tried = isThorough ? geometries : some;
+        for (const shape of tried) {
+          const hasBias = direction === "forward";
+          prove(runtime, shape, {
+            direction,
+            operands: "f32",
+            hasBias,
+            config: { kind: "dmma", tile, splits },
+          });
+        }
+      }
+    }
+  });
+
+  test("has the same bits with every tile in f32", () => {
+    const tiles = isThorough ? dmmaConvolutionTiles : dmmaConvolutionTiles.slice(2, 4);
+    for (const direction of directions) {
+      const results = tiles.map((tile) => {
+        const config = { kind: "dmma", tile, splits: direction === "weight-gradient" ? 3 : 1 } as const;
+        return runtime.step(() =>
+          Array.from(run(runtime, manyTiles, { direction, operands: "f32", config })),
+        );
+      });
+      for (const result of results) assert.deepEqual(result, results[0]);
     }
   });
 

@@ -11,58 +11,65 @@ import { sm90Capability } from "../../../gemm/sm90/index.js";
 import type { ChannelsLastShape } from "../../problem.js";
 import { channelsLastTiles, listChannelsLastConfigs } from "./configs.js";
 import { gatherKernel } from "./gather-kernel.js";
+import { mainloopVariant } from "./launch.js";
+import type { MainloopVariant } from "./select-mainloop.js";
 import { sharedBytesOf } from "./tiles.js";
 import { weightGradientKernel, weightSumKernel } from "./weight-gradient-kernel.js";
 
 const relu = { value: term.max(term.load(0, "f32"), 0), scalars: [] };
 
-const shape = (operands: "bf16" | "f32", direction: ChannelsLastShape["direction"]): ChannelsLastShape => ({
-  ...{
-    direction,
-    dtype: "f32",
-    channelsLast: { operands },
-    batch: 8,
-    groups: 1,
-    channels: 64,
-    outChannels: 64,
-  },
+type Element = MainloopVariant["element"];
+
+const shape = (element: Element, direction: ChannelsLastShape["direction"]): ChannelsLastShape => ({
+  ...{ direction, dtype: "f32", batch: 8, groups: 1, channels: 64, outChannels: 64 },
+  channelsLast: { operands: element === "tf32" ? "f32" : element, isExact: element === "f32" },
   ...{ size: [16, 16], outSize: [16, 16], kernel: [3, 3], stride: [1, 1], padding: [1, 1], dilation: [1, 1] },
 });
 
 /** Every kernel that a config of these shapes has. */
-const kernels: readonly KernelSource[] = (["bf16", "f32"] as const).flatMap((operands) => {
-  const element = operands === "f32" ? "tf32" : operands;
-  const rounds = { image: operands === "f32", filter: operands === "f32" };
-  const tilesOf = (direction: ChannelsLastShape["direction"]) => [
-    ...new Set(
-      listChannelsLastConfigs({ parallelism: 132 }, shape(operands, direction)).map(({ tile }) => tile),
-    ),
-  ];
+const kernelsOf = (element: Element): readonly KernelSource[] => {
+  const variantsOf = (direction: ChannelsLastShape["direction"]): readonly MainloopVariant[] => {
+    const tried = shape(element, direction);
+    const variants = listChannelsLastConfigs({ parallelism: 132 }, tried).map((config) =>
+      mainloopVariant(config, tried),
+    );
+    return [...new Map(variants.map((variant) => [variant.tile, variant])).values()];
+  };
+  const rounds = { image: element === "tf32", filter: element === "tf32" };
   return [
-    ...tilesOf("forward").map((tile) =>
+    ...variantsOf("forward").map((variant) =>
       gatherKernel({
-        ...{ element, tile, resultDtype: operands, isFilterKMajor: true, hasBias: true, epilogue: relu },
-        ...{ storesVectors: true, access: "out", hasWholeTaps: false, rounds },
+        ...{ ...variant, resultDtype: element === "bf16" ? "bf16" : "f32", isFilterKMajor: true },
+        ...{ hasBias: true, epilogue: relu, storesVectors: true, access: "out", hasWholeTaps: false, rounds },
       }),
     ),
-    ...tilesOf("input-gradient").map((tile) =>
+    ...variantsOf("input-gradient").map((variant) =>
       gatherKernel({
-        ...{ element, tile, resultDtype: "f32", isFilterKMajor: operands === "f32", hasBias: false },
-        ...{ storesVectors: operands === "f32", access: "partial-out", hasWholeTaps: false, rounds },
+        ...{ ...variant, resultDtype: "f32", isFilterKMajor: element === "tf32", hasBias: false },
+        ...{ storesVectors: element === "tf32", access: "partial-out", hasWholeTaps: false, rounds },
       }),
     ),
-    ...tilesOf("weight-gradient").map((tile) => weightGradientKernel({ element, tile, access: "out" })),
+    ...variantsOf("weight-gradient").map((variant) => weightGradientKernel({ ...variant, access: "out" })),
   ];
-});
+};
+
+const kernels = [...kernelsOf("bf16"), ...kernelsOf("tf32")];
+const exactKernels = kernelsOf("f32");
 
 test("every tile fits the shared memory, with results of every dtype", () => {
   const maxBytes = maxSharedBytesPerBlock({ computeCapability: sm90Capability });
   for (const tile of channelsLastTiles) assert.ok(sharedBytesOf(tile, dtypes.f32.bytes) <= maxBytes);
-  for (const { cuda } of kernels) assert.ok((cuda?.sharedBytes ?? 0) <= maxBytes);
+  for (const { cuda } of [...kernels, ...exactKernels]) assert.ok((cuda?.sharedBytes ?? 0) <= maxBytes);
 });
 
 test("under nvcc, the kernels spill no registers", { skip: noCompiler() }, () => {
-  const tried = effort({ quick: kernels.filter((_, index) => index % 17 === 0), thorough: kernels });
+  const tried = effort({
+    quick: [
+      ...kernels.filter((_, index) => index % 17 === 0),
+      ...exactKernels.filter((_, index) => index % 7 === 0),
+    ],
+    thorough: [...kernels, ...exactKernels],
+  });
   for (const [index, cost] of compileWithNvcc(
     [...tried, weightSumKernel("bf16", "out", 8)],
     "sm_90a",

@@ -6,15 +6,15 @@ import { maxSharedBytesPerBlock, wavesOf } from "../../../cost-model.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
 import type { Target } from "../../../target.js";
 import {
-  areaOf,
   type ChannelsLastOperands,
   type ChannelsLastShape,
   type ConvolutionShape,
-  paddedChannels,
   rejected,
 } from "../../problem.js";
 import { mathOf } from "../configs.js";
-import { type ChannelsLastConfig, residueClasses } from "./launch.js";
+import { hasDmmaTiles, listDmmaConfigs } from "./dmma-configs.js";
+import { countTiles, gemmSizes } from "./gemm-sizes.js";
+import type { ChannelsLastConfig, WgmmaConfig } from "./launch.js";
 import { type ChannelsLastTile, kTileBytes, residentCtas, sharedBytesOf } from "./tiles.js";
 
 /** From large to small. Small tiles keep two CTAs on an SM, so that one computes while the other loads or stores. */
@@ -33,13 +33,15 @@ const minChannels = 16;
 /** The dtype of the operands of a convolution that runs channels-last; undefined if it does not. */
 export function channelsLastConvolution(
   { device, settings }: Pick<Target, "device" | "settings">,
-  { dtype, groups, channels, outChannels, direction }: ConvolutionShape,
+  shape: ConvolutionShape,
 ): ChannelsLastOperands | undefined {
+  const { dtype, groups, channels, outChannels, direction } = shape;
   if (device.computeCapability !== sm90Capability || groups !== 1) return undefined;
-  const math = dtype === "f16" ? "f16" : mathOf(dtype, settings.precision);
-  if (math === "f32") return undefined;
   const isWide = direction === "input-gradient" ? channels >= minChannels : outChannels >= minChannels;
-  return isWide ? { operands: math === "tf32" ? "f32" : math } : undefined;
+  if (!isWide) return undefined;
+  const math = dtype === "f16" ? "f16" : mathOf(dtype, settings.precision);
+  if (math === "f32") return hasDmmaTiles(device, shape) ? { operands: "f32", isExact: true } : undefined;
+  return { operands: math === "tf32" ? "f32" : math };
 }
 
 /** The config of the shape's algorithm. */
@@ -58,6 +60,7 @@ export function listChannelsLastConfigs(
   device: Pick<DeviceInfo, "parallelism">,
   shape: ChannelsLastShape,
 ): readonly ChannelsLastConfig[] {
+  if (shape.channelsLast.isExact) return listDmmaConfigs(device, shape);
   const maxBytes = maxSharedBytesPerBlock({ computeCapability: sm90Capability });
   const transposes = shape.direction === "weight-gradient" && shape.channelsLast.operands === "f32";
   return channelsLastTiles
@@ -68,41 +71,14 @@ export function listChannelsLastConfigs(
     .map(({ config }) => config);
 }
 
-interface GemmSizes {
-  readonly m: number;
-  readonly n: number;
-  readonly kTiles: number;
-}
-
-/** The sizes of the GEMM; of the input gradient of a strided convolution, those of one residue class. */
-function gemmSizes(shape: ChannelsLastShape): GemmSizes {
-  const { direction, batch, channels, outChannels, outSize, kernel } = shape;
-  const tileK = kTileBytes / dtypes[shape.channelsLast.operands].bytes;
-  const [taps, inChannels] = [areaOf(kernel), paddedChannels(channels, shape)];
-  switch (direction) {
-    case "forward":
-      return { m: batch * areaOf(outSize), n: outChannels, kTiles: Math.ceil((taps * inChannels) / tileK) };
-    case "input-gradient": {
-      const [axes] = residueClasses(shape);
-      const [positions, classTaps] = axes
-        ? [axes[0].positions * axes[1].positions, axes[0].taps * axes[1].taps]
-        : [0, 0];
-      const kTiles = Math.ceil((classTaps * paddedChannels(outChannels, shape)) / tileK);
-      return { m: batch * positions, n: channels, kTiles };
-    }
-    case "weight-gradient":
-      return { m: outChannels, n: taps * inChannels, kTiles: Math.ceil((batch * areaOf(outSize)) / tileK) };
-  }
-}
-
-function countTiles({ m, n }: GemmSizes, { tileM, tileN }: ChannelsLastTile): number {
-  return Math.ceil(m / tileM) * Math.ceil(n / tileN);
+function tileKOf({ channelsLast: { operands } }: ChannelsLastShape): number {
+  return kTileBytes / dtypes[operands].bytes;
 }
 
 /** The splits of a weight gradient give every SM one or a few waves of CTAs. */
-function splitsOf(sms: number, shape: ChannelsLastShape, tile: ChannelsLastTile): ChannelsLastConfig[] {
+function splitsOf(sms: number, shape: ChannelsLastShape, tile: ChannelsLastTile): WgmmaConfig[] {
   if (shape.direction !== "weight-gradient") return [{ kind: "channels-last", tile, splits: 1 }];
-  const sizes = gemmSizes(shape);
+  const sizes = gemmSizes(shape, tileKOf(shape));
   const transposes = shape.channelsLast.operands === "f32";
   const perWave = (sms * residentCtas(tile, 0, transposes)) / countTiles(sizes, tile);
   const splits = [1, 2, 3].map((waves) => Math.min(sizes.kTiles, Math.max(1, Math.floor(waves * perWave))));
@@ -118,15 +94,15 @@ const ctaCycles = 2500;
 /** Another launch. */
 const launchCycles = 3000;
 
-function estimateCycles(sms: number, shape: ChannelsLastShape, { tile, splits }: ChannelsLastConfig): number {
-  const sizes = gemmSizes(shape);
+function estimateCycles(sms: number, shape: ChannelsLastShape, { tile, splits }: WgmmaConfig): number {
+  const tileK = tileKOf(shape);
+  const sizes = gemmSizes(shape, tileK);
   const isSplit = shape.direction === "weight-gradient";
   const resultBytes = isSplit ? 0 : 4;
   const resident = residentCtas(tile, resultBytes, isSplit && shape.channelsLast.operands === "f32");
   const { tileM, tileN } = tile;
   const kTiles = Math.ceil(sizes.kTiles / splits);
   const { operands } = shape.channelsLast;
-  const tileK = kTileBytes / dtypes[operands].bytes;
   const products = (tileM * tileN * tileK) / productsPerCycle[operands];
   const loads = ((tileM + tileN) * kTileBytes) / bytesPerCycle;
   const ctas = countTiles(sizes, tile) * splits;

@@ -20,11 +20,10 @@ export function epilogueArguments(
   return Object.fromEntries((epilogue?.scalars ?? []).map((value, index) => [`scalar${index}`, value]));
 }
 
-/** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. */
-export function declareEpilogue(epilogue: ConvolutionEpilogue | undefined): string {
+/** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. `usesFastMath`: the convolution rounds its operands to TF32 or bf16. */
+export function declareEpilogue(epilogue: ConvolutionEpilogue | undefined, usesFastMath: boolean): string {
   if (!epilogue) return "";
-  // These convolutions round their operands to TF32 or bf16.
-  const text = new KernelText({ usesFastMath: true });
+  const text = new KernelText({ usesFastMath });
   const print = expressionPrinter(text, [epilogue.value], {
     ...{ load: () => "value", scalar: (index) => `scalar${index}` },
     ...{ reduced: () => "", position: () => "", row: () => "" },

@@ -5,19 +5,17 @@
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
-import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
 import type { ConvolutionEpilogue } from "../../problem.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
-import { applyEpilogue, declareEpilogue, epilogueParameters } from "./epilogue.js";
-import { alignStages, declareMainloop, declareRounding, mainloop } from "./mainloop.js";
-import { type ChannelsLastTile, residentCtas, sharedBytesOf, stagedPadding, threadsOf } from "./tiles.js";
+import { declareEpilogue, epilogueParameters } from "./epilogue.js";
+import type { Mainloop } from "./mainloop.js";
+import { type MainloopVariant, mainloopOf } from "./select-mainloop.js";
+import { stagedPadding } from "./tiles.js";
 
 /** Which code is printed. */
-export interface GatherVariant {
-  readonly element: MmaElement;
-  readonly tile: ChannelsLastTile;
+export type GatherVariant = MainloopVariant & {
   readonly resultDtype: ConvolutionDtype;
   /** True if the filter's neighbours in memory are along K (forward), false if they are along N (input gradient). */
   readonly isFilterKMajor: boolean;
@@ -30,7 +28,7 @@ export interface GatherVariant {
   /** True if rows of results can be stored 16 bytes at a time. */
   readonly storesVectors: boolean;
   readonly access: "out" | "partial-out";
-}
+};
 
 const divisors = ["perImage", "perRow", "perTap", "perTapRow"] as const;
 
@@ -70,21 +68,23 @@ export function gatherParameters({
 }
 
 export function gatherKernel(variant: GatherVariant): KernelSource {
-  const { element, tile, resultDtype, isFilterKMajor } = variant;
-  const resultBytes = resultDtype === "f32" ? 4 : 2;
-  const sharedBytes = sharedBytesOf(tile, resultBytes);
-  const operand = element === "tf32" ? "float" : "unsigned short";
+  const { element, resultDtype, isFilterKMajor } = variant;
+  const mainloop = mainloopOf(
+    variant,
+    { a: true, b: isFilterKMajor },
+    { resultBytes: resultDtype === "f32" ? 4 : 2, roundsTiles: roundsTiles(variant) },
+  );
+  const { threads, sharedBytes, blocksPerSm } = mainloop;
   return cudaKernel({
     name: `convolution.channels-last.${isFilterKMajor ? "gather" : "input-gradient"}.${element}`,
     parameters: gatherParameters(variant),
-    elements: operand,
+    elements: element === "tf32" || element === "f32" ? "float" : "unsigned short",
     pointers: { result: typeOf(resultDtype), bias: "float" },
-    ...{ threads: threadsOf(tile), sharedBytes, requiredCapability: sm90Capability },
-    blocksPerSm: residentCtas(tile, resultBytes),
+    ...{ threads, sharedBytes, blocksPerSm, requiredCapability: sm90Capability },
     declarations: `${declareElement(resultDtype)}
-${declareMainloop(element, tile)}${roundsTiles(variant) ? declareRounding : ""}
+${mainloop.declarations}
 ${declareDivisor}
-${declareEpilogue(variant.epilogue)}
+${declareEpilogue(variant.epilogue, element !== "f32")}
 // An element of the gathered image: its offset in memory, its row and its column.
 struct Place {
   unsigned offset;
@@ -92,7 +92,7 @@ struct Place {
 };
 // Outside of every image, whatever the tap.
 static constexpr int outsideRow = 1 << 29;`,
-    body: bodyOf(variant, sharedBytes),
+    body: bodyOf(variant, mainloop),
   });
 }
 
@@ -103,7 +103,7 @@ const loadKMajorFilter = `
     for (unsigned i = 0; i < tileN / rowsPerPass; i++) {
       const unsigned column = firstN + threadRow + i * rowsPerPass;
       const bool isInside = isTap && column < (unsigned)n;
-      cpAsync<16>(tile + bytesA + smemOffset + i * rowsPerPass * 128, filter + (isInside ? column * filterStride + filterChunk : 0), isInside ? 16 : 0);
+      cpAsync<16>(tile + bytesA + smemOffset + i * rowsPerPass * KMajor::pitch, filter + (isInside ? column * filterStride + filterChunk : 0), isInside ? 16 : 0);
     }`;
 
 /**
@@ -113,18 +113,18 @@ const loadKMajorFilter = `
 const loadNMajorFilter = (hasWholeTaps: boolean): string => `
     constexpr unsigned chunksN = tileN / chunkElements, kPerPass = threads / chunksN;
     const unsigned chunkN = threadIdx.x % chunksN, threadK = threadIdx.x / chunksN;
-    // Passes are whole groups of eight rows, which repeat the swizzle.
-    static_assert(kPerPass % 8 == 0, "whole groups of rows");
-    const unsigned smemN = bytesA + chunkN / 8 * boxBytes + swizzledOffset(threadK, chunkN % 8);
+    typedef MnMajor<tileN> Layout;
+    static_assert(kPerPass % Layout::period == 0 && tileK % kPerPass == 0, "whole passes");
+    const unsigned smemN = bytesA + Layout::offset(threadK, chunkN);
     const bool isColumn = firstN + chunkN * chunkElements < (unsigned)n;
-${hasWholeTaps ? findTap("kTile * 8", "    ") : ""}
+${hasWholeTaps ? findTap("kTile * KMajor::chunks", "    ") : ""}
 #pragma unroll
     for (unsigned i = 0; i < tileK / kPerPass; i++) {
       const unsigned kRow = kTile * tileK + threadK + i * kPerPass;
 ${hasWholeTaps ? "" : findTap("kRow / chunkElements", "      ")}
       const unsigned channel = kRow - rowTap * (unsigned)imageChannels;
       const bool isInside = isColumn && ${hasWholeTaps ? "" : "rowTap < (unsigned)taps && "}channel < (unsigned)filterRows;
-      cpAsync<16>(tile + smemN + i * kPerPass * 128, filter + (isInside ? tapPlace + channel * filterStride : 0), isInside ? 16 : 0);
+      cpAsync<16>(tile + smemN + i * kPerPass * Layout::pitch, filter + (isInside ? tapPlace + channel * filterStride : 0), isInside ? 16 : 0);
     }`;
 
 const roundsTiles = ({ rounds }: GatherVariant): boolean => rounds.image || rounds.filter;
@@ -139,24 +139,25 @@ const roundTile = ({ rounds }: GatherVariant): string => `
 
 const roundRows = (rows: string, offset: string): string => `
 #pragma unroll
-    for (unsigned i = 0; i < ${rows} / rowsPerPass; i++) roundChunk(tile + ${offset} + smemOffset + i * rowsPerPass * 128);`;
+    for (unsigned i = 0; i < ${rows} / rowsPerPass; i++) roundChunk(tile + ${offset} + smemOffset + i * rowsPerPass * KMajor::pitch);`;
 
 /** C++: `rowTap`, the tap of a chunk of K, and `tapPlace`, its distance in the filter. */
 const findTap = (chunk: string, indentation: string): string => `
 ${indentation}const unsigned rowTap = perTap.divide(${chunk}), rowI = perTapRow.divide(rowTap), rowJ = rowTap - rowI * perTapRow.divisor;
 ${indentation}const unsigned tapPlace = filterOrigin + rowI * filterTapRow + rowJ * filterTapColumn + firstN + chunkN * chunkElements;`;
 
-function bodyOf(variant: GatherVariant, sharedBytes: number): string {
+function bodyOf(variant: GatherVariant, mainloop: Mainloop): string {
   const { isFilterKMajor } = variant;
-  return `${alignStages(sharedBytes)}
+  return `${mainloop.stages}
   ${divisors.map(constructDivisor).join("\n  ")}
   const unsigned tilesN = ((unsigned)n + tileN - 1) / tileN;
   const unsigned firstM = blockIdx.x / tilesN * tileM, firstN = blockIdx.x % tilesN * tileN;
 
   // A thread copies one chunk of K, of every \`rowsPerPass\`-th row of A.
-  constexpr unsigned rowsPerPass = threads / 8;
-  const unsigned chunk = threadIdx.x % 8, threadRow = threadIdx.x / 8;
-  const unsigned smemOffset = swizzledOffset(threadRow, chunk);
+  constexpr unsigned rowsPerPass = threads / KMajor::chunks;
+  static_assert(rowsPerPass % KMajor::period == 0 && tileM % rowsPerPass == 0, "whole passes");
+  const unsigned chunk = threadIdx.x % KMajor::chunks, threadRow = threadIdx.x / KMajor::chunks;
+  const unsigned smemOffset = KMajor::offset(threadRow, chunk);
   Place places[tileM / rowsPerPass];
 #pragma unroll
   for (unsigned i = 0; i < tileM / rowsPerPass; i++) {
@@ -170,7 +171,7 @@ function bodyOf(variant: GatherVariant, sharedBytes: number): string {
   }
   const unsigned kChunks = (unsigned)taps * perTap.divisor;
   auto loadTile = [&](unsigned char* tile, unsigned kTile) {
-    const unsigned kChunk = kTile * 8 + chunk;
+    const unsigned kChunk = kTile * KMajor::chunks + chunk;
     const unsigned tap = perTap.divide(kChunk), tapI = perTapRow.divide(tap), tapJ = tap - tapI * perTapRow.divisor;
     const int tapRow = (int)tapI * rowTapStep, tapColumn = (int)tapJ * columnTapStep;
     const unsigned tapOffset = (unsigned)((tapRow * imageWidth + tapColumn) * imageChannels) + (kChunk - tap * perTap.divisor) * chunkElements;
@@ -178,43 +179,24 @@ function bodyOf(variant: GatherVariant, sharedBytes: number): string {
 #pragma unroll
     for (unsigned i = 0; i < tileM / rowsPerPass; i++) {
       const bool isInside = isTap && (unsigned)(places[i].row + tapRow) < (unsigned)imageHeight && (unsigned)(places[i].column + tapColumn) < (unsigned)imageWidth;
-      cpAsync<16>(tile + smemOffset + i * rowsPerPass * 128, image + (isInside ? places[i].offset + tapOffset : 0), isInside ? 16 : 0);
+      cpAsync<16>(tile + smemOffset + i * rowsPerPass * KMajor::pitch, image + (isInside ? places[i].offset + tapOffset : 0), isInside ? 16 : 0);
     }
 ${isFilterKMajor ? loadKMajorFilter : loadNMajorFilter(variant.hasWholeTaps)}
   };
-  const unsigned firstTile = 0, endTile = (kChunks + 7) / 8;
-${roundsTiles(variant) ? roundTile(variant) : ""}${mainloop(variant.tile, { a: true, b: isFilterKMajor }, roundsTiles(variant))}
-${storeResults(variant)}`;
+  const unsigned firstTile = 0, endTile = (kChunks + KMajor::chunks - 1) / KMajor::chunks;
+${roundsTiles(variant) ? roundTile(variant) : ""}${mainloop.multiply}
+${storeResults(variant, mainloop)}`;
 }
 
 /** Results go through shared memory, so that neighbouring threads store neighbouring channels. */
-function storeResults({ hasBias, storesVectors, epilogue }: GatherVariant): string {
+function storeResults({ hasBias, storesVectors, epilogue }: GatherVariant, mainloop: Mainloop): string {
   const vector = `
       const uint4 values = *reinterpret_cast<const uint4*>(staged + row * stagedStride + column);
       *reinterpret_cast<uint4*>(result + offset) = values;`;
   return `
   constexpr unsigned stagedStride = tileN + ${stagedPadding}, width = ${storesVectors ? "16 / sizeof(Element)" : "1"};
   Element* const staged = reinterpret_cast<Element*>(stageTiles);
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-#pragma unroll
-  for (unsigned e = 0; e < mmaN / 2; e += 4) {
-    const unsigned column = warpgroupN + e * 2 + lane % 4 * 2;
-${
-  hasBias
-    ? `    const float bias0 = firstN + column < (unsigned)n ? bias[firstN + column] : 0.0f;
-    const float bias1 = firstN + column + 1 < (unsigned)n ? bias[firstN + column + 1] : 0.0f;`
-    : "    const float bias0 = 0, bias1 = 0;"
-}
-#pragma unroll
-    for (unsigned i = 0; i < mmaM; i++) {
-#pragma unroll
-      for (unsigned half = 0; half < 2; half++) {
-        Element* const pair = staged + (warpgroupM + 64 * i + warp * 16 + half * 8 + lane / 4) * stagedStride + column;
-        pair[0] = Conversion::narrow(${applyEpilogue(epilogue, "acc[i][e + 2 * half] + bias0")});
-        pair[1] = Conversion::narrow(${applyEpilogue(epilogue, "acc[i][e + 2 * half + 1] + bias1")});
-      }
-    }
-  }
+${mainloop.stageResults(epilogue, hasBias)}
   __syncthreads();
   for (unsigned index = threadIdx.x; index < tileM * (tileN / width); index += threads) {
     const unsigned row = index / (tileN / width), column = index % (tileN / width) * width, position = firstM + row;

@@ -3,8 +3,8 @@
 import { dtypes } from "../../../../ir/index.js";
 import type { LaunchCommand, Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
-import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { maxVectorBytes } from "../../../cost-model.js";
+import type { DmmaShape } from "../../../gemm/dmma/index.js";
 import { argumentsInOrder } from "../../../launch-arguments.js";
 import { cachedSource } from "../../../source-cache.js";
 import {
@@ -13,16 +13,19 @@ import {
   type ChannelsLastShape,
   type ConvolutionEpilogue,
   elementCounts,
+  isTf32,
   paddedChannels,
   readsTransposedWeight,
   rejected,
   writtenOperand,
 } from "../../problem.js";
-import { residueAxis, type WindowAxis, windowAxis } from "./axes.js";
+import { windowAxis } from "./axes.js";
 import { divisorArguments } from "./divisor.js";
 import { epilogueArguments } from "./epilogue.js";
 import { type GatherSizes, type GatherVariant, gatherKernel, gatherParameters } from "./gather-kernel.js";
-import type { ChannelsLastTile } from "./tiles.js";
+import { type Axes, countTiles, residueClasses } from "./gemm-sizes.js";
+import type { MainloopVariant } from "./select-mainloop.js";
+import { type ChannelsLastTile, kTileBytes } from "./tiles.js";
 import {
   sumGroupsFor,
   sumWeightsFor,
@@ -34,15 +37,27 @@ import {
   weightSumParameters,
 } from "./weight-gradient-kernel.js";
 
-export interface ChannelsLastConfig {
+/** `splits`: CTAs that share the sum of a weight gradient. */
+export type ChannelsLastConfig = WgmmaConfig | DmmaConvolutionConfig;
+
+export interface WgmmaConfig {
   readonly kind: "channels-last";
   readonly tile: ChannelsLastTile;
-  /** CTAs that share the sum of a weight gradient. */
+  readonly splits: number;
+}
+
+/** Of exact products. */
+export interface DmmaConvolutionConfig {
+  readonly kind: "dmma";
+  readonly tile: DmmaShape;
   readonly splits: number;
 }
 
 /** Scratch memory for the partial sums of a weight gradient. */
-export function channelsLastScratchBytes({ splits }: ChannelsLastConfig, shape: ChannelsLastShape): number {
+export function channelsLastScratchBytes(
+  { splits }: Pick<ChannelsLastConfig, "splits">,
+  shape: ChannelsLastShape,
+): number {
   if (shape.direction !== "weight-gradient") return 0;
   return 4 * splits * shape.outChannels * areaOf(shape.kernel) * paddedChannels(shape.channels, shape);
 }
@@ -62,20 +77,8 @@ export function lowerChannelsLastWith(
   }
 }
 
-type Axes = readonly [rows: WindowAxis, columns: WindowAxis];
-
-/** The classes of input elements that meet the same taps. Those without elements are left out. */
-export function residueClasses(shape: ChannelsLastShape): readonly Axes[] {
-  const [rows, columns] = ([0, 1] as const).map((axis) =>
-    Array.from({ length: shape.stride[axis] }, (_, residue) => residueAxis(shape, axis, residue)),
-  ) as [WindowAxis[], WindowAxis[]];
-  return rows
-    .flatMap((row) => columns.map((column): Axes => [row, column]))
-    .filter(([row, column]) => row.positions * column.positions > 0);
-}
-
 function lowerGather(
-  { tile }: ChannelsLastConfig,
+  config: ChannelsLastConfig,
   problem: ChannelsLastProblem,
   [rows, columns]: Axes,
   op: string,
@@ -110,8 +113,9 @@ function lowerGather(
   };
   const perChunk = maxVectorBytes / dtypes[channelsLast.operands].bytes;
   const variant: GatherVariant = {
-    ...{ element: elementOf(problem), tile, resultDtype: dtype, isFilterKMajor: isForward || isTransposed },
-    hasWholeTaps: !isForward && imageChannels % (8 * perChunk) === 0,
+    ...mainloopVariant(config, problem),
+    ...{ resultDtype: dtype, isFilterKMajor: isForward || isTransposed },
+    hasWholeTaps: !isForward && imageChannels % tileKOf(config, problem) === 0,
     rounds: {
       image: roundsOperand(problem, isForward ? "x" : "y"),
       filter: roundsOperand(problem, "weight"),
@@ -123,7 +127,7 @@ function lowerGather(
   };
   return {
     ...{ kind: "launch", op, source: gatherSource(variant) },
-    blocks: Math.ceil(m / tile.tileM) * Math.ceil(n / tile.tileN),
+    blocks: countTiles({ m, n }, config.tile),
     arguments: argumentsInOrder(gatherParameters(variant), {
       ...{ image, filter: weight, bias: bias ?? image, result, ...sizes },
       ...epilogueArguments(problem.epilogue),
@@ -137,7 +141,7 @@ function lowerGather(
 
 /** True if the kernel rounds an operand to TF32. */
 function roundsOperand({ channelsLast }: ChannelsLastShape, operand: "x" | "weight" | "y"): boolean {
-  return channelsLast.operands === "f32" && !channelsLast.rounded?.includes(operand);
+  return isTf32(channelsLast) && !channelsLast.rounded?.includes(operand);
 }
 
 /** The code depends on the expression and on the number of scalars, not on their values. */
@@ -145,17 +149,28 @@ function printedEpilogue({ epilogue }: ChannelsLastProblem): ConvolutionEpilogue
   return epilogue && { ...epilogue, scalars: epilogue.scalars.map(() => 0) };
 }
 
-function elementOf({ channelsLast: { operands } }: ChannelsLastShape): MmaElement {
-  return operands === "f32" ? "tf32" : operands;
+/** How a config multiplies the operands. */
+export function mainloopVariant(
+  config: ChannelsLastConfig,
+  { channelsLast: { operands } }: ChannelsLastShape,
+): MainloopVariant {
+  return config.kind === "dmma"
+    ? { element: "f32", tile: config.tile }
+    : { element: operands === "f32" ? "tf32" : operands, tile: config.tile };
+}
+
+function tileKOf(config: ChannelsLastConfig, { channelsLast: { operands } }: ChannelsLastShape): number {
+  return config.kind === "dmma" ? config.tile.tileK : kTileBytes / dtypes[operands].bytes;
 }
 
 function lowerWeightGradient(
-  { tile, splits }: ChannelsLastConfig,
+  config: ChannelsLastConfig,
   problem: ChannelsLastProblem,
   op: string,
 ): readonly LaunchCommand[] {
   const { batch, channels, outChannels, outSize, kernel, x, y, weight, scratch, dtype } = problem;
-  const scratchBytes = channelsLastScratchBytes({ kind: "channels-last", tile, splits }, problem);
+  const { splits } = config;
+  const scratchBytes = channelsLastScratchBytes(config, problem);
   if (!scratch || scratch.span.size < scratchBytes) {
     throw rejected(
       `the partial sums take ${scratchBytes} bytes of scratch memory, and there are ${scratch?.span.size ?? 0}.`,
@@ -171,7 +186,8 @@ function lowerWeightGradient(
     ...{ columnStep: columns.step, columnOrigin: columns.origin, columnTapStep: columns.tapStep },
   };
   const variant: WeightGradientVariant = {
-    ...{ element: elementOf(problem), tile, access: accessTo(scratch, scratchBytes) },
+    ...mainloopVariant(config, problem),
+    access: accessTo(scratch, scratchBytes),
   };
   const access = accessTo(
     weight,
@@ -180,7 +196,7 @@ function lowerWeightGradient(
   const perChunk = maxVectorBytes / dtypes[problem.channelsLast.operands].bytes;
   const products: LaunchCommand = {
     ...{ kind: "launch", op, source: weightGradientSource(variant) },
-    blocks: Math.ceil(m / tile.tileM) * Math.ceil(n / tile.tileN) * splits,
+    blocks: countTiles({ m, n }, config.tile) * splits,
     arguments: argumentsInOrder(weightGradientParameters(variant), {
       ...{ gradient: y, image: x, partials: scratch, ...sizes },
       ...divisorArguments({

@@ -5,18 +5,13 @@
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
-import type { MmaElement } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
-import { alignStages, declareMainloop, declareTranspose, mainloop, transposingMainloop } from "./mainloop.js";
-import { type ChannelsLastTile, residentCtas, sharedBytesOf, threadsOf } from "./tiles.js";
+import type { Mainloop } from "./mainloop.js";
+import { type MainloopVariant, mainloopOf } from "./select-mainloop.js";
 
-export interface WeightGradientVariant {
-  readonly element: MmaElement;
-  readonly tile: ChannelsLastTile;
-  readonly access: "out" | "partial-out";
-}
+export type WeightGradientVariant = MainloopVariant & { readonly access: "out" | "partial-out" };
 
 const divisors = ["perImage", "perRow", "perTap", "perTapRow"] as const;
 
@@ -41,27 +36,22 @@ export function weightGradientParameters({
 }
 
 export function weightGradientKernel(variant: WeightGradientVariant): KernelSource {
-  const { element, tile } = variant;
-  const transposes = element === "tf32";
-  const sharedBytes = sharedBytesOf(tile, 0, transposes);
+  const { element } = variant;
+  const mainloop = mainloopOf(variant, { a: false, b: false });
+  const { threads, sharedBytes, blocksPerSm } = mainloop;
   return cudaKernel({
     name: `convolution.channels-last.weight-gradient.${element}`,
     parameters: weightGradientParameters(variant),
-    elements: transposes ? "float" : "unsigned short",
+    elements: element === "tf32" || element === "f32" ? "float" : "unsigned short",
     pointers: { partials: "float" },
-    ...{ threads: threadsOf(tile), sharedBytes, requiredCapability: sm90Capability },
-    blocksPerSm: residentCtas(tile, 0, transposes),
-    declarations: `${declareMainloop(element, tile)}${transposes ? declareTranspose : ""}
+    ...{ threads, sharedBytes, blocksPerSm, requiredCapability: sm90Capability },
+    declarations: `${mainloop.declarations}
 ${declareDivisor}`,
-    body: bodyOf(tile, sharedBytes, transposes),
+    body: bodyOf(mainloop),
   });
 }
 
-const bodyOf = (
-  tile: ChannelsLastTile,
-  sharedBytes: number,
-  transposes: boolean,
-): string => `${alignStages(sharedBytes)}
+const bodyOf = (mainloop: Mainloop): string => `${mainloop.stages}
   ${divisors.map(constructDivisor).join("\n  ")}
   const unsigned tilesM = ((unsigned)m + tileM - 1) / tileM, tilesN = ((unsigned)n + tileN - 1) / tileN;
   // CTAs that read the same positions are neighbours.
@@ -79,16 +69,17 @@ const bodyOf = (
   const int tapRow = (int)tapI * rowTapStep + rowOrigin, tapColumn = (int)tapJ * columnTapStep + columnOrigin;
   const unsigned tapOffset = (unsigned)((tapRow * imageWidth + tapColumn) * imageChannels) + columnN - tap * imageChannels;
   const bool isRow = channelM < (unsigned)gradientChannels, isColumn = columnN < (unsigned)n;
-  // Passes are whole groups of eight rows, which repeat the swizzle.
-  static_assert(kPerPassM % 8 == 0 && kPerPassN % 8 == 0, "whole groups of rows");
-  const unsigned smemM = chunkM / 8 * boxBytes + swizzledOffset(threadKM, chunkM % 8);
-  const unsigned smemN = bytesA + chunkN / 8 * boxBytes + swizzledOffset(threadKN, chunkN % 8);
+  typedef MnMajor<tileM> LayoutM;
+  typedef MnMajor<tileN> LayoutN;
+  static_assert(kPerPassM % LayoutM::period == 0 && tileK % kPerPassM == 0, "whole passes");
+  static_assert(kPerPassN % LayoutN::period == 0 && tileK % kPerPassN == 0, "whole passes");
+  const unsigned smemM = LayoutM::offset(threadKM, chunkM), smemN = bytesA + LayoutN::offset(threadKN, chunkN);
   auto loadTile = [&](unsigned char* tile, unsigned kTile) {
 #pragma unroll
     for (unsigned i = 0; i < tileK / kPerPassM; i++) {
       const unsigned position = kTile * tileK + threadKM + i * kPerPassM;
       const bool isInside = isRow && position < (unsigned)k;
-      cpAsync<16>(tile + smemM + i * kPerPassM * 128, gradient + (isInside ? position * gradientChannels + channelM : 0), isInside ? 16 : 0);
+      cpAsync<16>(tile + smemM + i * kPerPassM * LayoutM::pitch, gradient + (isInside ? position * gradientChannels + channelM : 0), isInside ? 16 : 0);
     }
 #pragma unroll
     for (unsigned i = 0; i < tileK / kPerPassN; i++) {
@@ -99,23 +90,11 @@ const bodyOf = (
       const bool isInside = isColumn && position < (unsigned)k && (unsigned)(row + tapRow) < (unsigned)imageHeight &&
                             (unsigned)(column + tapColumn) < (unsigned)imageWidth;
       const unsigned offset = (unsigned)(((int)imageIndex * imageHeight + row) * imageWidth + column) * imageChannels + tapOffset;
-      cpAsync<16>(tile + smemN + i * kPerPassN * 128, image + (isInside ? offset : 0), isInside ? 16 : 0);
+      cpAsync<16>(tile + smemN + i * kPerPassN * LayoutN::pitch, image + (isInside ? offset : 0), isInside ? 16 : 0);
     }
   };
-${transposes ? transposingMainloop : mainloop(tile, { a: false, b: false })}
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, firstColumn = firstN + warpgroupN + lane % 4 * 2;
-  float* const result = partials + (unsigned long long)split * m * n + firstColumn;
-#pragma unroll
-  for (unsigned half = 0; half < 2 * mmaM; half++) {
-    const unsigned row = firstM + warpgroupM + 64 * (half / 2) + warp * 16 + half % 2 * 8 + lane / 4;
-    if (row >= (unsigned)m) continue;
-#pragma unroll
-    for (unsigned e = 0; e < mmaN / 4; e += 2) {
-      // n is a multiple of a chunk.
-      const float* const pair = &acc[half / 2][e * 2 + half % 2 * 2];
-      if (firstColumn + e * 4 < (unsigned)n) *reinterpret_cast<float2*>(result + row * n + e * 4) = make_float2(pair[0], pair[1]);
-    }
-  }`;
+${mainloop.multiply}
+${mainloop.storePartials}`;
 
 const sumThreads = 256;
 
