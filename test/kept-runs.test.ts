@@ -37,6 +37,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "recomputeActivations",
   "compactGradients",
   "mergeDraws",
+  "tf32Operands",
 ]);
 
 describe("a run that 0.1.0 finished", () => {

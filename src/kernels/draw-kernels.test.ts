@@ -149,7 +149,7 @@ describe("kernels that draw are rejected", () => {
     rejects(
       "UNSUPPORTED",
       () => check(runtime, "elements", { shape: [4], strides: [1] }),
-      /Draw the numbers into memory/,
+      /Store the random numbers in memory first/,
     );
   });
 

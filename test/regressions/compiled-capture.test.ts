@@ -86,19 +86,20 @@ const illegal: Readonly<Record<string, ExtraWork>> = {
   },
 };
 
-/** Loaded kernels are found by their code, so it has code of its own. */
-const lateKernel: KernelSource = {
-  ...basicKernels.sum,
-  name: "late sum",
-  ...(basicKernels.sum.cuda && {
-    cuda: { ...basicKernels.sum.cuda, code: `${basicKernels.sum.cuda.code}// late\n` },
-  }),
-};
+let lateKernels = 0;
+
+/** Loaded kernels are found by their content, so each has code of its own: a step is captured several times. */
+function makeLateKernel(): KernelSource {
+  const { cuda, ...sum } = basicKernels.sum;
+  const number = lateKernels++;
+  const code = `${cuda?.code}// late ${number}\n`;
+  return { ...sum, name: `late sum ${number}`, ...(cuda && { cuda: { ...cuda, code } }) };
+}
 
 const lazy: Readonly<Record<string, ExtraWork>> = {
   "scratch memory": (runtime) => runtime.arena.allocate(8 * 1024 * 1024, "library workspace"),
   "a placement": (runtime) => runtime.persistent.place("moments", "late", [{ name: "m", size: 4096 }]),
-  "a kernel's load": (runtime) => runtime.kernel(lateKernel),
+  "a kernel's load": (runtime) => runtime.kernel(makeLateKernel()),
 };
 
 /** Of the whole model; of fewer layers if its capture does more than its work. */
