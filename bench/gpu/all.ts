@@ -25,7 +25,8 @@ const { values: options } = parseArgs({
     ...commonOptions,
     only: {
       type: "string",
-      default: "gradients,errors,eager,compiled,attention,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
+      default:
+        "gradients,errors,eager,compiled,attention,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
     },
     peer: { type: "string", default: "" },
     torch: { type: "string", default: "" },

@@ -126,6 +126,7 @@ const table = [["batch × heads × rows × width", "", "µs", "TFLOP/s", "peer �
 let lowest = Number.POSITIVE_INFINITY;
 for (const shape of shapes) {
   const { batch, heads, rows, width, isCausal } = shape;
+  results.line(`${batch} × ${heads} × ${rows} × ${width}${isCausal ? ", causal" : ""}`);
   const times = device.step(() => measure(device.runtime, shape));
   const products = (2 * batch * heads * rows * rows * width) / (isCausal ? 2 : 1);
   for (const pass of ["forward", "backward"] as const) {

@@ -43,7 +43,7 @@ const { device, driver, close } = openGpu(options, {
     ...(options.models === ""
       ? small
       : {
-          memory: options.emulator ? "2GiB" : "6GiB",
+          memory: options.emulator ? "2GiB" : "16GiB",
           precision: options.models,
         }),
     stallAfter: "off",

@@ -37,7 +37,7 @@ export function requireAvailable(
   throw new HoldfastError(
     "OUT_OF_BUDGET",
     [
-      `Compiled ${name} needs ${formatBytes(peak)} of step memory at once for inputs ${inputs}, but only ${formatBytes(available)} is available. ` +
+      `Compiled ${name} needs ${formatBytes(peak)} of step memory at once${inputs === "" ? "" : ` for inputs ${inputs}`}, but only ${formatBytes(available)} is available. ` +
         "Nothing was allocated.",
       budget.table(),
       `  ${"free in the arena".padEnd(18)}${formatBytes(free).padStart(12)}`,

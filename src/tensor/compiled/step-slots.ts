@@ -15,7 +15,12 @@ export function placeSlots(
   const placements = sizes.flatMap((size, index) => (size > 0 ? [{ name: `${name} ${index}`, size }] : []));
   const storages: Storage[] = [];
   if (placements.length > 0) {
-    const region = runtime.outsideTrace(() => runtime.persistent.place("scalars", name, placements));
+    const region = runtime.outsideTrace(() => {
+      const placed = runtime.persistent.place("scalars", name, placements);
+      // A capture copies results before the first run has stored them.
+      for (const storage of placed.storages) runtime.fill(storage, 0);
+      return placed;
+    });
     onRegion(region);
     storages.push(...region.storages);
   }

@@ -99,7 +99,8 @@ export function printEpilogue(
       const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
       if (per === "column")
         text.line(`colsum${stage.output}.element[e] += isInside ? ${print(stage.value)} : 0;`);
-      else text.line(`result${stage.output}[next].element[e] = ${narrowed(text, dtype, print(stage.value))};`);
+      else
+        text.line(`result${stage.output}[next].element[e] = ${narrowed(text, dtype, print(stage.value))};`);
     }
   });
   const [loads, work] = [loading.fragment(), text.fragment()];
