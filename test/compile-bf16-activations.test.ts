@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import fc from "fast-check";
-import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { arange, cat, crossasset, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import type { PassSettings } from "../src/compile/index.js";
 import type { Call } from "../src/compile/program/program.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
@@ -42,6 +42,30 @@ class FeedForward extends nn.Module {
 
   forward(x: Tensor): Tensor {
     return x.add(this.down.forward(this.up.forward(this.norm.forward(x)).gelu()));
+  }
+}
+
+/** Attention whose queries and keys are rotated by position, two heads of queries for one of keys. */
+class Rotated extends nn.Module {
+  readonly query = new nn.Linear(32, 32, { bias: false });
+  readonly key = new nn.Linear(32, 16, { bias: false });
+  readonly value = new nn.Linear(32, 16, { bias: false });
+  readonly out = new nn.Linear(32, 32, { bias: false });
+
+  forward(x: Tensor): Tensor {
+    const [batch = 1, rows = 1] = x.shape;
+    const angles = arange(0, rows, 1, { device: x.device }).reshape([rows, 1, 1]).mul(0.1);
+    const [cos, sin] = [angles.cos(), angles.sin()];
+    const rotate = (h: Tensor): Tensor => {
+      const [a, b] = h.chunk(2, -1) as [Tensor, Tensor];
+      return cat([a.mul(cos).sub(b.mul(sin)), b.mul(cos).add(a.mul(sin))], -1);
+    };
+    const heads = (layer: nn.Linear): Tensor => layer.forward(x).reshape([batch, rows, -1, 16]);
+    const attended = nn.functional.scaledDotProductAttention(
+      ...([rotate(heads(this.query)), rotate(heads(this.key)), heads(this.value)] as const),
+      ...([null, { isCausal: true, enableGqa: true, rowsFirst: true }] as const),
+    );
+    return this.out.forward(attended.reshape([batch, rows, 32]));
   }
 }
 
@@ -111,6 +135,22 @@ describe("a compiled step in bf16", { skip }, () => {
     }
     assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 4 * layers);
     assert.deepEqual([...new Set(resultsOf(calls, true))], ["f32"]);
+    areNear(gradients, expected);
+  });
+
+  test("stores rotated queries and keys, and all gradients of attention, as bf16", () => {
+    const rotated = () => ({ model: new Rotated(), shape: [2, 24, 32] });
+    const { gradients: expected } = gradientsOf(openEmulatorGpu({ capture: "off" }), undefined, rotated);
+    const device = openEmulatorGpu({ precision: "bf16", capture: "off" });
+    const { gradients, calls } = gradientsOf(device, {}, rotated);
+    const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
+    assert.deepEqual(
+      attention.map(({ shape, layouts }) => [
+        shape.resultDtype,
+        ...["query", "key", "value"].map((name) => layouts[name]?.dtype),
+      ]),
+      [0, 1].map(() => ["bf16", "bf16", "bf16", "bf16"]),
+    );
     areNear(gradients, expected);
   });
 

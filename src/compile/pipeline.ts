@@ -170,7 +170,7 @@ export const phases = {
   },
   bf16Activations: {
     pass: "autotune",
-    purpose: "on a GPU, bf16 GEMMs store bf16 results for later kernels",
+    purpose: "on a GPU, results are stored as bf16 if later kernels convert them on load",
     run(program, runtime, { isTuned }) {
       if (isTuned) storeActivationsAsBf16(runtime, program);
     },

@@ -315,6 +315,62 @@ test("attention reads queries, keys and values as bf16, and nothing else", () =>
   assert.deepEqual(narrowed(plain, [packed, attention({ mask: slice(0) })]), []);
 });
 
+test("what only attention reads of row kernels is stored as bf16; with another reader, or partly by another kind, it stays f32", () => {
+  const size = 4 * m * 256;
+  const made = bufferOf(2 * size);
+  const halves = [0, 1].map((index) => ({ buffer: made, offset: index * size, size }) as const);
+  const writer = (slice: BufferSlice): Call => {
+    const { work, op } = rows(bufferOf(size));
+    return { op, work: { ...work, operands: [work.operands[0]!, slice] } };
+  };
+  const [query, key] = halves as [BufferSlice, BufferSlice];
+  const writers = [writer(query), writer(key)];
+  const reader = attention({ query, key });
+  const [one, other, read] = storeActivationsAsBf16(plain, [...writers, reader]);
+  assert.ok(one?.work.kind === "row" && other?.work.kind === "row" && read?.work.kind === "attention");
+  assert.deepEqual([one.work.kernel.inputs, one.work.kernel.outputs[0]?.dtype], [["f32"], "bf16"]);
+  assert.deepEqual([other.work.operands[1]?.offset, other.work.operands[1]?.size], [size / 2, size / 2]);
+  assert.deepEqual(
+    ["query", "key", "value"].map((name) => read.work.kind === "attention" && read.work.layouts[name]?.dtype),
+    ["bf16", "bf16", undefined],
+  );
+  assert.equal(one.work.operands[1]?.buffer, read.work.operands["query"]?.buffer);
+  const fill: Call = { op: "fill", work: { kind: "copy", source: whole(bufferOf(size)), target: key } };
+  for (const calls of [
+    [...writers, reader, rows(made)],
+    [writer(query), fill, reader],
+    [...writers, attention({ query, mask: key })],
+  ])
+    assert.deepEqual(narrowed(plain, calls), []);
+});
+
+test("the results of attention are stored as bf16 if kernels convert all of them on load", () => {
+  const [query, key, value] = [bufferOf(size()), bufferOf(size()), bufferOf(size())] as const;
+  function size(): number {
+    return 4 * m * 256;
+  }
+  const gradients = { queryGradient: whole(query), keyGradient: whole(key), valueGradient: whole(value) };
+  const { op, work } = attention(gradients);
+  const backward: Call = { op, work: { ...work, direction: "backward" } };
+  const cast = rows(value, { to: bufferOf(size() / 2), as: "bf16", value: term.load(0, "f32") });
+  const calls = storeActivationsAsBf16(plain, [backward, normed(query), rows(key), cast, normed(cast.made)]);
+  const [made, ...readers] = calls;
+  assert.ok(made?.work.kind === "attention");
+  assert.equal(made.work.shape.resultDtype, "bf16");
+  // The conversion is gone: its reader reads the gradient.
+  assert.deepEqual(
+    readers.map(({ work: read }) => read.kind === "row" && read.kernel.inputs),
+    [["bf16"], ["bf16"], ["f32"]],
+  );
+  assert.equal(readers[2]?.work.kind === "row" && readers[2].work.operands[0]?.buffer.bytes, size() / 2);
+  const copy: Call = {
+    op: "copy",
+    work: { kind: "copy", source: whole(key), target: whole(bufferOf(size())) },
+  };
+  for (const reader of [copy, rows(key, { to: kept(size()) })])
+    assert.deepEqual(narrowed(plain, [backward, normed(query), reader, normed(value)]), []);
+});
+
 test("a conversion to bf16 of what is bf16 is gone, and its readers read that", () => {
   const first = product();
   const cast = rows(first.made, { to: bufferOf(2 * m * n), as: "bf16", value: term.load(0, "f32") });

@@ -9,8 +9,8 @@ import { operandsOf, subexpressionsOf } from "../../ir/index.js";
 import { forwardedOutput } from "../program/kinds/row.js";
 import type { Buffer, BufferSlice, Node, Program, RowCall } from "../program/program.js";
 import { isWrittenOnce } from "../program/uses.js";
-import { narrowKernel } from "./bf16-activations.js";
 import { withoutForwardedLoads, withoutOutput } from "./forwarded-loads.js";
+import { narrowKernel } from "./narrow-kernel.js";
 
 /** Results that are stored as f32 and as bf16 are stored as bf16 only, if their readers of f32 ask for signs only. */
 export function readSignsOfCasts(program: Program): void {

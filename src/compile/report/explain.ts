@@ -169,13 +169,15 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
   return [changes.filter(Boolean).join("; ") || "no change"];
 }
 
-/** The number of GEMMs that newly store half floats, and the bytes that this saves. */
+/** The number of calls that newly store half floats, and the bytes that this saves. */
 function explainRounding(before: readonly Call[], after: readonly Call[]): string {
-  const isRounded = ({ work }: Call): boolean =>
-    (work.kind === "gemm" || work.kind === "gemm-epilogue") && work.problem.resultDtype === "bf16";
+  const isRounded = ({ work }: Call): boolean => {
+    if (work.kind === "attention") return work.shape.resultDtype === "bf16";
+    return (work.kind === "gemm" || work.kind === "gemm-epilogue") && work.problem.resultDtype === "bf16";
+  };
   const more = after.filter(isRounded).length - before.filter(isRounded).length;
   const saved = stepBytesOf(before) - stepBytesOf(after);
-  return more > 0 ? `${count(more, "GEMM")} store bf16; ${formatBytes(saved)} of buffers gone` : "";
+  return more > 0 ? `${count(more, "call")} more store bf16; ${formatBytes(saved)} of buffers gone` : "";
 }
 
 /** The sum of all step buffers, as if none shared memory. */
