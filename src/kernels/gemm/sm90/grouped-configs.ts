@@ -3,7 +3,7 @@
  * many SMs idle. Larger tiles whose K is split over a cluster can fill the SMs better, and cost a reduction; autotuning measures them.
  *
  * All CTAs move through K at the same pace, each in its share. So the operands, which are often larger than the L2 cache, are read from
- * device memory once. Equal shares of all k-tiles for every SM (stream-K) would spread the CTAs over K and lose that.
+ * device memory once. Equal shares of all k-tiles for every SM (stream-K) spread the CTAs over K and lose that, by estimate.
  */
 
 import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
@@ -58,7 +58,7 @@ export function selectGroupedConfig(
   return areGroupable ? configWith(element, tile, problems) : undefined;
 }
 
-/** The configs of a grouped GEMM, in the order of its algorithms: the default, then those that may be faster, by their estimates. */
+/** The configs of a grouped GEMM, in the order of its algorithms: the default, then those with shorter estimates, the shortest first. */
 export function listGroupedConfigs(
   device: Architecture & Pick<DeviceInfo, "parallelism">,
   precision: GemmPrecision,
@@ -68,7 +68,7 @@ export function listGroupedConfigs(
   if (!config || config.element === "tf32") return config ? [config] : [];
   const { element } = config;
   const sms = device.parallelism;
-  const maxClocks = clocksOf(problems, config.tile, sms) * estimateTolerance;
+  const maxClocks = clocksOf(problems, config.tile, sms);
   const others = candidateTiles
     .filter((tile) => problems.every((problem) => fillsPipeline(problem, tile)))
     .map((tile) => ({ tile, clocks: clocksOf(problems, tile, sms) }))
@@ -78,16 +78,13 @@ export function listGroupedConfigs(
   return [config, ...others.map(({ tile }) => configWith(element, tile, problems))];
 }
 
-/** The default, and three that may be faster. */
+/** The default, and three with shorter estimates. */
 export const maxGroupedConfigs = 4;
 
 const candidateTiles: readonly Sm90Tile[] = [
   gradientTile,
   ...[2, 3, 4, 8].flatMap((splitsK) => [tiles.square, gradientTile].map((tile) => ({ ...tile, splitsK }))),
 ];
-
-/** A tile is measured if its estimate is at most this much longer than the default's. */
-const estimateTolerance = 1.1;
 
 /** Of one SM and clock, for 16-bit floats: multiplications of the tensor cores, and bytes of shared memory. */
 const [multiplicationsPerClock, smemBytesPerClock] = [2048, 128];
