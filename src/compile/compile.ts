@@ -9,6 +9,7 @@ import { beat } from "../units/index.js";
 import { autotuneConvolutions, convolutionAlgorithmsIn } from "./autotune/convolutions.js";
 import { autotuneEpilogues, epilogueTilesIn } from "./autotune/epilogues.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
+import { autotuneGroupedGemms, groupedAlgorithmsIn, tunedGroupsIn } from "./autotune/grouped-gemms.js";
 import { streamOptions } from "./cost-model.js";
 import { planAgreed, planOptional } from "./fallback.js";
 import { availableMemory } from "./memory/memory-check.js";
@@ -101,6 +102,7 @@ function planCalls(
     if (isTuned) {
       report = autotuneGemms(runtime, program);
       autotuneEpilogues(runtime, program);
+      autotuneGroupedGemms(runtime, program);
     }
     const isChanged = autotuneConvolutions(runtime, program, { keepsBits: !isTuned });
     if (isTuned || isChanged) stages.push({ name: gemmAlgorithms.name, calls: program.calls });
@@ -180,6 +182,8 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
       if (isTuned) {
         autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
         autotuneEpilogues(runtime, program, { known: epilogueTilesIn(runtime, after) });
+        autotuneGroupedGemms(runtime, program, { known: groupedAlgorithmsIn(runtime, after) });
+        if (tunedGroupsIn(program.calls) !== tunedGroupsIn(after)) return stages.at(-1)?.calls ?? [];
       }
       const known = convolutionAlgorithmsIn(runtime, after);
       autotuneConvolutions(runtime, program, { known, keepsBits: !isTuned });

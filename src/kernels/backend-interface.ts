@@ -35,7 +35,12 @@ export interface Backend {
   lowerRowCombo(launches: readonly RowLaunch[], op: string): Commands;
   lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands;
   lowerPartials(columns: PartialColumns, op: string): Commands;
-  lowerGroupedGemm(problems: readonly GemmProblem<GemmInputDtype>[], op: string): Commands;
+  /** `algorithm`: one of `groupedCandidates`; default: 0. */
+  lowerGroupedGemm(
+    problems: readonly GemmProblem<GemmInputDtype>[],
+    op: string,
+    algorithm?: number,
+  ): Commands;
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
 
   /** Kernels that each backend implements itself. */

@@ -112,8 +112,8 @@ export class CudaBackend implements Backend {
     return lowerPartials(columns, op);
   }
 
-  lowerGroupedGemm(problems: readonly Problem[], op: string): Commands {
-    return [lowerGroupedGemm(this.#target, problems, op)];
+  lowerGroupedGemm(problems: readonly Problem[], op: string, algorithm?: number): Commands {
+    return [lowerGroupedGemm(this.#target, problems, op, algorithm)];
   }
 
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands {

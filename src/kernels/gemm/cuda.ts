@@ -29,7 +29,7 @@ import {
   sm90BatchedConfig,
   sm90Candidates,
   sm90EpilogueConfigs,
-  sm90GroupedConfig,
+  sm90GroupedConfigs,
 } from "./sm90/index.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -54,13 +54,18 @@ function lowerSingle(target: Target, problem: Problem, op: string): LaunchComman
 
 /**
  * Independent GEMMs in one launch. Requires `canGroupGemms`. In f32 the bits are those of separate launches; in TF32 and with 16-bit
- * operands they may differ from cuBLASLt's.
+ * operands they may differ from cuBLASLt's. `algorithm`: one of `groupedCandidates`.
  */
-export function lowerGroupedGemm(target: Target, problems: readonly Problem[], op: string): LaunchCommand {
+export function lowerGroupedGemm(
+  target: Target,
+  problems: readonly Problem[],
+  op: string,
+  algorithm = 0,
+): LaunchCommand {
   for (const problem of problems) requireValid(problem);
   const dmma = dmmaConfigOf(target, problems);
   if (dmma) return lowerDmmaGemms(problems, dmma, op);
-  const sm90 = sm90GroupedConfig(target, problems);
+  const sm90 = sm90GroupedConfigs(target, problems)[algorithm];
   if (sm90) return lowerSm90Gemms(problems, sm90, op);
   throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
 }

@@ -10,7 +10,7 @@ import { dmmaConfigOf } from "./dmma/index.js";
 import {
   type Epilogue,
   sm90EpilogueConfigs,
-  sm90GroupedConfig,
+  sm90GroupedConfigs,
   sm90OperandToTranspose,
   sm90PrefersFusedEpilogue,
   sm90PrefersTransposedB,
@@ -42,8 +42,13 @@ export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): re
 
 /** True if one launch can compute these GEMMs. */
 export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]): boolean {
-  if (problems.some(({ activation }) => activation)) return false;
-  return (dmmaConfigOf(target, problems) ?? sm90GroupedConfig(target, problems)) !== undefined;
+  return groupedCandidates(target, problems) > 0;
+}
+
+/** The number of algorithms of a grouped GEMM, the default first; 0 if one launch cannot compute it. */
+export function groupedCandidates(target: TargetFacts, problems: readonly GemmDesc[]): number {
+  if (problems.some(({ activation }) => activation)) return 0;
+  return dmmaConfigOf(target, problems) ? 1 : sm90GroupedConfigs(target, problems).length;
 }
 
 /** True if one launch can compute this GEMM with its epilogue. */

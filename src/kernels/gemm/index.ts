@@ -19,8 +19,9 @@ export {
   gemmCalls,
   gemmCandidates,
   gemmScratchBytes,
+  groupedCandidates,
   operandToTranspose,
   prefersFusedEpilogue,
   prefersTransposedB,
 } from "./gemm.js";
-export { colsumRows, type Epilogue } from "./sm90/index.js";
+export { colsumRows, type Epilogue, maxGroupedConfigs } from "./sm90/index.js";

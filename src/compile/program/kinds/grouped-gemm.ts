@@ -14,20 +14,23 @@ import type { Kind } from "./kind.js";
 export interface GroupedGemmCall {
   readonly kind: "grouped-gemm";
   readonly problems: readonly GemmCall["problem"][];
+  /** One of `groupedCandidates`; default: 0. */
+  readonly algorithm?: number;
 }
 
 export const groupedGemm: Kind<GroupedGemmCall> = {
   accesses: ({ problems }) => problems.flatMap(gemmAccesses),
   members: ({ problems }) => problems.map(gemmAccesses),
-  mapSlices: ({ problems }, to) => ({
-    kind: "grouped-gemm",
+  mapSlices: ({ problems, ...work }, to) => ({
+    ...work,
     problems: problems.map((problem) => mapGemmSlices(problem, to)),
   }),
-  key: ({ problems }, parts) => problems.map((problem) => gemmKey(problem, parts)).join(" | "),
+  key: ({ problems, algorithm = 0 }, parts) =>
+    `${problems.map((problem) => gemmKey(problem, parts)).join(" | ")} ${algorithm}`,
   name: ({ problems }) => (problems[0] ? `${problems.length} × ${gemmName(problems[0])}` : ""),
   shape: ({ problems }) => problems.map(gemmShape).join(", "),
-  emit({ problems }, { backend, op, ...emission }) {
+  emit({ problems, algorithm }, { backend, op, ...emission }) {
     const resolved = problems.map((problem) => resolveGemm(problem, emission));
-    return backend.lowerGroupedGemm(resolved, op);
+    return backend.lowerGroupedGemm(resolved, op, algorithm);
   },
 };

@@ -41,7 +41,12 @@ export interface Epilogue {
 
 /** True for the RS mainloop: A is loaded through registers because it is MN-major, and a producer warpgroup transposes B. */
 export function isRsMainloop({ element, tile, isKMajor }: Sm90Config): boolean {
-  return element === "tf32" && !isKMajor.a && !isKMajor.b && tile.splitsK === true;
+  return element === "tf32" && !isKMajor.a && !isKMajor.b && tile.splitsK === 2;
+}
+
+/** True if the CTAs of a cluster split K in the SS mainloop, and reduce their accumulators through distributed shared memory. */
+export function reducesCluster(config: Sm90Config): boolean {
+  return config.tile.splitsK !== undefined && !isRsMainloop(config);
 }
 
 /** True for the mma.sync mainloop: small TF32 GEMMs with an MN-major A, which wgmma SS cannot read. */

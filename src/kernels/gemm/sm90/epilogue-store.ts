@@ -3,7 +3,8 @@
 import { elementTypes } from "../../codegen/cuda/element-types.js";
 import type { Epilogue, Sm90Config } from "./configs.js";
 import type { PrintedEpilogue } from "./epilogue.js";
-import type { Sm90Tile } from "./tiles.js";
+import { storeFromRegisters } from "./split-k.js";
+import { mmaNOf, type Sm90Tile } from "./tiles.js";
 
 /** True if the kernel stores C. */
 export const storesResult = (epilogue: Pick<Epilogue, "storesC"> | undefined): boolean =>
@@ -12,9 +13,15 @@ export const storesResult = (epilogue: Pick<Epilogue, "storesC"> | undefined): b
 /** The row stride of a staged swapAB tile: padded, because lanes store to four rows at a time and need different banks. */
 export const swappedStride = ({ tileN }: Pick<Sm90Tile, "tileN">): number => tileN + 4;
 
+/** A warp stages rows of at most one float4 per lane. Kernels with wider tiles only store C in f32, without a bias. */
+const maxStagedN = 128;
+
 /** C++: the store of a consumer warpgroup's accumulators `acc`. */
 export function epilogueStoreFor(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
-  if (!config.tile.swapsAB) return storeByWarp(config, epilogue);
+  const { tile } = config;
+  if (tile.splitsK !== undefined || (!tile.swapsAB && mmaNOf(tile) > maxStagedN))
+    return storeFromRegisters(tile.splitsK ?? 1);
+  if (!tile.swapsAB) return storeByWarp(config, epilogue);
   return epilogue || config.resultDtype ? storeSwapped(config, epilogue) : storeDirectly(config);
 }
 

@@ -2,13 +2,14 @@
 
 export { type Epilogue, type Sm90Config, sm90Capability } from "./configs.js";
 export { colsumRows } from "./epilogue-store.js";
+export { maxGroupedConfigs } from "./grouped-configs.js";
 export {
   type EpilogueOn,
   lowerSm90Gemms,
   sm90BatchedConfig,
   sm90Candidates,
   sm90EpilogueConfigs,
-  sm90GroupedConfig,
+  sm90GroupedConfigs,
   sm90OperandToTranspose,
   sm90PrefersFusedEpilogue,
   sm90PrefersTransposedB,

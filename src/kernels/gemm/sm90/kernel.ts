@@ -26,6 +26,7 @@ import {
   type Epilogue,
   isMmaSyncMainloop,
   isRsMainloop,
+  reducesCluster,
   type Sm90Config,
   sm90Capability,
   transposesB,
@@ -33,7 +34,7 @@ import {
 import { type PrintedEpilogue, printEpilogue } from "./epilogue.js";
 import { epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
 import { loadFloat4, mmaSyncEpilogueStore, mmaSyncMainloop } from "./mainloop-mma-sync.js";
-import { rsBytes, rsMainloop, rsThreads, splitKRank } from "./mainloop-rs.js";
+import { rsBytes, rsMainloop, rsThreads } from "./mainloop-rs.js";
 import { ssMainloop } from "./mainloop-ss.js";
 import {
   maxStageBytes,
@@ -43,6 +44,7 @@ import {
   tileScheduler,
   transposedStages,
 } from "./smem-tiles.js";
+import { splitKRank } from "./split-k.js";
 import { kTileBytes, mmaNOf } from "./tiles.js";
 
 /** The sizes that a kernel reads of each GEMM. C's strides are missing if C is not stored. */
@@ -90,7 +92,7 @@ static constexpr bool transposesTf32 = ${element === "tf32" && !usesMmaSync};
 ${smemTile}
 typedef SmemTile<${tileA}> TileA;
 typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
-  const clusterSize = usesRs ? 2 : config.clusterN;
+  const clusterSize = tile.splitsK ?? config.clusterN;
   return cudaKernel({
     ...{ name: `gemm_${element}_sm90`, elements: "float", requiredCapability: sm90Capability },
     ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
@@ -110,8 +112,10 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
 
 /** The sections of the kernel after the selection of its GEMM. */
 function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): readonly string[] {
-  if (isRsMainloop(config)) return [splitKRank, tileScheduler(config), rsMainloop];
-  const prologue = [tileScheduler(config), prologueFor(config)];
+  const { splitsK } = config.tile;
+  const scheduler = [...(splitsK === undefined ? [] : [splitKRank(splitsK)]), tileScheduler(config)];
+  if (isRsMainloop(config)) return [...scheduler, rsMainloop];
+  const prologue = [...scheduler, prologueFor(config)];
   if (isMmaSyncMainloop(config)) return [...prologue, mmaSyncMainloop, mmaSyncEpilogueStore];
   return [...prologue, ssMainloop(config.tile), epilogueStoreFor(config, epilogue)];
 }
@@ -126,6 +130,7 @@ function intrinsicsFor(config: Sm90Config): string {
         ...(isRsMainloop(config)
           ? [cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
           : [wgmmaSs(config.element, n), namedBarrierSync]),
+        ...(reducesCluster(config) ? [clusterIntrinsics] : []),
         wgmmaSync,
       ];
   const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");

@@ -9,6 +9,7 @@ import type { Target } from "../../target.js";
 import { type AccessToC, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
 import { groupArguments } from "../group-launch.js";
 import type { Epilogue, Sm90Config } from "./configs.js";
+import { listGroupedConfigs } from "./grouped-configs.js";
 import { sm90Parameters, sm90Source } from "./kernel.js";
 import {
   listCandidates,
@@ -16,7 +17,6 @@ import {
   prefersFusedEpilogue,
   prefersTransposed,
   selectBatchedConfig,
-  selectGroupedConfig,
   selectOperandToTranspose,
 } from "./select-config.js";
 import { countCtas } from "./tiles.js";
@@ -27,12 +27,12 @@ export interface EpilogueOn extends Epilogue {
   readonly scalars: readonly number[];
 }
 
-/** The config of a grouped GEMM; undefined if no native kernel computes it. */
-export function sm90GroupedConfig(
+/** The configs of a grouped GEMM, in the order of its algorithms; none if no native kernel computes it. */
+export function sm90GroupedConfigs(
   { device, settings }: Pick<Target, "device" | "settings">,
   problems: readonly GemmDesc[],
-): Sm90Config | undefined {
-  return selectGroupedConfig(device, settings.precision, problems);
+): readonly Sm90Config[] {
+  return listGroupedConfigs(device, settings.precision, problems);
 }
 
 /** The config of a batched GEMM; undefined if cuBLASLt computes it. */

@@ -25,11 +25,6 @@ export function rsBytes({ tileM, tileN, stages }: Sm90Tile): number {
 /** A CTA of 384 threads starts with 168 registers per thread; the producers give some to the consumers. */
 const [consumerRegisters, producerRegisters] = [208, 88];
 
-/** Which half of K this CTA accumulates. */
-export const splitKRank = `
-  const unsigned rank = cta % 2;
-  cta /= 2;`;
-
 /** The prologue, and the producer warpgroup. */
 const producer = `
   unsigned char* const mnMajorB = stageTiles + stages * TileA::bytes;

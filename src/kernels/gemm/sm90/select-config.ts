@@ -14,59 +14,13 @@ import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { fillsSms, launchBytes } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 import { type Epilogue, isMmaSyncMainloop, type Sm90Config, sm90Capability, transposesB } from "./configs.js";
-import {
-  countCtas,
-  kTileBytes,
-  mmaNOf,
-  pipelineK,
-  type Sm90Tile,
-  singleWaveTile,
-  sizeInTiles,
-  splitKTile,
-  tiles,
-} from "./tiles.js";
+import { countCtas, kTileBytes, mmaNOf, type Sm90Tile, singleWaveTile, sizeInTiles, tiles } from "./tiles.js";
 
-type Architecture = Pick<DeviceInfo, "computeCapability">;
+export type Architecture = Pick<DeviceInfo, "computeCapability">;
 type Device = Architecture & Pick<DeviceInfo, "parallelism">;
 
-/**
- * A grouped GEMM pays off if K fills the pipeline more often than this. Otherwise filling and draining it costs as much as the saved
- * launches. Measured: K = 512 does not gain, K = 1024 does.
- */
-const minPipelineFills = 2;
-
-/** The config of a grouped GEMM of weight gradients; undefined if one launch cannot compute these. */
-export function selectGroupedConfig(
-  device: Architecture,
-  precision: GemmPrecision,
-  problems: readonly GemmDesc[],
-): Sm90Config | undefined {
-  const [first] = problems;
-  const element = first && elementOf(device, precision, first);
-  if (!first || !element) return undefined;
-  const tile = element === "tf32" ? splitKTile : tiles.square;
-  const minGroupedK = minPipelineFills * pipelineK(tile, dtypes[first.dtype].bytes);
-  const areGroupable = problems.every(
-    (problem) =>
-      isWeightGradient(problem) &&
-      problem.k > minGroupedK &&
-      canImplement(problem) &&
-      problem.dtype === first.dtype &&
-      !problem.bias &&
-      !halvesOf(problem).resultDtype,
-  );
-  const config = {
-    element,
-    tile,
-    isKMajor: { a: false, b: false },
-    hasBias: false,
-    ...clusterOf(problems, tile),
-  };
-  return areGroupable ? config : undefined;
-}
-
 /** True for the layout of weight gradients: both operands are MN-major. */
-function isWeightGradient({ a, b }: Pick<GemmDesc, "a" | "b">): boolean {
+export function isWeightGradient({ a, b }: Pick<GemmDesc, "a" | "b">): boolean {
   return a.isTransposed === true && !b.isTransposed;
 }
 
@@ -283,7 +237,7 @@ export function selectOperandToTranspose(
 }
 
 /** Two CTAs of a row of tiles form a cluster if every GEMM has an even number of N tiles. Split-K uses the cluster for K. */
-function clusterOf(
+export function clusterOf(
   problems: readonly Pick<GemmDesc, "n">[],
   { tileN, splitsK }: Sm90Tile,
 ): Pick<Sm90Config, "clusterN"> {
@@ -296,7 +250,7 @@ function prefetchOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> 
 }
 
 /** The dtypes of C and of the bias that have 16 bits. */
-function halvesOf(problem: GemmDesc): Pick<Sm90Config, "resultDtype" | "biasDtype"> {
+export function halvesOf(problem: GemmDesc): Pick<Sm90Config, "resultDtype" | "biasDtype"> {
   const { dtype, resultDtype = dtype, bias, biasDtype = resultDtype } = problem;
   return {
     ...((resultDtype === "bf16" || resultDtype === "f16") && { resultDtype }),
@@ -305,7 +259,7 @@ function halvesOf(problem: GemmDesc): Pick<Sm90Config, "resultDtype" | "biasDtyp
 }
 
 /** The element type of the tensor core instructions; undefined if native kernels do not support the GEMM's dtype. */
-function elementOf(
+export function elementOf(
   { computeCapability }: Architecture,
   precision: GemmPrecision,
   { dtype }: GemmDesc,
@@ -322,7 +276,7 @@ const tmaAlignment = 16;
 const minK = kTileBytes / dtypes.bf16.bytes;
 
 /** True if the native kernels support the GEMM. */
-function canImplement(problem: GemmDesc): boolean {
+export function canImplement(problem: GemmDesc): boolean {
   const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
   const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
   if (alpha !== 1 || beta !== 0 || activation || k < minK) return false;

@@ -28,6 +28,7 @@ import { firstNativeAlgorithm, type GemmDesc, type GemmInputDtype, type GemmProb
 import { canFuseEpilogue, canGroupGemms, gemmCalls, gemmCandidates, gemmScratchBytes } from "../gemm.js";
 import { type Epilogue, isMmaSyncMainloop, isRsMainloop, type Sm90Config } from "./configs.js";
 import { colsumRows } from "./epilogue-store.js";
+import { selectGroupedConfig } from "./grouped-configs.js";
 import { sm90Source } from "./kernel.js";
 import { lowerSm90Gemms } from "./launch.js";
 import {
@@ -36,7 +37,6 @@ import {
   prefersFusedEpilogue,
   prefersTransposed,
   selectBatchedConfig,
-  selectGroupedConfig,
 } from "./select-config.js";
 import { countCtas, type Sm90Tile, singleWaveTile, splitKTile, tiles } from "./tiles.js";
 

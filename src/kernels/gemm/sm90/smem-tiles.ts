@@ -2,6 +2,7 @@
 
 import { maxSharedBytesPerBlock } from "../../cost-model.js";
 import { type Sm90Config, sm90Capability } from "./configs.js";
+import { splitKBarriers, splitKTiles } from "./split-k.js";
 
 /**
  * `SmemTile`: the k-tile of one operand, 128 bytes of K for each of `size` rows (A) or columns (B) of C. K-major tiles and MN-major tiles
@@ -81,16 +82,32 @@ export function tileScheduler({ isUnbatched }: Sm90Config): string {
   const int firstM = tile / tilesN * tileM, firstN = tile % tilesN * tileN;`;
 }
 
+/** The producer thread, and how the others of its warp end: with split-K they take part in the barriers of the reduction. */
+const producer = (body: string, splitsK: number | undefined): string =>
+  splitsK === undefined
+    ? `
+    if (threadIdx.x > consumers) return;${body}`
+    : `
+    if (threadIdx.x == consumers) {${body}
+    }
+    __syncwarp();
+    for (unsigned barrier = 0; barrier < ${splitKBarriers}; barrier++) {
+      clusterArrive();
+      clusterWait();
+    }`;
+
 /**
  * The prologue: initialises the full and empty mbarriers of the stages. The last warp becomes the producer, which loads k-tiles by TMA
  * and returns; the consumer warpgroups continue.
  */
 export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
+  const { swapsAB = false, splitsK } = tile;
   const load = (operand: "a" | "b"): string => {
     const [source, batch] = operand === "a" ? ["a, firstM", "aBatch"] : ["b, firstN", "bBatch"];
-    const isFirst = (operand === "b") === (tile.swapsAB === true);
+    const isFirst = (operand === "b") === swapsAB;
     const destination = isFirst ? "TileA::load(stageTile" : "TileB::load(stageTile + TileA::bytes";
-    return `${destination}, ${source}, kTile * tileK, ${batch} == 0 ? 0 : matrix, full + stage);`;
+    const kTile = splitsK === undefined ? "kTile" : "(firstKTile + kTile)";
+    return `${destination}, ${source}, ${kTile} * tileK, ${batch} == 0 ? 0 : matrix, full + stage);`;
   };
   const prefetch = `
     for (unsigned kTile = 0; kTile < kTiles && kTile < stages; kTile++) {
@@ -105,19 +122,7 @@ export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
       unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
       ${load("a")}
     }`;
-  return `
-  unsigned char* const transposed = stageTiles + stages * (TileA::bytes + TileB::bytes);
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(transposed + (TileB::isTransposed ? ${transposedStages} * TileB::bytes : 0));
-  Mbarrier* const empty = full + stages;
-  const unsigned kTiles = (k + tileK - 1) / tileK;
-  if (threadIdx.x < stages) {
-    mbarrierInit(full + threadIdx.x, 1);
-    mbarrierInit(empty + threadIdx.x, consumers / 32);
-  }
-  fenceMbarrierInit();
-  __syncthreads();${prefetchesB ? "" : "\n  gridDependencyWait();"}
-  if (threadIdx.x >= consumers) {
-    if (threadIdx.x > consumers) return;${prefetchesB ? prefetch : ""}
+  const loadAll = `
     for (unsigned kTile = ${prefetchesB ? "stages" : "0"}; kTile < kTiles; kTile++) {
       const unsigned stage = kTile % stages;
       if (kTile >= stages) mbarrierWait(empty + stage, (kTile / stages - 1) % 2);
@@ -125,7 +130,19 @@ export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
       unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
       ${load("a")}
       ${load("b")}
-    }
+    }`;
+  const allKTiles = "\n  const unsigned kTiles = (k + tileK - 1) / tileK;";
+  return `
+  unsigned char* const transposed = stageTiles + stages * (TileA::bytes + TileB::bytes);
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(transposed + (TileB::isTransposed ? ${transposedStages} * TileB::bytes : 0));
+  Mbarrier* const empty = full + stages;${splitsK === undefined ? allKTiles : splitKTiles(splitsK)}
+  if (threadIdx.x < stages) {
+    mbarrierInit(full + threadIdx.x, 1);
+    mbarrierInit(empty + threadIdx.x, consumers / 32);
+  }
+  fenceMbarrierInit();
+  __syncthreads();${prefetchesB ? "" : "\n  gridDependencyWait();"}
+  if (threadIdx.x >= consumers) {${producer(`${prefetchesB ? prefetch : ""}${loadAll}`, splitsK)}
     return;
   }${prefetchesB ? "\n  gridDependencyWait();" : ""}`;
 }

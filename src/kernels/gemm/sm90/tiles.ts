@@ -12,8 +12,8 @@ export interface Sm90Tile {
   readonly warpgroupsN: number;
   /** CTAs that share an SM, so that one multiplies while the other stores; default: 1. */
   readonly ctasPerSm?: 2;
-  /** Split-K over the two CTAs of a cluster: each accumulates half of K. */
-  readonly splitsK?: boolean;
+  /** Split-K over the CTAs of a cluster: each accumulates its share of K. */
+  readonly splitsK?: number;
   /** Computes Cᵀ = Bᵀ · Aᵀ: a warpgroup's 64 rows are columns of C, so that tileM can be any multiple of 8. */
   readonly swapsAB?: boolean;
 }
@@ -43,8 +43,14 @@ export const splitKTile: Sm90Tile = {
   stages: 4,
   warpgroupsM: 2,
   warpgroupsN: 1,
-  splitsK: true,
+  splitsK: 2,
 };
+
+/**
+ * For weight gradients of 16-bit floats. A warpgroup multiplies 64 × 256, so that wgmma reads less shared memory per operation than with
+ * 128 columns: reads and TMA writes then take no longer than the multiplications.
+ */
+export const gradientTile: Sm90Tile = { tileM: 128, tileN: 256, stages: 4, warpgroupsM: 2, warpgroupsN: 1 };
 
 /** Half of an SM's registers can hold accumulators; the rest is for addresses and the epilogue. */
 const maxAccumulators = registersPerSm / 2;
@@ -76,8 +82,8 @@ export function mmaNOf({ tileM, tileN, warpgroupsN, swapsAB }: Sm90Tile): number
 }
 
 /** K that all stages of the CTAs of one tile hold together. */
-export function pipelineK({ stages, splitsK }: Sm90Tile, elementBytes: number): number {
-  return stages * (kTileBytes / elementBytes) * (splitsK ? 2 : 1);
+export function pipelineK({ stages, splitsK = 1 }: Sm90Tile, elementBytes: number): number {
+  return stages * (kTileBytes / elementBytes) * splitsK;
 }
 
 /** The elements of C in units of a tile: less than the number of CTAs if tiles cross C's edge. */
@@ -91,7 +97,7 @@ export function sizeInTiles(
 /** The number of CTAs that compute C. */
 export function countCtas(
   { m, n, batch = 1 }: Pick<GemmDesc, "m" | "n" | "batch">,
-  { tileM, tileN, splitsK }: Sm90Tile,
+  { tileM, tileN, splitsK = 1 }: Sm90Tile,
 ): number {
-  return Math.ceil(m / tileM) * Math.ceil(n / tileN) * batch * (splitsK ? 2 : 1);
+  return Math.ceil(m / tileM) * Math.ceil(n / tileN) * batch * splitsK;
 }

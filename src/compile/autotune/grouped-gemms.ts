@@ -1,0 +1,55 @@
+/** Selects by measurement with which tile a grouped GEMM runs, and over how many CTAs K is split. */
+
+import { groupedCandidates, maxGroupedConfigs } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { type Clock, literalKey } from "../../units/index.js";
+import type { Call, GroupedGemmCall, Program } from "../program/program.js";
+import { describeGemm } from "./gemm-desc.js";
+import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
+
+const knownGroups: KnownChoices = new Map();
+
+/** Groups with one algorithm need no measurement. */
+const groupedGemmsOn = (runtime: Runtime): TunableKind<GroupedGemmCall> => ({
+  name: "grouped GEMM",
+  maxCandidates: maxGroupedConfigs,
+  isTunable: (work): work is GroupedGemmCall =>
+    work.kind === "grouped-gemm" && countCandidates(runtime, work) > 1,
+  key: keyOf,
+  countCandidates,
+  algorithmOf: ({ algorithm = 0 }) => algorithm,
+  withAlgorithm: (_, work, algorithm) => ({ ...work, algorithm }),
+});
+
+const countCandidates = (runtime: Runtime, { problems }: GroupedGemmCall): number =>
+  groupedCandidates(runtime, problems.map(describeGemm));
+
+function keyOf({ problems }: GroupedGemmCall): string {
+  return literalKey(
+    problems.map(({ m, n, k, batch = 1, dtype, a, b, c }) => [
+      ...[m, n, k, batch, dtype],
+      ...[a, b, c].map(({ rowStride, batchStride = 0 }) => [rowStride, batchStride]),
+    ]),
+  );
+}
+
+export function autotuneGroupedGemms(
+  runtime: Runtime,
+  program: Program,
+  { known = knownGroups, clock }: { readonly known?: KnownChoices; readonly clock?: Clock } = {},
+): void {
+  tuneCalls(groupedGemmsOn(runtime), runtime, program, { known, ...(clock && { clock }) });
+}
+
+/** The algorithms of a program's groups, for another program that must have the same bits. */
+export function groupedAlgorithmsIn(runtime: Runtime, calls: readonly Call[]): KnownChoices {
+  return choicesIn(groupedGemmsOn(runtime), runtime, calls);
+}
+
+/** The groups with another algorithm than the default, sorted. Two programs with different ones may differ in their bits. */
+export function tunedGroupsIn(calls: readonly Call[]): string {
+  const groups = calls.flatMap(({ work }) =>
+    work.kind === "grouped-gemm" && work.algorithm ? [`${keyOf(work)} ${work.algorithm}`] : [],
+  );
+  return groups.sort().join(" ");
+}
