@@ -104,51 +104,59 @@ function loadBias({ hasBias, biasDtype = "f32" }: Sm90Config): string {
 }
 
 /**
- * A thread stores the same columns of each of its staged rows. It loads the epilogue's operands of `rowsInFlight` rows, computes the results
- * of all of them, and then stores those that are rows of C. The compiler could not reorder this by itself, because operands and results
- * might alias; without branches between the rows it overlaps their computations.
+ * A thread stores the same columns of each of its staged rows: `rowsInFlight` of them at a time, and those that C's edge leaves one by one.
+ * So the code for many rows has no bounds, and constant offsets from one address.
  */
 function storeRows(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
-  const { hasBias, resultDtype = "f32" } = config;
-  const { type, narrow } = elementTypes[resultDtype];
+  const stores = storesResult(epilogue) && !epilogue;
+  return `
+    const int rows = m - firstRow;
+    ${epilogue ? "const long long firstOffset = (long long)firstRow * n + column;" : ""}
+    ${epilogue?.colsumDeclarations ?? ""}
+    ${stores ? `${elementTypes[config.resultDtype ?? "f32"].type}* const result = c + matrix * cBatch + (long long)firstRow * cStride + column;` : ""}
+    int begin = 0;
+#pragma unroll 1
+    for (; begin < (int)stagedRows && begin + (int)((rowsInFlight - 1) * rowStep) < rows; begin += rowsInFlight * rowStep) {
+      constexpr unsigned rowCount = rowsInFlight;${storeSomeRows(config, epilogue)}
+    }
+#pragma unroll 1
+    for (; begin < (int)stagedRows && begin < rows; begin += rowStep) {
+      constexpr unsigned rowCount = 1;${storeSomeRows(config, epilogue)}
+    }${epilogue?.colsumStores ? storeColsums(epilogue.colsumStores) : ""}`;
+}
+
+/**
+ * Loads the epilogue's operands of `rowCount` rows from the row `begin` on, computes the results of all of them, and then stores them. The
+ * compiler could not reorder this by itself, because operands and results might alias.
+ */
+function storeSomeRows(
+  { hasBias, resultDtype = "f32" }: Sm90Config,
+  epilogue: PrintedEpilogue | undefined,
+): string {
+  const { narrow } = elementTypes[resultDtype];
   const [vec, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
   const values = vecLanes.map((lane) => `accVec.${lane}${hasBias ? ` + biasVec.${lane}` : ""}`);
   const elements = vecLanes.map((_, e) => (narrow ? `${narrow}(values[${e}])` : `values[${e}]`));
   const storesC = storesResult(epilogue);
-  const loadOperands = `
+  const place = epilogue ? "c + offset" : "result + (long long)(begin + (int)(next * rowStep)) * cStride";
+  const ofEachRow = (lines: string): string => `
 #pragma unroll
-      for (unsigned next = 0; next < rowsInFlight; next++) {
-        const int row = (int)(begin + next * rowStep);
-        const long long offset = firstOffset + (long long)(row <= lastRow ? row : lastRow) * n;
-        ${epilogue?.loads}
+      for (unsigned next = 0; next < rowCount; next++) {
+        ${epilogue ? "const long long offset = beginOffset + (int)(next * rowStep) * (long long)n;" : ""}
+${lines}
       }`;
   return `
-    // 64-bit products are computed once, not for every row.
-    const int lastRow = m - 1 - firstRow;
-    ${epilogue ? "const long long firstOffset = (long long)firstRow * n + column;" : ""}
-    ${epilogue?.colsumDeclarations ?? ""}
-    ${storesC ? `${type}* const result = c + matrix * cBatch + (long long)firstRow * cStride + column;` : ""}
-#pragma unroll 1
-    for (unsigned begin = 0; begin < stagedRows && (int)begin <= lastRow; begin += rowsInFlight * rowStep) {
+      ${epilogue ? "const long long beginOffset = firstOffset + (long long)begin * n;" : ""}
       ${epilogue?.operandDeclarations ?? ""}${epilogue?.resultDeclarations ?? ""}
-      ${storesC ? `${vec} resultC[rowsInFlight];` : ""}${epilogue?.loads ? loadOperands : ""}
+      ${storesC ? `${vec} resultC[rowCount];` : ""}${epilogue?.loads ? ofEachRow(epilogue.loads) : ""}
 #pragma unroll
-      for (unsigned next = 0; next < rowsInFlight; next++) {
-        const unsigned row = begin + next * rowStep;
-        ${epilogue?.colsumDeclarations ? "const bool isInside = (int)row <= lastRow;" : ""}
-        const float4 accVec = *reinterpret_cast<const float4*>(staged + (threadRow + row) * stride + threadColumn);
+      for (unsigned next = 0; next < rowCount; next++) {
+        const float4 accVec = *reinterpret_cast<const float4*>(staged + (threadRow + begin + next * rowStep) * stride + threadColumn);
         const float values[vecWidth] = {${values.join(", ")}};
         ${storesC ? `resultC[next] = ${make}(${elements.join(", ")});` : ""}
 ${epilogue?.lines ?? ""}
-      }
-#pragma unroll
-      for (unsigned next = 0; next < rowsInFlight; next++) {
-        const int row = (int)(begin + next * rowStep);
-        if (row > lastRow) break;
-        ${storesC ? `*reinterpret_cast<${vec}*>(result + (long long)row * cStride) = resultC[next];` : ""}
-        ${epilogue ? `const long long offset = firstOffset + (long long)row * n;\n${epilogue.stores}` : ""}
-      }
-    }${epilogue?.colsumStores ? storeColsums(epilogue.colsumStores) : ""}`;
+      }${ofEachRow(`        ${storesC ? `*reinterpret_cast<${vec}*>(${place}) = resultC[next];` : ""}
+        ${epilogue?.stores ?? ""}`)}`;
 }
 
 /** Rows of each partial column sum: those that a warp stages at a time. */
@@ -156,7 +164,7 @@ export const colsumRows = 16;
 
 /** When a warp stores one row at a time, a lane has the same columns of all the warp's rows. */
 const storeColsums = (lines: string): string => `
-    if (lastRow >= 0) {
+    if (rows > 0) {
       const long long colsumOffset = (long long)(firstRow / ${colsumRows}) * n + column;
 ${lines}
     }`;

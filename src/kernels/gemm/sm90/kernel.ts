@@ -14,6 +14,7 @@ import {
   mmaElements,
   namedBarrierSync,
   setmaxnreg,
+  smemAddress,
   smemDescriptor,
   wgmmaRs,
   wgmmaSs,
@@ -45,10 +46,10 @@ import {
 } from "./smem-tiles.js";
 import { kTileBytes, mmaNOf } from "./tiles.js";
 
-/** The sizes that a kernel reads of each GEMM. C's strides are missing if C is not stored. */
+/** The sizes that a kernel reads of each GEMM. With an epilogue C is contiguous, as the operands are. */
 function sizesFor(epilogue: Epilogue | undefined) {
   const sizes = ["m", "n", "k", "aBatch", "bBatch"] as const;
-  return storesResult(epilogue) ? ([...sizes, "cStride", "cBatch"] as const) : sizes;
+  return epilogue ? sizes : ([...sizes, "cStride", "cBatch"] as const);
 }
 
 /** The parameters of a kernel for GEMMs with these accesses to C, in order; then those of the epilogue. */
@@ -122,10 +123,9 @@ function intrinsicsFor(config: Sm90Config): string {
   const mainloop = isMmaSyncMainloop(config)
     ? [mmaSyncTf32]
     : [
-        smemDescriptor,
         ...(isRsMainloop(config)
-          ? [cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
-          : [wgmmaSs(config.element, n), namedBarrierSync]),
+          ? [smemDescriptor, cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
+          : [smemAddress, wgmmaSs(config.element, n), namedBarrierSync]),
         wgmmaSync,
       ];
   const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");

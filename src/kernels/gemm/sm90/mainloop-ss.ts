@@ -9,14 +9,18 @@ export const ssMainloop = (tile: Sm90Tile): string => `
   constexpr unsigned warpgroupsN = ${tile.swapsAB ? 1 : tile.warpgroupsN}, mmaM = ${tile.swapsAB ? 1 : tile.tileM / 64 / tile.warpgroupsM};
   constexpr unsigned mmaN = ${mmaNOf(tile)};
 ${zeroAccumulators}
-  for (unsigned kTile = 0; kTile < kTiles; kTile++) {
-    const unsigned stage = kTile % stages;
-    mbarrierWait(full + stage, kTile / stages % 2);
-    const unsigned char *tileA = stageTiles + stage * (TileA::bytes + TileB::bytes), *tileB = tileA + TileA::bytes;
+  constexpr unsigned stageBytes = TileA::bytes + TileB::bytes;
+  const SmemAddress tilesA = smemAddress(stageTiles + TileA::offset(warpgroupM, 0));
+  const SmemAddress tilesB = smemAddress((TileB::isTransposed ? transposed : stageTiles + TileA::bytes) + TileB::offset(warpgroupN, 0));
+#pragma unroll 1
+  for (unsigned kTile = 0, stage = 0, parity = 0; kTile < kTiles; kTile++) {
+    mbarrierWait(full + stage, parity);
+    const SmemAddress tileA = advance(tilesA, stage * stageBytes);
+    SmemAddress tileB = advance(tilesB, stage * stageBytes);
     if constexpr (TileB::isTransposed) {
-      unsigned char* const kMajorB = transposed + kTile % ${transposedStages} * TileB::bytes;
-      TileB::transpose(kMajorB, tileB);
-      tileB = kMajorB;
+      const unsigned kMajorBytes = kTile % ${transposedStages} * TileB::bytes;
+      TileB::transpose(transposed + kMajorBytes, stageTiles + stage * stageBytes + TileA::bytes);
+      tileB = advance(tilesB, kMajorBytes);
       fenceProxyAsync();
       namedBarrierSync(1, consumers);
     }
@@ -26,13 +30,17 @@ ${zeroAccumulators}
 #pragma unroll
       for (unsigned i = 0; i < mmaM; i++) {
         wgmmaSs<Element, mmaN, TileA::isKMajor, TileB::isKMajor>(
-            acc[i], TileA::at(tileA, warpgroupM + 64 * i, kStep), TileB::at(tileB, warpgroupN, kStep));
+            acc[i], advance(tileA, TileA::offset(64 * i, kStep)), advance(tileB, TileB::offset(0, kStep)));
       }
     }
     wgmmaCommit();
     // Once the previous k-tile's wgmmas are complete, its stage is empty.
     wgmmaWait<1>();
-    if (kTile > 0 && threadIdx.x % 32 == 0) mbarrierArrive(empty + (kTile - 1) % stages);
+    if (kTile > 0 && threadIdx.x % 32 == 0) mbarrierArrive(empty + (stage == 0 ? stages : stage) - 1);
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
   wgmmaWait<0>();
   namedBarrierSync(1, consumers);`;
