@@ -209,12 +209,12 @@ static inline void mmaSync(float (&acc)[4], const unsigned (&left)[4], const uns
 }
 
 /** A tile in shared memory. */
-typedef const unsigned char* SmemAddress;
-static inline SmemAddress smemAddress(const unsigned char* tile) { return tile; }
-static inline SmemAddress advance(SmemAddress tile, unsigned bytes) { return tile + bytes; }
+typedef const unsigned char* TileAddress;
+static inline TileAddress tileAddress(const unsigned char* tile) { return tile; }
+static inline TileAddress advance(TileAddress tile, unsigned bytes) { return tile + bytes; }
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static inline void wgmmaSs(float (&acc)[columns / 2], SmemAddress left, SmemAddress right) {
+static inline void wgmmaSs(float (&acc)[columns / 2], TileAddress left, TileAddress right) {
   emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, left, right);
 }
 

@@ -3,7 +3,7 @@
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../../ir/index.js";
 import { countUses, type Load } from "../../../ir/index.js";
 import { computeTypes } from "./element-types.js";
-import { fastFormOf } from "./fast-forms.js";
+import { findFastForm } from "./fast-forms.js";
 import type { KernelText } from "./kernel-text.js";
 
 /** Prints the leaves of an expression, each as an operand that needs no parentheses. */
@@ -52,7 +52,7 @@ export function expressionPrinter(
   }
 
   function compute(expression: Expression): string {
-    const form = text.usesFastMath ? fastFormOf(expression) : undefined;
+    const form = text.usesFastMath ? findFastForm(expression) : undefined;
     if (form) return text.call(form.name, print(form.of));
     switch (expression.kind) {
       case "load":

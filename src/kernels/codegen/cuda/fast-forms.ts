@@ -46,7 +46,7 @@ const forms: readonly FastForm[] = [
 ];
 
 /** The function that computes an expression, and what it is computed of; undefined if there is none. */
-export function fastFormOf(
+export function findFastForm(
   expression: Expression,
 ): { readonly name: PreludeName; readonly of: Expression } | undefined {
   if (expression.type !== "f32") return undefined;

@@ -14,8 +14,8 @@ import {
   mmaElements,
   namedBarrierSync,
   setmaxnreg,
-  smemAddress,
   smemDescriptor,
+  tileAddress,
   wgmmaRs,
   wgmmaSs,
   wgmmaSync,
@@ -32,7 +32,7 @@ import {
   transposesB,
 } from "./configs.js";
 import { type PrintedEpilogue, printEpilogue } from "./epilogue.js";
-import { epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
+import { earlyLoadsFor, epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
 import { loadFloat4, mmaSyncEpilogueStore, mmaSyncMainloop } from "./mainloop-mma-sync.js";
 import { rsBytes, rsMainloop, rsThreads, splitKRank } from "./mainloop-rs.js";
 import { ssMainloop } from "./mainloop-ss.js";
@@ -114,7 +114,8 @@ function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): 
   if (isRsMainloop(config)) return [splitKRank, tileScheduler(config), rsMainloop];
   const prologue = [tileScheduler(config), prologueFor(config)];
   if (isMmaSyncMainloop(config)) return [...prologue, mmaSyncMainloop, mmaSyncEpilogueStore];
-  return [...prologue, ssMainloop(config.tile), epilogueStoreFor(config, epilogue)];
+  const early = earlyLoadsFor(config, epilogue);
+  return [...prologue, ssMainloop(config.tile, early), epilogueStoreFor(config, epilogue)];
 }
 
 /** The PTX wrappers that a mainloop calls. */
@@ -125,7 +126,7 @@ function intrinsicsFor(config: Sm90Config): string {
     : [
         ...(isRsMainloop(config)
           ? [smemDescriptor, cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
-          : [smemAddress, wgmmaSs(config.element, n), namedBarrierSync]),
+          : [tileAddress, wgmmaSs(config.element, n), namedBarrierSync]),
         wgmmaSync,
       ];
   const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");

@@ -4,19 +4,20 @@ import { zeroAccumulators } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { transposedStages } from "./smem-tiles.js";
 import { mmaNOf, type Sm90Tile } from "./tiles.js";
 
-/** A warpgroup accumulates `mmaM` blocks of 64 × `mmaN`. With swapAB, `TileA` holds columns of C. */
-export const ssMainloop = (tile: Sm90Tile): string => `
+/** A warpgroup accumulates `mmaM` blocks of 64 × `mmaN`. With swapAB, `TileA` holds columns of C. `early`: C++ before the loop. */
+export const ssMainloop = (tile: Sm90Tile, early = ""): string => `
   constexpr unsigned warpgroupsN = ${tile.swapsAB ? 1 : tile.warpgroupsN}, mmaM = ${tile.swapsAB ? 1 : tile.tileM / 64 / tile.warpgroupsM};
   constexpr unsigned mmaN = ${mmaNOf(tile)};
-${zeroAccumulators}
+${zeroAccumulators}${early}
   constexpr unsigned stageBytes = TileA::bytes + TileB::bytes;
-  const SmemAddress tilesA = smemAddress(stageTiles + TileA::offset(warpgroupM, 0));
-  const SmemAddress tilesB = smemAddress((TileB::isTransposed ? transposed : stageTiles + TileA::bytes) + TileB::offset(warpgroupN, 0));
+  const TileAddress tilesA = tileAddress(stageTiles + TileA::offset(warpgroupM, 0));
+  const TileAddress tilesB = tileAddress((TileB::isTransposed ? transposed : stageTiles + TileA::bytes) + TileB::offset(warpgroupN, 0));
+  Mbarrier* previous = empty;
 #pragma unroll 1
   for (unsigned kTile = 0, stage = 0, parity = 0; kTile < kTiles; kTile++) {
     mbarrierWait(full + stage, parity);
-    const SmemAddress tileA = advance(tilesA, stage * stageBytes);
-    SmemAddress tileB = advance(tilesB, stage * stageBytes);
+    const TileAddress tileA = advance(tilesA, stage * stageBytes);
+    TileAddress tileB = advance(tilesB, stage * stageBytes);
     if constexpr (TileB::isTransposed) {
       const unsigned kMajorBytes = kTile % ${transposedStages} * TileB::bytes;
       TileB::transpose(transposed + kMajorBytes, stageTiles + stage * stageBytes + TileA::bytes);
@@ -36,7 +37,8 @@ ${zeroAccumulators}
     wgmmaCommit();
     // Once the previous k-tile's wgmmas are complete, its stage is empty.
     wgmmaWait<1>();
-    if (kTile > 0 && threadIdx.x % 32 == 0) mbarrierArrive(empty + (stage == 0 ? stages : stage) - 1);
+    if (kTile > 0 && threadIdx.x % 32 == 0) mbarrierArrive(previous);
+    previous = empty + stage;
     if (++stage == stages) {
       stage = 0;
       parity ^= 1;

@@ -10,7 +10,7 @@ import {
   elementTags,
   type MmaElement,
   mmaElements,
-  smemAddress,
+  tileAddress,
   wgmmaSs,
   wgmmaSync,
   zeroAccumulators,
@@ -57,7 +57,7 @@ function declareMainloop(element: MmaElement, tile: ChannelsLastTile): string {
     elementTags,
     ...rounding,
     cpAsyncIntrinsics,
-    smemAddress,
+    tileAddress,
     wgmmaSs(element, mmaN),
     wgmmaSync,
   ].join("\n");
@@ -119,8 +119,8 @@ const multiplyTile = (isKMajor: OperandMajors): string => `
 #pragma unroll
       for (unsigned i = 0; i < mmaM; i++) {
         wgmmaSs<MmaElement, mmaN, ${isKMajor.a}, ${isKMajor.b}>(
-            acc[i], advance(smemAddress(tileA), operandOffset<${isKMajor.a}>(warpgroupM + 64 * i, kStep)),
-            advance(smemAddress(tileA), bytesA + operandOffset<${isKMajor.b}>(warpgroupN, kStep)));
+            acc[i], advance(tileAddress(tileA), operandOffset<${isKMajor.a}>(warpgroupM + 64 * i, kStep)),
+            advance(tileAddress(tileA), bytesA + operandOffset<${isKMajor.b}>(warpgroupN, kStep)));
       }
     }
     wgmmaCommit();`;
