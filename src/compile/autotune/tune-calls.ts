@@ -118,7 +118,8 @@ function keyOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W):
 }
 
 /** The text changes when the kernels change, so that old results are measured again. */
-const noteOf = ({ name }: { readonly name: string }, key: string): string => `${name} algorithm for ${key}`;
+const noteOf = ({ name }: { readonly name: string }, key: string): string =>
+  `${name} algorithm, with uniform descriptors, for ${key}`;
 
 function recall<W extends Work>(
   kind: TunableKind<W>,

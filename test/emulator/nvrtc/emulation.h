@@ -208,8 +208,13 @@ static inline void mmaSync(float (&acc)[4], const unsigned (&left)[4], const uns
   __builtin_memcpy(acc, warp.acc[lane], sizeof acc);
 }
 
+/** A tile in shared memory. */
+typedef const unsigned char* TileAddress;
+static inline TileAddress tileAddress(const unsigned char* tile) { return tile; }
+static inline TileAddress advance(TileAddress tile, unsigned bytes) { return tile + bytes; }
+
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static inline void wgmmaSs(float (&acc)[columns / 2], const unsigned char* left, const unsigned char* right) {
+static inline void wgmmaSs(float (&acc)[columns / 2], TileAddress left, TileAddress right) {
   emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, left, right);
 }
 

@@ -3,6 +3,7 @@
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../../ir/index.js";
 import { countUses, type Load } from "../../../ir/index.js";
 import { computeTypes } from "./element-types.js";
+import { findFastForm } from "./fast-forms.js";
 import type { KernelText } from "./kernel-text.js";
 
 /** Prints the leaves of an expression, each as an operand that needs no parentheses. */
@@ -51,6 +52,8 @@ export function expressionPrinter(
   }
 
   function compute(expression: Expression): string {
+    const form = text.usesFastMath ? findFastForm(expression) : undefined;
+    if (form) return text.call(form.name, print(form.of));
     switch (expression.kind) {
       case "load":
         return leaves.load(expression, expression.at && print(expression.at));
@@ -70,19 +73,29 @@ export function expressionPrinter(
         return unary(text, expression.op, expression.type, print(expression.a));
       }
       case "binary": {
-        const cdfOperand = text.usesFastMath ? normalCdfOperand(expression) : undefined;
-        if (cdfOperand) return text.call("fast_normal_cdf_f32", print(cdfOperand));
         return binary(text, expression.op, expression.type, print(expression.a), print(expression.b));
       }
       case "compare":
         return comparison(expression.op, expression.a.type, print(expression.a), print(expression.b));
       case "select": {
         const [a, b] = [print(expression.a), print(expression.b)];
-        return `(${print(expression.condition)} != 0 ? ${a} : ${b})`;
+        return `(${condition(expression.condition)} ? ${a} : ${b})`;
       }
       case "convert":
         return conversion(text, expression.a.type, expression.type, print(expression.a));
     }
+  }
+
+  /** Tests for not 0. Of two comparisons it prints a disjunction, which can be one instruction; the maximum of their results is five. */
+  function condition(expression: Expression): string {
+    const isOfTwo =
+      expression.kind === "binary" &&
+      (expression.op === "max" || expression.op === "min") &&
+      expression.a.kind === "compare" &&
+      expression.b.kind === "compare";
+    if (!isOfTwo || locals.has(expression) || (uses.get(expression) ?? 0) > 1)
+      return `${print(expression)} != 0`;
+    return `(${print(expression.a)} ${expression.op === "max" ? "||" : "&&"} ${print(expression.b)})`;
   }
 
   return print;
@@ -158,23 +171,6 @@ function scaledPower(expression: Expression): { of: Expression; scale: number } 
   if (a.kind !== "binary" || a.op !== "mul") return undefined;
   const [constant, of] = a.a.kind === "constant" ? [a.a, a.b] : [a.b, a.a];
   return constant.kind === "constant" ? { of, scale: constant.value * Math.LOG2E } : undefined;
-}
-
-/** The x of ½ · (1 + erf(x · √½)) in f32, the distribution function of a normal variable; undefined for other expressions. */
-function normalCdfOperand(expression: Expression): Expression | undefined {
-  if (expression.type !== "f32") return undefined;
-  const sum = factorOf(expression, "mul", 0.5);
-  const erf = sum && factorOf(sum, "add", 1);
-  return erf?.kind === "unary" && erf.op === "erf" ? factorOf(erf.a, "mul", Math.SQRT1_2) : undefined;
-}
-
-/** The other operand of a product or sum with a constant. */
-function factorOf(expression: Expression, op: "mul" | "add", value: number): Expression | undefined {
-  if (expression.kind !== "binary" || expression.op !== op) return undefined;
-  const { a, b } = expression;
-  const isConstant = (node: Expression): boolean => node.kind === "constant" && node.value === value;
-  if (isConstant(a)) return b;
-  return isConstant(b) ? a : undefined;
 }
 
 const operators = { add: "+", sub: "-", mul: "*", div: "/" } as const;

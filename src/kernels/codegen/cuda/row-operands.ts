@@ -145,6 +145,12 @@ export function widened(text: KernelText, dtype: InputDtype, element: string): s
   return widen ? text.call(widen, element) : element;
 }
 
+/** Element `index` of a vector `vec` of several elements, in its compute type. */
+export function widenedElement(text: KernelText, dtype: InputDtype, vec: string, index: string): string {
+  if (dtype === "bf16") return text.call("widenElement_bf16", vec, index);
+  return widened(text, dtype, `${vec}.element[${index}]`);
+}
+
 /** Converts a value to the dtype of memory. */
 export function narrowed(text: KernelText, dtype: InputDtype, value: string): string {
   const { narrow } = elementTypes[dtype];

@@ -14,7 +14,14 @@ import { computeTypes, elementTypes } from "./element-types.js";
 import { expressionPrinter, type Leaves, printExpression } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
 import type { PositionMatch } from "./position-match.js";
-import { elementAt, narrowed, type Operand, type RowOperands, widened } from "./row-operands.js";
+import {
+  elementAt,
+  narrowed,
+  type Operand,
+  type RowOperands,
+  widened,
+  widenedElement,
+} from "./row-operands.js";
 
 /** How vectors are accessed: vector-wise; vector-wise with a shorter last vector (tail); or element by element. */
 export type VectorAccess = "vector" | "tail" | "scalar";
@@ -165,25 +172,14 @@ function leavesInVector(context: StageContext, index: string, vectors: ReadonlyM
     load({ input }, at) {
       const operand = inputAt(operands, input);
       if (at !== undefined) return widened(text, operand.dtype, indexed(operand, position, at));
-      return (
-        operands.rowInvariant.get(input) ?? widenedElement(context, operand, vectors.get(input) ?? "", index)
-      );
+      const [invariant, vec = ""] = [operands.rowInvariant.get(input), vectors.get(input)];
+      if (invariant !== undefined) return invariant;
+      return shape.width > 1
+        ? widenedElement(text, operand.dtype, vec, index)
+        : widened(text, operand.dtype, `${vec}.element[${index}]`);
     },
     position: () => `(int)${position}`,
   };
-}
-
-/** An element of a vector, in its compute type. */
-function widenedElement(
-  { text, shape }: StageContext,
-  { dtype }: Operand,
-  vec: string,
-  index: string,
-): string {
-  const sharesRegister = dtype === "bf16" && shape.width > 1;
-  return sharesRegister
-    ? text.call("widenElement_bf16", vec, index)
-    : widened(text, dtype, `${vec}.element[${index}]`);
 }
 
 /** The leaves of a value per row: inputs are read at the row's start. */

@@ -49,13 +49,8 @@ const maxBytesInFlight = 64 * 4;
 
 /** Each warp stages 16 of its rows at a time. More rows in flight hide latency: 8 instead of 4 save 5 % of a GEMM with GELU's gradient. */
 function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
-  return `
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned vecWidth = 4, stride = mmaN + 8, vecsPerRow = mmaN / vecWidth, stagedRows = 16, rowStep = 32 / vecsPerRow;
-  constexpr unsigned rowsInFlight = ${epilogue ? `mmaM == 1 && 8 * rowStep <= stagedRows && 8 * (${epilogue.rowBytes}) <= ${maxBytesInFlight} ? 8 : 4` : "4"};
+  return `${config.loadsOperandsEarly ? "" : placeInWarp(epilogue)}
   float* const staged = reinterpret_cast<float*>(stageTiles) + warp * (stagedRows * stride);
-  const unsigned threadRow = lane / vecsPerRow, threadColumn = lane % vecsPerRow * vecWidth;
-  const int column = firstN + warpgroupN + threadColumn;
   ${loadBias(config)}
 #pragma unroll
   for (unsigned i = 0; i < mmaM; i++) {
@@ -68,6 +63,31 @@ function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined):
     __syncwarp();
     const int firstRow = firstM + warpgroupM + 64 * i + warp % 4 * stagedRows + threadRow;
     if (column >= n) continue;${storeRows(config, epilogue)}
+  }`;
+}
+
+/** Which elements of a staged tile a thread stores. */
+function placeInWarp(epilogue: PrintedEpilogue | undefined): string {
+  const allowsEight =
+    epilogue && `8 * rowStep <= stagedRows && 8 * (${epilogue.rowBytes}) <= ${maxBytesInFlight}`;
+  return `
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  constexpr unsigned vecWidth = 4, stride = mmaN + 8, vecsPerRow = mmaN / vecWidth, stagedRows = 16, rowStep = 32 / vecsPerRow;
+  constexpr unsigned rowsInFlight = ${allowsEight ? `mmaM == 1 && ${allowsEight} ? 8 : 4` : "4"};
+  const unsigned threadRow = lane / vecsPerRow, threadColumn = lane % vecsPerRow * vecWidth;
+  const int column = firstN + warpgroupN + threadColumn;`;
+}
+
+/** C++ before the mainloop: loads the epilogue's operands of a warp's first rows, if none of these is outside of C. */
+export function earlyLoadsFor(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
+  if (!config.loadsOperandsEarly || !epilogue) return "";
+  return `${placeInWarp(epilogue)}
+  constexpr unsigned rowCount = rowsInFlight;
+  const int earlyRow = firstM + warpgroupM + warp % 4 * stagedRows + threadRow;
+  const bool hasEarly = column < n && earlyRow + (int)((rowsInFlight - 1) * rowStep) < m;
+  ${epilogue.operandDeclarations}
+  if (hasEarly) {
+    const long long beginOffset = (long long)earlyRow * n + column;${ofEachRow(epilogue.loads, epilogue)}
   }`;
 }
 
@@ -111,59 +131,83 @@ function loadBias({ hasBias, biasDtype = "f32" }: Sm90Config): string {
 }
 
 /**
- * A thread stores the same columns of each of its staged rows. It loads the epilogue's operands of `rowsInFlight` rows, computes the results
- * of all of them, and then stores those that are rows of C. The compiler could not reorder this by itself, because operands and results
- * might alias; without branches between the rows it overlaps their computations.
+ * A thread stores the same columns of each of its staged rows: `rowsInFlight` of them at a time, and those that C's edge leaves one by one.
+ * So the code for many rows has no bounds, and constant offsets from one address.
  */
 function storeRows(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
-  const { hasBias, resultDtype = "f32" } = config;
-  const { type, narrow } = elementTypes[resultDtype];
+  const stores = storesResult(epilogue) && !epilogue;
+  const early = config.loadsOperandsEarly
+    ? `
+    if (hasEarly) {${storeSomeRows(config, epilogue, "early")}
+      begin = rowsInFlight * rowStep;
+    }`
+    : "";
+  return `
+    const int rows = m - firstRow;
+    ${epilogue ? "const long long firstOffset = (long long)firstRow * n + column;" : ""}
+    ${epilogue?.colsumDeclarations ?? ""}
+    ${stores ? `${elementTypes[config.resultDtype ?? "f32"].type}* const result = c + matrix * cBatch + (long long)firstRow * cStride + column;` : ""}
+    int begin = 0;${early}
+#pragma unroll 1
+    for (; begin < (int)stagedRows && begin + (int)((rowsInFlight - 1) * rowStep) < rows; begin += rowsInFlight * rowStep) {
+      constexpr unsigned rowCount = rowsInFlight;${storeSomeRows(config, epilogue)}
+    }
+#pragma unroll 1
+    for (; begin < (int)stagedRows && begin < rows; begin += rowStep) {
+      constexpr unsigned rowCount = 1;${storeSomeRows(config, epilogue)}
+    }${epilogue?.colsumStores ? storeColsums(epilogue.colsumStores) : ""}`;
+}
+
+/**
+ * Loads the epilogue's operands of `rowCount` rows from the row `begin` on, computes the results of all of them, and then stores them. The
+ * compiler could not reorder this by itself, because operands and results might alias.
+ */
+function storeSomeRows(
+  { hasBias, resultDtype = "f32" }: Sm90Config,
+  epilogue: PrintedEpilogue | undefined,
+  operands: "loaded here" | "early" = "loaded here",
+): string {
+  const { narrow } = elementTypes[resultDtype];
   const [vec, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
   const values = vecLanes.map((lane) => `accVec.${lane}${hasBias ? ` + biasVec.${lane}` : ""}`);
   const elements = vecLanes.map((_, e) => (narrow ? `${narrow}(values[${e}])` : `values[${e}]`));
   const storesC = storesResult(epilogue);
-  const loadOperands = `
-#pragma unroll
-      for (unsigned next = 0; next < rowsInFlight; next++) {
-        const int row = (int)(begin + next * rowStep);
-        const long long offset = firstOffset + (long long)(row <= lastRow ? row : lastRow) * n;
-        ${epilogue?.loads}
-      }`;
+  const place = epilogue ? "c + offset" : "result + (long long)(begin + (int)(next * rowStep)) * cStride";
+  const loads =
+    epilogue && operands === "loaded here"
+      ? `${epilogue.operandDeclarations}${epilogue.loads && ofEachRow(epilogue.loads, epilogue)}`
+      : "";
   return `
-    // 64-bit products are computed once, not for every row.
-    const int lastRow = m - 1 - firstRow;
-    ${epilogue ? "const long long firstOffset = (long long)firstRow * n + column;" : ""}
-    ${epilogue?.colsumDeclarations ?? ""}
-    ${storesC ? `${type}* const result = c + matrix * cBatch + (long long)firstRow * cStride + column;` : ""}
-#pragma unroll 1
-    for (unsigned begin = 0; begin < stagedRows && (int)begin <= lastRow; begin += rowsInFlight * rowStep) {
-      ${epilogue?.operandDeclarations ?? ""}${epilogue?.resultDeclarations ?? ""}
-      ${storesC ? `${vec} resultC[rowsInFlight];` : ""}${epilogue?.loads ? loadOperands : ""}
+      ${epilogue ? "const long long beginOffset = firstOffset + (long long)begin * n;" : ""}
+      ${epilogue?.resultDeclarations ?? ""}${storesC ? `${vec} resultC[rowCount];` : ""}
+      ${loads}
 #pragma unroll
-      for (unsigned next = 0; next < rowsInFlight; next++) {
-        const unsigned row = begin + next * rowStep;
-        ${epilogue?.colsumDeclarations ? "const bool isInside = (int)row <= lastRow;" : ""}
-        const float4 accVec = *reinterpret_cast<const float4*>(staged + (threadRow + row) * stride + threadColumn);
+      for (unsigned next = 0; next < rowCount; next++) {
+        const float4 accVec = *reinterpret_cast<const float4*>(staged + (threadRow + begin + next * rowStep) * stride + threadColumn);
         const float values[vecWidth] = {${values.join(", ")}};
         ${storesC ? `resultC[next] = ${make}(${elements.join(", ")});` : ""}
 ${epilogue?.lines ?? ""}
-      }
-#pragma unroll
-      for (unsigned next = 0; next < rowsInFlight; next++) {
-        const int row = (int)(begin + next * rowStep);
-        if (row > lastRow) break;
-        ${storesC ? `*reinterpret_cast<${vec}*>(result + (long long)row * cStride) = resultC[next];` : ""}
-        ${epilogue ? `const long long offset = firstOffset + (long long)row * n;\n${epilogue.stores}` : ""}
-      }
-    }${epilogue?.colsumStores ? storeColsums(epilogue.colsumStores) : ""}`;
+      }${ofEachRow(
+        `        ${storesC ? `*reinterpret_cast<${vec}*>(${place}) = resultC[next];` : ""}
+        ${epilogue?.stores ?? ""}`,
+        epilogue,
+      )}`;
 }
+
+/** C++: a loop over rows from `begin` on. `lines` use `next` and, in an epilogue, `offset`. */
+const ofEachRow = (lines: string, epilogue: PrintedEpilogue | undefined): string => `
+#pragma unroll
+      for (unsigned next = 0; next < rowCount; next++) {
+        ${epilogue ? "const long long offset = beginOffset + (int)(next * rowStep) * (long long)n;" : ""}
+${lines}
+      }`;
 
 /** Rows of each partial column sum: those that a warp stages at a time. */
 export const colsumRows = 16;
 
 /** When a warp stores one row at a time, a lane has the same columns of all the warp's rows. */
 const storeColsums = (lines: string): string => `
-    if (lastRow >= 0) {
+    if (rows > 0) {
       const long long colsumOffset = (long long)(firstRow / ${colsumRows}) * n + column;
 ${lines}
     }`;

@@ -1,12 +1,12 @@
 /** Prints a fused epilogue for a GEMM kernel: each thread applies it to the elements of C that it stores. */
 
 import type { Parameter } from "../../../driver/index.js";
-import { loadsOf } from "../../../ir/index.js";
+import { loadsOf, type Stage } from "../../../ir/index.js";
 import { elementTypes } from "../../codegen/cuda/element-types.js";
 import { expressionPrinter } from "../../codegen/cuda/expressions.js";
 import { KernelText } from "../../codegen/cuda/kernel-text.js";
 import { type PreludeName, preludeOf } from "../../codegen/cuda/prelude.js";
-import { narrowed, widened } from "../../codegen/cuda/row-operands.js";
+import { narrowed, widenedElement } from "../../codegen/cuda/row-operands.js";
 import type { Epilogue } from "./configs.js";
 
 export interface PrintedEpilogue {
@@ -18,13 +18,13 @@ export interface PrintedEpilogue {
   readonly pointers: Readonly<Record<string, string>>;
   /** Device functions that the kernel has to declare. */
   readonly declarations: string;
-  /** Declares registers for the operands of `rowsInFlight` rows. */
+  /** Declares registers for the operands of `rowCount` rows. */
   readonly operandDeclarations: string;
   /** Loads the operands of the row `next`, from element `offset` on. */
   readonly loads: string;
-  /** Declares registers for the outputs of `rowsInFlight` rows. */
+  /** Declares registers for the outputs of `rowCount` rows. */
   readonly resultDeclarations: string;
-  /** Computes the outputs of the row `next`, with the thread's accumulators in `values`. `isInside`: the row is a row of C. */
+  /** Computes the outputs of the row `next`, with the thread's accumulators in `values`. */
   readonly lines: string;
   /** Stores the outputs of the row `next`, from element `offset` on. */
   readonly stores: string;
@@ -55,7 +55,7 @@ export function printEpilogue(
     pointers[`in${index}`] = memory;
     if (!read.has(index)) continue;
     inRegisters.push(type);
-    operands.line(`Vec<${type}, vecWidth> vec${index}[rowsInFlight];`);
+    operands.line(`Vec<${type}, vecWidth> vec${index}[rowCount];`);
     const loaded =
       dtype === "draw"
         ? `${loading.use("drawVec")}<vecWidth>(in${index}, offset)`
@@ -74,35 +74,42 @@ export function printEpilogue(
       continue;
     }
     inRegisters.push(type);
-    results.line(`Vec<${type}, vecWidth> result${index}[rowsInFlight];`);
+    results.line(`Vec<${type}, vecWidth> result${index}[rowCount];`);
     storing.line(`${storing.call("storeVec", `out${index} + offset`, `result${index}[next]`)};`);
   }
   for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
-  text.line("#pragma unroll");
-  text.block("for (unsigned e = 0; e < vecWidth; e++)", () => {
-    const print = expressionPrinter(
-      text,
-      stages.map(({ value }) => value),
-      {
-        load({ input }) {
-          if (input === gemmInput) return "values[e]";
-          const output = forwarded[input];
-          const vec = output === undefined ? `vec${input}[next]` : `result${output}[next]`;
-          return widened(text, inputs[input] ?? "f32", `${vec}.element[e]`);
+  for (const segment of segmentsOf(stages, forwarded)) {
+    /** Outputs that are rounded in pairs, so that later stages find both in one register. */
+    const inPairs = new Set<number>();
+    for (const { output } of segment)
+      if (outputs[output]?.dtype === "bf16" && forwarded.includes(output)) inPairs.add(output);
+    for (const output of inPairs) text.line(`float exact${output}[vecWidth];`);
+    text.line("#pragma unroll");
+    text.block("for (unsigned e = 0; e < vecWidth; e++)", () => {
+      const print = expressionPrinter(
+        text,
+        segment.map(({ value }) => value),
+        {
+          load({ input }) {
+            if (input === gemmInput) return "values[e]";
+            const output = forwarded[input];
+            const vec = output === undefined ? `vec${input}[next]` : `result${output}[next]`;
+            return widenedElement(text, inputs[input] ?? "f32", vec, "e");
+          },
+          scalar: (index) => `scalar${index}`,
+          ...{ reduced: () => "", position: () => "", row: () => "" },
         },
-        scalar: (index) => `scalar${index}`,
-        ...{ reduced: () => "", position: () => "", row: () => "" },
-      },
-    );
-    for (const stage of stages) {
-      if (stage.kind !== "store") continue;
-      const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
-      if (per === "column")
-        text.line(`colsum${stage.output}.element[e] += isInside ? ${print(stage.value)} : 0;`);
-      else
-        text.line(`result${stage.output}[next].element[e] = ${narrowed(text, dtype, print(stage.value))};`);
-    }
-  });
+      );
+      for (const { output, value } of segment) {
+        const { dtype, per } = outputs[output] ?? { dtype: "f32", per: "element" };
+        if (per === "column") text.line(`colsum${output}.element[e] += ${print(value)};`);
+        else if (inPairs.has(output)) text.line(`exact${output}[e] = ${print(value)};`);
+        else text.line(`result${output}[next].element[e] = ${narrowed(text, dtype, print(value))};`);
+      }
+    });
+    for (const output of inPairs)
+      text.line(`${text.call("narrowVec_bf16", `exact${output}`, `result${output}[next]`)};`);
+  }
   const [loads, work] = [loading.fragment(), text.fragment()];
   const [stores, colsumStores] = [storing.fragment(), colsumStoring.fragment()];
   const called = [loads, work, stores, colsumStores].flatMap((fragment) => [...fragment.called]);
@@ -118,4 +125,21 @@ export function printEpilogue(
     ...{ resultDeclarations: results.fragment().lines, stores: stores.lines },
     ...{ colsumDeclarations: colsums.fragment().lines, colsumStores: colsumStores.lines },
   };
+}
+
+type StoreStage = Extract<Stage, { kind: "store" }>;
+
+/** Stages in as few loops over a vector's elements as possible: a stage begins a new loop if it reads what the loop has stored. */
+function segmentsOf(
+  stages: readonly Stage[],
+  forwarded: readonly (number | undefined)[],
+): readonly (readonly StoreStage[])[] {
+  const segments: StoreStage[][] = [[]];
+  for (const stage of stages) {
+    if (stage.kind !== "store") continue;
+    const read = new Set(loadsOf(stage.value).map(({ input }) => forwarded[input]));
+    if (segments.at(-1)?.some(({ output }) => read.has(output))) segments.push([]);
+    segments.at(-1)?.push(stage);
+  }
+  return segments;
 }

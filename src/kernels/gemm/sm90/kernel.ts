@@ -15,6 +15,7 @@ import {
   namedBarrierSync,
   setmaxnreg,
   smemDescriptor,
+  tileAddress,
   wgmmaRs,
   wgmmaSs,
   wgmmaSync,
@@ -32,7 +33,7 @@ import {
   transposesB,
 } from "./configs.js";
 import { type PrintedEpilogue, printEpilogue } from "./epilogue.js";
-import { epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
+import { earlyLoadsFor, epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
 import { loadFloat4, mmaSyncEpilogueStore, mmaSyncMainloop } from "./mainloop-mma-sync.js";
 import { rsBytes, rsMainloop, rsThreads } from "./mainloop-rs.js";
 import { ssMainloop } from "./mainloop-ss.js";
@@ -47,10 +48,10 @@ import {
 import { splitKRank } from "./split-k.js";
 import { kTileBytes, mmaNOf } from "./tiles.js";
 
-/** The sizes that a kernel reads of each GEMM. C's strides are missing if C is not stored. */
+/** The sizes that a kernel reads of each GEMM. With an epilogue C is contiguous, as the operands are. */
 function sizesFor(epilogue: Epilogue | undefined) {
   const sizes = ["m", "n", "k", "aBatch", "bBatch"] as const;
-  return storesResult(epilogue) ? ([...sizes, "cStride", "cBatch"] as const) : sizes;
+  return epilogue ? sizes : ([...sizes, "cStride", "cBatch"] as const);
 }
 
 /** The parameters of a kernel for GEMMs with these accesses to C, in order; then those of the epilogue. */
@@ -117,7 +118,8 @@ function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): 
   if (isRsMainloop(config)) return [...scheduler, rsMainloop];
   const prologue = [...scheduler, prologueFor(config)];
   if (isMmaSyncMainloop(config)) return [...prologue, mmaSyncMainloop, mmaSyncEpilogueStore];
-  return [...prologue, ssMainloop(config.tile), epilogueStoreFor(config, epilogue)];
+  const early = earlyLoadsFor(config, epilogue);
+  return [...prologue, ssMainloop(config.tile, early), epilogueStoreFor(config, epilogue)];
 }
 
 /** The PTX wrappers that a mainloop calls. */
@@ -126,10 +128,9 @@ function intrinsicsFor(config: Sm90Config): string {
   const mainloop = isMmaSyncMainloop(config)
     ? [mmaSyncTf32]
     : [
-        smemDescriptor,
         ...(isRsMainloop(config)
-          ? [cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
-          : [wgmmaSs(config.element, n), namedBarrierSync]),
+          ? [smemDescriptor, cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
+          : [tileAddress, wgmmaSs(config.element, n), namedBarrierSync]),
         ...(reducesCluster(config) ? [clusterIntrinsics] : []),
         wgmmaSync,
       ];

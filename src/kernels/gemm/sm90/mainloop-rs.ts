@@ -155,7 +155,7 @@ const consumer = `
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
       wgmmaRs<tileN>(
-          acc[i % 2], fragment[i % 2][i / 2], TileB::at(kMajorB + kTile % ${kMajorStages} * TileB::bytes, 0, kStep + i / 2));
+          acc[i % 2], fragment[i % 2][i / 2], kMajorB + kTile % ${kMajorStages} * TileB::bytes + TileB::offset(0, kStep + i / 2));
     }
     wgmmaCommit();
   };

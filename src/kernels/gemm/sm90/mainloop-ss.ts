@@ -4,19 +4,24 @@ import { zeroAccumulators } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { transposedStages } from "./smem-tiles.js";
 import { mmaNOf, type Sm90Tile } from "./tiles.js";
 
-/** A warpgroup accumulates `mmaM` blocks of 64 × `mmaN`. With swapAB, `TileA` holds columns of C. */
-export const ssMainloop = (tile: Sm90Tile): string => `
+/** A warpgroup accumulates `mmaM` blocks of 64 × `mmaN`. With swapAB, `TileA` holds columns of C. `early`: C++ before the loop. */
+export const ssMainloop = (tile: Sm90Tile, early = ""): string => `
   constexpr unsigned warpgroupsN = ${tile.swapsAB ? 1 : tile.warpgroupsN}, mmaM = ${tile.swapsAB ? 1 : tile.tileM / 64 / tile.warpgroupsM};
   constexpr unsigned mmaN = ${mmaNOf(tile)};
-${zeroAccumulators}
-  for (unsigned kTile = 0; kTile < kTiles; kTile++) {
-    const unsigned stage = kTile % stages;
-    mbarrierWait(full + stage, kTile / stages % 2);
-    const unsigned char *tileA = stageTiles + stage * (TileA::bytes + TileB::bytes), *tileB = tileA + TileA::bytes;
+${zeroAccumulators}${early}
+  constexpr unsigned stageBytes = TileA::bytes + TileB::bytes;
+  const TileAddress tilesA = tileAddress(stageTiles + TileA::offset(warpgroupM, 0));
+  const TileAddress tilesB = tileAddress((TileB::isTransposed ? transposed : stageTiles + TileA::bytes) + TileB::offset(warpgroupN, 0));
+  Mbarrier* previous = empty;
+#pragma unroll 1
+  for (unsigned kTile = 0, stage = 0, parity = 0; kTile < kTiles; kTile++) {
+    mbarrierWait(full + stage, parity);
+    const TileAddress tileA = advance(tilesA, stage * stageBytes);
+    TileAddress tileB = advance(tilesB, stage * stageBytes);
     if constexpr (TileB::isTransposed) {
-      unsigned char* const kMajorB = transposed + kTile % ${transposedStages} * TileB::bytes;
-      TileB::transpose(kMajorB, tileB);
-      tileB = kMajorB;
+      const unsigned kMajorBytes = kTile % ${transposedStages} * TileB::bytes;
+      TileB::transpose(transposed + kMajorBytes, stageTiles + stage * stageBytes + TileA::bytes);
+      tileB = advance(tilesB, kMajorBytes);
       fenceProxyAsync();
       namedBarrierSync(1, consumers);
     }
@@ -26,13 +31,18 @@ ${zeroAccumulators}
 #pragma unroll
       for (unsigned i = 0; i < mmaM; i++) {
         wgmmaSs<Element, mmaN, TileA::isKMajor, TileB::isKMajor>(
-            acc[i], TileA::at(tileA, warpgroupM + 64 * i, kStep), TileB::at(tileB, warpgroupN, kStep));
+            acc[i], advance(tileA, TileA::offset(64 * i, kStep)), advance(tileB, TileB::offset(0, kStep)));
       }
     }
     wgmmaCommit();
     // Once the previous k-tile's wgmmas are complete, its stage is empty.
     wgmmaWait<1>();
-    if (kTile > 0 && threadIdx.x % 32 == 0) mbarrierArrive(empty + (kTile - 1) % stages);
+    if (kTile > 0 && threadIdx.x % 32 == 0) mbarrierArrive(previous);
+    previous = empty + stage;
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
   wgmmaWait<0>();
   namedBarrierSync(1, consumers);`;

@@ -47,8 +47,9 @@ export function listEpilogueConfigs(
   device: Device,
   precision: GemmPrecision,
   problem: GemmDesc,
-  { kernel, gemmInput }: Epilogue,
+  epilogue: Epilogue,
 ): readonly Sm90Config[] {
+  const { kernel, gemmInput } = epilogue;
   const { n, batch = 1, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
   if (!element || !canImplement(problem) || a.isTransposed || batch !== 1) return [];
@@ -68,10 +69,27 @@ export function listEpilogueConfigs(
         (other) =>
           other !== tile && fillsSms(countCtas(problem, other), device.parallelism, other.ctasPerSm ?? 1),
       );
-  return [tile, ...others].map((candidate) => ({
-    ...{ element, tile: candidate, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: true },
-    ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], candidate) },
-  }));
+  return [tile, ...others].flatMap((candidate) => {
+    const config = {
+      ...{ element, tile: candidate, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: true },
+      ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], candidate) },
+    };
+    const loadsEarly = candidate === tiles.paired && canLoadEarly(epilogue);
+    return loadsEarly ? [config, { ...config, loadsOperandsEarly: true }] : [config];
+  });
+}
+
+/** Bytes of an element's operands that fit in registers next to the accumulators of a CTA that shares its SM. */
+const maxEarlyBytes = 2;
+
+/** True if an epilogue has operands that can be loaded before the mainloop. Drawn numbers are computed, and hide other latencies. */
+function canLoadEarly({ kernel, gemmInput, forwarded = [] }: Epilogue): boolean {
+  const bytes = kernel.inputs.map((dtype, input) => {
+    if (input === gemmInput || forwarded[input] !== undefined) return 0;
+    return dtype === "draw" ? Number.POSITIVE_INFINITY : dtypes[dtype].bytes;
+  });
+  const sum = bytes.reduce((before, next) => before + next, 0);
+  return sum > 0 && sum <= maxEarlyBytes;
 }
 
 /** True if a GEMM with its epilogue in one launch is probably faster than two launches. Autotuning measures it for large GEMMs. */

@@ -486,6 +486,40 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
     });
   });
 
+  test("loads an epilogue's operands before the mainloop, except at C's edge; red proof: from another row", () => {
+    // Some warps have all of their rows, one has half of them, others have none. Some columns of the last tile are outside of C.
+    const { m, n } = plain;
+    const other = smallValues(m * n, 9);
+    /** The number of wrong elements. */
+    function run(change: (code: string) => string): number {
+      return runtime.step(() => {
+        const { problem, config, expected } = prepare(plain, "bf16", tiles.paired);
+        const { c: _, ...withoutC } = problem;
+        const input = put(runtime, encodeFloats(other, "bf16"), "y");
+        const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
+        const kernel: RowKernel = { ...threefold, inputs: ["bf16", "f32"] };
+        const fusedEpilogue = { kernel, gemmInput: 1, storesC: false, scalars: [3] };
+        const operands = [input, undefined, ...outputs];
+        const early = { ...config, loadsOperandsEarly: true };
+        const command = lowerSm90Gemms([withoutC], early, "gemm", { ...fusedEpilogue, operands });
+        const { cuda } = command.source;
+        const source = { ...command.source, cuda: { ...cuda!, code: change(cuda!.code) } };
+        submit(runtime, [{ ...command, source }]);
+        const actual = floatsIn(outputs[0]!);
+        return other.filter((value, index) => actual[index] !== 3 * expected[index]! - value).length;
+      });
+    }
+    assert.equal(
+      run((code) => code),
+      0,
+    );
+    const wrong = run((code) =>
+      code.replace("beginOffset = (long long)earlyRow", "beginOffset = (long long)(earlyRow + 1)"),
+    );
+    // Eight of sixteen rows are loaded early.
+    assert.ok(wrong > (m * n) / 4 && wrong < m * n, `${wrong} elements`);
+  });
+
   test("forwards an epilogue's stored values to later stages as they were rounded", () => {
     const twice: RowKernel = {
       ...{ name: "twice", inputs: ["f32", "bf16"], scalars: [] },
@@ -885,6 +919,19 @@ describe("the selected config", () => {
     assert.equal(configOf(gemm, { ...fusedEpilogue, kernel: ofRows }), undefined, "values per row");
   });
 
+  test("loads a 16-bit operand of an epilogue early, as one more candidate, if two CTAs share an SM", () => {
+    const problem = gemmDesc({ m: 16384, n: 1536, k: 384 });
+    const candidatesWith = (inputs: RowKernel["inputs"]) =>
+      listEpilogueConfigs(hopper, "bf16", problem, {
+        ...{ kernel: { ...threefold, inputs }, gemmInput: 1, storesC: false },
+      }).map(({ tile, loadsOperandsEarly = false }) => [tile, loadsOperandsEarly]);
+    const [once, early] = [false, true].map((loadsEarly) => [tiles.paired, loadsEarly]);
+    const others = [tiles.large, tiles.wide].map((tile) => [tile, false]);
+    assert.deepEqual(candidatesWith(["bf16", "f32"]), [others[0], once, early, others[1]]);
+    assert.deepEqual(candidatesWith(["f32", "f32"]), [others[0], once, others[1]], "too many registers");
+    assert.deepEqual(candidatesWith(["draw", "f32"]), [others[0], once, others[1]], "nothing to load");
+  });
+
   test("exists for column sums if a warp stores a whole row of its tile at a time", () => {
     const fusedEpilogue: Epilogue = {
       kernel: summing,
@@ -992,7 +1039,13 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
     ...{ element, tile, isKMajor: { a, b }, hasBias: a },
   });
   const rsMainloop = sm90Source(configOf("tf32", splitKTile, false, false), Array(8).fill("out"));
+  const early = sm90Source(
+    { ...configOf("bf16", tiles.paired, true, false), hasBias: false, loadsOperandsEarly: true },
+    ["out"],
+    { kernel: { ...threefold, inputs: ["bf16", "f32"] }, gemmInput: 1, storesC: false },
+  );
   const sources = [
+    early,
     sm90Source(configOf("bf16", square, false, false), ["out", "partial-out", "out"]),
     sm90Source(configOf("f16", square, false, false), ["out"]),
     ...elements.flatMap((element) =>
@@ -1030,15 +1083,15 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
     ]),
   ];
 
-  // One of eleven, and the one with the most registers.
+  // One of eleven, and those with the most registers.
   const some = isThorough
     ? sources
-    : sources.filter((source, index) => index % 11 === 0 || source === rsMainloop);
+    : sources.filter((source, index) => index % 11 === 0 || source === rsMainloop || source === early);
 
   /** With accumulators that are initialised between wgmmas. */
   const injected = (
     [
-      [sources[0]!, "for (unsigned kStep = 0; kStep < 4; kStep++) {"],
+      [sources[1]!, "for (unsigned kStep = 0; kStep < 4; kStep++) {"],
       [rsMainloop, "for (unsigned i = 0; i < 4; i++) {\n      wgmmaRs"],
     ] as const
   ).map(([source, before]) => {

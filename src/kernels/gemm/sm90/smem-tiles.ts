@@ -56,9 +56,9 @@ struct SmemTile {
     }
   }
 
-  // The address of the operand of one wgmma: from row \`mn\` on, and the \`kStep\`-th 32 bytes of K.
-  static __device__ __forceinline__ const unsigned char* at(const unsigned char* tile, unsigned mn, unsigned kStep) {
-    return isKMajor ? tile + mn * 128 + kStep * 32 : tile + mn / boxMn * boxBytes + kStep * (32 / Element::bytes * 128);
+  // The offset of the operand of one wgmma in its tile: from row \`mn\` on, and the \`kStep\`-th 32 bytes of K.
+  static __device__ __forceinline__ constexpr unsigned offset(unsigned mn, unsigned kStep) {
+    return isKMajor ? mn * 128 + kStep * 32 : mn / boxMn * boxBytes + kStep * (32 / Element::bytes * 128);
   }
 };`;
 

@@ -16,19 +16,56 @@ import { fastMathErrors } from "./fast-math.js";
 const x = term.load(0, "f32");
 const normalCdf = term.mul(0.5, term.add(1, term.erf(term.mul(x, Math.SQRT1_2))));
 
+const density = term.mul(1 / Math.sqrt(2 * Math.PI), term.exp(term.mul(-0.5, term.mul(x, x))));
+const [root, cubic] = [Math.sqrt(2 / Math.PI), 0.044715];
+const tanhCdf = term.sigmoid(term.mul(2 * root, term.add(x, term.mul(cubic, term.mul(x, term.mul(x, x))))));
+const tanhSlope = term.mul(tanhCdf, term.sub(1, tanhCdf));
+const innerSlope = term.mul(root, term.add(1, term.mul(3 * cubic, term.mul(x, x))));
+
 const functions: Readonly<Record<keyof typeof fastMathErrors, Expression>> = {
   exp: term.exp(x),
   sigmoid: term.sigmoid(x),
   tanh: term.tanh(x),
   normalCdf,
+  tanhCdf,
+  geluDerivative: term.add(normalCdf, term.select(term.gt(density, 0), term.mul(x, density), 0)),
+  geluTanhDerivative: term.add(
+    tanhCdf,
+    term.select(term.gt(tanhSlope, 0), term.mul(x, term.mul(term.mul(2, tanhSlope), innerSlope)), 0),
+  ),
 };
 const names = Object.keys(functions) as (keyof typeof functions)[];
 
+const sigmoid = (value: number): number =>
+  value < 0 ? Math.exp(value) / (1 + Math.exp(value)) : 1 / (1 + Math.exp(-value));
+const normalDensity = (value: number): number => Math.exp(-0.5 * value * value) / Math.sqrt(2 * Math.PI);
+const logOdds = (value: number): number => 2 * root * (value + cubic * value ** 3);
+
+/** The derivative of the sigmoid of `logOdds`. */
+function tanhDensity(value: number): number {
+  const odds = sigmoid(logOdds(value));
+  const slope = odds * sigmoid(-logOdds(value));
+  return slope === 0 ? 0 : 2 * slope * root * (1 + 3 * cubic * value * value);
+}
+
 const exact: Readonly<Record<keyof typeof functions, (value: number) => number>> = {
   exp: Math.exp,
-  sigmoid: (value) => (value < 0 ? Math.exp(value) / (1 + Math.exp(value)) : 1 / (1 + Math.exp(-value))),
+  sigmoid,
   tanh: Math.tanh,
   normalCdf: exactCdf,
+  tanhCdf: (value) => sigmoid(logOdds(value)),
+  geluDerivative: (value) => exactCdf(value) + weighted(value, normalDensity),
+  geluTanhDerivative: (value) => sigmoid(logOdds(value)) + weighted(value, tanhDensity),
+};
+
+/** A value times its density, 0 for an infinite value. */
+const weighted = (value: number, densityOf: (value: number) => number): number =>
+  densityOf(value) === 0 ? 0 : value * densityOf(value);
+
+/** What an error is relative to, where that is not the exact result: the sum of the magnitudes of two terms that cancel. */
+const magnitudes: Partial<typeof exact> = {
+  geluDerivative: (value) => exactCdf(value) + Math.abs(weighted(value, normalDensity)),
+  geluTanhDerivative: (value) => sigmoid(logOdds(value)) + Math.abs(weighted(value, tanhDensity)),
 };
 
 /** For |x| > 3 Laplace's continued fraction of the tail, because 1 + erf cancels. */
@@ -37,8 +74,8 @@ function exactCdf(value: number): number {
   const distance = Math.abs(value);
   let fraction = distance;
   for (let level = 80; level > 0; level--) fraction = distance + level / fraction;
-  const density = Math.exp(-0.5 * distance * distance) / Math.sqrt(2 * Math.PI);
-  const tail = density === 0 ? 0 : density / fraction;
+  const atValue = normalDensity(distance);
+  const tail = atValue === 0 ? 0 : atValue / fraction;
   return value < 0 ? tail : 1 - tail;
 }
 
@@ -70,7 +107,8 @@ function calledIn(precision: "f32" | "tf32" | "bf16"): ReadonlySet<string> {
 
 test("approximate functions replace those of the CUDA library in TF32 and bf16, and nowhere else", () => {
   const replaced = ["erff", "expf", "tanhf", "sigmoid_f32"];
-  const approximate = ["fast_normal_cdf_f32", "fast_exp_f32", "fast_tanh_f32", "fast_sigmoid_f32"];
+  const gelu = ["normal_cdf", "tanh_cdf", "gelu_derivative", "gelu_tanh_derivative"];
+  const approximate = ["exp", "tanh", "sigmoid", ...gelu].map((name) => `fast_${name}_f32`);
   const isCalled = (called: ReadonlySet<string>) => (name: string) => called.has(name);
   for (const precision of ["f32", "tf32", "bf16"] as const) {
     const called = calledIn(precision);
@@ -108,9 +146,13 @@ describe("approximate functions", { skip: cudaMissing }, () => {
       let worst = 0;
       for (const [index, value] of values.entries()) {
         const [actual, expected] = [computed[which]![index]!, exact[name](value)];
-        const isTiny = Math.abs(expected) < 2 ** -125 && name !== "tanh";
-        const isSame = Object.is(actual, Math.fround(expected)) || (isTiny && Math.abs(actual) < 2 ** -125);
-        if (!isSame) worst = Math.max(worst, Math.abs(actual / expected - 1) || Number.POSITIVE_INFINITY);
+        const magnitude = Math.abs(magnitudes[name]?.(value) ?? expected);
+        // A derivative is a product with the density, which may be zero.
+        const tiny = magnitudes[name] ? 2 ** -117 : 2 ** -125;
+        const isTiny = magnitude < tiny && name !== "tanh";
+        const isSame = Object.is(actual, Math.fround(expected)) || (isTiny && Math.abs(actual) < tiny);
+        if (!isSame)
+          worst = Math.max(worst, Math.abs(actual - expected) / magnitude || Number.POSITIVE_INFINITY);
       }
       return worst;
     });
@@ -132,7 +174,10 @@ describe("approximate functions", { skip: cudaMissing }, () => {
         [1, 1, inf, 0, inf, 0, nan],
         [0.5, 0.5, 1, 0, 1, 0, nan],
         [0, -0, 1, -1, 1, -1, nan],
-        [computed[3]![0], computed[3]![0], 1, 0, 1, 0, nan],
+        ...[0, 0, -0, 0].map((zero, index) => {
+          const middle = computed[index + 3]![0];
+          return [middle, middle, 1, zero, 1, zero, nan];
+        }),
       ],
     );
   });
@@ -141,6 +186,8 @@ describe("approximate functions", { skip: cudaMissing }, () => {
     const faults: readonly (readonly [from: string, to: string, name: keyof typeof functions])[] = [
       ["0.132053535f", "0.133053535f", "tanh"],
       ["0.158008336f", "0.158108336f", "normalCdf"],
+      ["0.734392861f", "0.734492861f", "geluDerivative"],
+      ["0.214", "0.215", "geluTanhDerivative"],
     ];
     const computed = compute(values, (code) =>
       faults.reduce((now, [from, to]) => now.replace(from, to), code),

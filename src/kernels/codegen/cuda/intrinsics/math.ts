@@ -129,6 +129,25 @@ ${device} float widenElement_bf16(const Vec<unsigned short, N>& vec, unsigned k)
 #endif
 }`,
   },
+  /** Rounds a vector. The instruction for two elements leaves them in one register, where `widenElement_bf16` finds them. */
+  narrowVec_bf16: {
+    needs: ["Vec"],
+    code: `template <int N>
+${device} void narrowVec_bf16(const float (&values)[N], Vec<unsigned short, N>& vec) {
+#pragma unroll
+  for (int k = 0; k < N; k += 2) {
+#ifdef HOLDFAST_EMULATOR
+    for (int e = k; e < k + 2; e++) {
+      const unsigned bits = __float_as_uint(values[e]);
+      vec.element[e] = values[e] != values[e] ? 0x7fffu : (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    }
+#else
+    asm("{\\n.reg .b32 pair;\\ncvt.rn.bf16x2.f32 pair, %3, %2;\\nmov.b32 {%0, %1}, pair;\\n}"
+        : "=h"(vec.element[k]), "=h"(vec.element[k + 1]) : "f"(values[k]), "f"(values[k + 1]));
+#endif
+  }
+}`,
+  },
   /** Shifts the bits to their positions and scales by 2^112, which is exact for subnormals too; infinity and NaN get their exponent. */
   widen_f16: {
     code: `${device} float widen_f16(unsigned short bits) {

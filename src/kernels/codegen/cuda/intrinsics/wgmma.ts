@@ -22,6 +22,19 @@ export const smemDescriptor = `static __device__ __forceinline__ unsigned long l
          (unsigned long long)(1024u >> 4) << 32 | 1ull << 62;
 }`;
 
+/**
+ * Tiles in the 128-byte swizzle by their address in units of 16 bytes, so that a loop only adds to it. The high half of the shared memory
+ * descriptor is constant: 8-row groups are 1024 bytes apart.
+ */
+export const tileAddress = `typedef unsigned TileAddress;
+static __device__ __forceinline__ TileAddress tileAddress(const unsigned char* tile) {
+  return (unsigned)__cvta_generic_to_shared(tile) >> 4;
+}
+static __device__ __forceinline__ TileAddress advance(TileAddress address, unsigned bytes) { return address + bytes / 16; }
+static __device__ __forceinline__ unsigned long long smemDescriptor(TileAddress address, unsigned leadingBytes) {
+  return (unsigned long long)(address + (leadingBytes >> 4 << 16)) | (unsigned long long)(1024u >> 4 | 1u << 30) << 32;
+}`;
+
 /** The asm operands of n / 2 accumulators: their placeholders, their constraints, and the number of the next operand. */
 function accumulators(n: number): {
   readonly placeholders: string;
@@ -36,7 +49,7 @@ function accumulators(n: number): {
   };
 }
 
-/** Both operands from shared memory. Only 16-bit elements can be MN-major: TF32 tiles are K-major. */
+/** Both operands from shared memory. Needs `tileAddress`. Only 16-bit elements can be MN-major: TF32 tiles are K-major. */
 export function wgmmaSs(element: MmaElement, n: number): string {
   const { placeholders, constraints, next } = accumulators(n);
   const isTf32 = element === "tf32";
@@ -45,7 +58,7 @@ export function wgmmaSs(element: MmaElement, n: number): string {
   return `// acc[64, n] += a[64, 32 bytes] · b[32 bytes, n], distributed over four warps. Asynchronous.
 template <class Element, unsigned n, bool isAKMajor, bool isBKMajor>
 static __device__ __forceinline__ void wgmmaSs(
-    float (&acc)[n / 2], const unsigned char* a, const unsigned char* b) {
+    float (&acc)[n / 2], TileAddress a, TileAddress b) {
   asm volatile(
       "{\\n.reg .pred scaleD;\\nsetp.eq.u32 scaleD, 0, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n${n}k${mmaElements[element].k}.f32.${element}.${element} {${placeholders}}, %${next}, %${next + 1}, scaleD, 1, 1${transposes};\\n}"
@@ -144,8 +157,12 @@ static __device__ __forceinline__ void setmaxnregDec() { asm volatile("setmaxnre
 template <unsigned count>
 static __device__ __forceinline__ void setmaxnregInc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }`;
 
-/** C++: the position of a warpgroup in a CTA tile, and its accumulators: `mmaM` blocks of 64 × `mmaN`, which are zero. */
-export const zeroAccumulators = `  const unsigned warpgroup = threadIdx.x / 128, warpgroupM = warpgroup / warpgroupsN * (64 * mmaM), warpgroupN = warpgroup % warpgroupsN * mmaN;
+/**
+ * C++: the position of a warpgroup in a CTA tile, and its accumulators: `mmaM` blocks of 64 × `mmaN`, which are zero. The shuffle tells
+ * the compiler that a warp's threads agree, so that it computes descriptors in uniform registers.
+ */
+export const zeroAccumulators = `  const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const unsigned warpgroupM = warpgroup / warpgroupsN * (64 * mmaM), warpgroupN = warpgroup % warpgroupsN * mmaN;
   float acc[mmaM][mmaN / 2];
 #pragma unroll
   for (unsigned i = 0; i < mmaM; i++) {

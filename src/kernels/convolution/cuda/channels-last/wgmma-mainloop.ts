@@ -10,7 +10,7 @@ import {
   elementTags,
   type MmaElement,
   mmaElements,
-  smemDescriptor,
+  tileAddress,
   wgmmaSs,
   wgmmaSync,
   zeroAccumulators,
@@ -57,7 +57,7 @@ function declareMainloop(element: MmaElement, tile: ChannelsLastTile): string {
     elementTags,
     ...rounding,
     cpAsyncIntrinsics,
-    smemDescriptor,
+    tileAddress,
     wgmmaSs(element, mmaN),
     wgmmaSync,
   ].join("\n");
@@ -90,10 +90,10 @@ struct MnMajor {
   }
 };
 
-// The operand of one wgmma: from row or column \`mn\` on, and the \`kStep\`-th 32 bytes of K.
+// The offset of the operand of one wgmma in its tile: from row or column \`mn\` on, and the \`kStep\`-th 32 bytes of K.
 template <bool isKMajor>
-static __device__ __forceinline__ const unsigned char* operandAt(const unsigned char* tile, unsigned mn, unsigned kStep) {
-  return isKMajor ? tile + mn * 128 + kStep * 32 : tile + mn / (128 / MmaElement::bytes) * boxBytes + kStep * (32 / MmaElement::bytes * 128);
+static __device__ __forceinline__ constexpr unsigned operandOffset(unsigned mn, unsigned kStep) {
+  return isKMajor ? mn * 128 + kStep * 32 : mn / (128 / MmaElement::bytes) * boxBytes + kStep * (32 / MmaElement::bytes * 128);
 }`;
 }
 
@@ -119,7 +119,8 @@ const multiplyTile = (isKMajor: OperandMajors): string => `
 #pragma unroll
       for (unsigned i = 0; i < mmaM; i++) {
         wgmmaSs<MmaElement, mmaN, ${isKMajor.a}, ${isKMajor.b}>(
-            acc[i], operandAt<${isKMajor.a}>(tileA, warpgroupM + 64 * i, kStep), operandAt<${isKMajor.b}>(tileA + bytesA, warpgroupN, kStep));
+            acc[i], advance(tileAddress(tileA), operandOffset<${isKMajor.a}>(warpgroupM + 64 * i, kStep)),
+            advance(tileAddress(tileA), bytesA + operandOffset<${isKMajor.b}>(warpgroupN, kStep)));
       }
     }
     wgmmaCommit();`;
