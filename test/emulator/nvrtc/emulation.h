@@ -42,6 +42,8 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(emulatorHooks.exchange(emulatorBallot, mask, predicate != 0, 0));
 }
 
+static inline bool __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+
 static inline unsigned emulatorLane() { return threadIdx.x & 31u; }
 
 template <class T>
@@ -435,6 +437,7 @@ static inline float emulatorFlush(float x) { return fabsf(x) < 0x1p-126f ? copys
 static inline float emulatorApproximate(float x) {
   return __uint_as_float(__float_as_uint(emulatorFlush(x)) & (x == x ? ~1u : ~0u));
 }
+static inline unsigned shiftInCarry(unsigned bits, unsigned a, unsigned b) { return bits << 1 | (a + b < a); }
 static inline float ex2Approx(float x) { return emulatorApproximate(exp2f(emulatorFlush(x))); }
 static inline float selectBelow(float x, float limit, float below, float above) { return x < limit ? below : above; }
 static inline float rcpApprox(float x) { return emulatorApproximate(1.0f / emulatorFlush(x)); }

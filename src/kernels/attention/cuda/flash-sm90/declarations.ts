@@ -24,9 +24,10 @@ export const smemAlignment = 1024;
 
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
-  { element, tile, width, valueWidth, dropout }: Sm90FlashConfig,
+  { element, tile, width, valueWidth, isCausal, dropout }: Sm90FlashConfig,
   side: Side,
 ): string {
+  const isDrawn = dropout === "draws" || dropout === "stores";
   const sizes = [...new Set([tile.tileN, width, valueWidth])];
   const ptx = [
     ...[elementTags, smemDescriptor, wgmmaHalves(element, sizes), wgmmaGroups, setmaxnreg, namedBarrierSync],
@@ -39,6 +40,7 @@ typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
 ${tiles}${declareDropout(dropout, side)}${dropout === "none" ? "" : keptElements(dropout === "loads" && side === "rows")}
+${isDrawn && isCausal && side === "rows" ? visibleSteps : ""}
 ${pointTo}`;
 }
 
@@ -137,6 +139,13 @@ static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const floa
     a[i / 4][i % 4] = packHalves<Element>(kept.has(2 * i) ? acc[2 * i] : 0, kept.has(2 * i + 1) ? acc[2 * i + 1] : 0);
 }`;
 
+/** C++: blocks of 16 columns of a word, of which so many columns are visible. */
+const visibleSteps = `
+static __device__ __forceinline__ unsigned visibleSteps(int visible) {
+  const int steps = visible / 16;
+  return steps < 0 ? 0 : steps < (int)keptWidth / 16 ? steps : keptWidth / 16;
+}`;
+
 const loadElements = `
   __device__ __forceinline__ void load(const Dropout& dropout, unsigned row, unsigned column) {
 #pragma unroll
@@ -144,9 +153,14 @@ const loadElements = `
   }
 `;
 
-/** C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. */
-export function drawKept(side: Side, stayed: string, visit: string): string {
-  const at = side === "rows" ? [stayed, `${visit} + i * keptWidth`] : [`${visit} + i * keptWidth`, stayed];
+/**
+ * C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. On side "rows" a causal tile is drawn up to the
+ * last column that one of the warp's 16 rows sees.
+ */
+export function drawKept(side: Side, stayed: string, visit: string, isCausal: boolean): string {
+  const visited = `${visit} + i * keptWidth`;
+  const steps = `visibleSteps((int)(${stayed}) + 16 - (int)(${visited}))`;
+  const at = side === "columns" ? [visited, stayed] : [stayed, visited, ...(isCausal ? [steps] : [])];
   return `
 #pragma unroll
       for (unsigned i = 0; i < tileN / keptWidth; i++) kept.words[i] = dropout.keptOf(${at.join(", ")});`;

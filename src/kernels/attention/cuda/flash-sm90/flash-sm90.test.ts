@@ -334,7 +334,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "rowStatistics[at.stage * tileN + 32 * i + lane]",
       "rowStatistics[32 * i + lane]",
     ],
-    ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
+    ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(dropped)", "dropped", dropped],
     [
       "both halves of a tile draw the same numbers",
       "visit * tileN + i * keptWidth",
@@ -343,8 +343,8 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     ],
     [
       "both halves of a word are the same number",
-      "words[i] << 16 < threshold",
-      "words[i] < threshold",
+      "words[i] << 16, complement",
+      "words[i], complement",
       dropped,
     ],
     ["backward draws the numbers of other rows", "2 * member + group % 2", "2 * member", dropped],

@@ -48,7 +48,7 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   const { consumer, producer } = registersOf(tile);
   const drops = dropout !== "none";
   // While the products of the tile are computed.
-  const draw = drops ? drawKept("rows", "row - group", "visit * tileN") : "";
+  const draw = drops ? drawKept("rows", "row - group", "visit * tileN", isCausal) : "";
   return cudaKernel({
     ...{ name: `attention.flash.sm90.${element}`, parameters: sm90ForwardParameters(config) },
     ...{ elements: "float", requiredCapability: "9.0" },
