@@ -431,7 +431,7 @@ extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 static inline float __expf(float x) { return expf(x); }
 
-// ex2.approx.ftz and rcp.approx.ftz: subnormal operands and results are zeros, and the last bit of a result may be wrong. Here it is 0.
+// ex2, lg2 and rcp with approx.ftz: subnormal operands and results are zeros, and the last bit of a result may be wrong. Here it is 0.
 
 static inline float emulatorFlush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 static inline float emulatorApproximate(float x) {
@@ -439,6 +439,7 @@ static inline float emulatorApproximate(float x) {
 }
 static inline unsigned shiftInCarry(unsigned bits, unsigned a, unsigned b) { return bits << 1 | (a + b < a); }
 static inline float ex2Approx(float x) { return emulatorApproximate(exp2f(emulatorFlush(x))); }
+static inline float lg2Approx(float x) { return emulatorApproximate(log2f(emulatorFlush(x))); }
 static inline float selectBelow(float x, float limit, float below, float above) { return x < limit ? below : above; }
 static inline float rcpApprox(float x) { return emulatorApproximate(1.0f / emulatorFlush(x)); }
 

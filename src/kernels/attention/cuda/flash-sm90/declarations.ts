@@ -154,13 +154,13 @@ const loadElements = `
 `;
 
 /**
- * C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. On side "rows" a causal tile is drawn up to the
- * last column that one of the warp's 16 rows sees.
+ * C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. With `lastRow`, the last row of a warp on side "rows",
+ * later columns are not drawn: the tile is causal.
  */
-export function drawKept(side: Side, stayed: string, visit: string, isCausal: boolean): string {
+export function drawKept(side: Side, stayed: string, visit: string, lastRow?: string): string {
   const visited = `${visit} + i * keptWidth`;
-  const steps = `visibleSteps((int)(${stayed}) + 16 - (int)(${visited}))`;
-  const at = side === "columns" ? [visited, stayed] : [stayed, visited, ...(isCausal ? [steps] : [])];
+  const steps = lastRow && `visibleSteps(${lastRow} + 1 - (int)(${visited}))`;
+  const at = side === "columns" ? [visited, stayed] : [stayed, visited, ...(steps ? [steps] : [])];
   return `
 #pragma unroll
       for (unsigned i = 0; i < tileN / keptWidth; i++) kept.words[i] = dropout.keptOf(${at.join(", ")});`;

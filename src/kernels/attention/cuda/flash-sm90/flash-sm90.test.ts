@@ -301,6 +301,12 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       { scale: 3 },
     ],
     [
+      "powers are relative to the first tile's maximum only",
+      "isRaised = isFirst ||",
+      "isRaised = isFirst && ",
+      { scale: 60 },
+    ],
+    [
       "the last column of a causal row is hidden",
       "row + 8 * (int)half + 1 < columns ? row + 8 * (int)half + 1 : columns",
       "row + 8 * (int)half < columns ? row + 8 * (int)half : columns",
@@ -334,7 +340,18 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "rowStatistics[at.stage * tileN + 32 * i + lane]",
       "rowStatistics[32 * i + lane]",
     ],
-    ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(dropped)", "dropped", dropped],
+    [
+      "lanes keep the numbers of their own call",
+      "exchangeBits<1, 2, 0x33333333u>(dropped)",
+      "dropped",
+      dropped,
+    ],
+    [
+      "the last warps of a causal tile draw no more than the first",
+      "firstOfWarp + 15 + 1",
+      "firstOfGroup + 16",
+      dropped,
+    ],
     [
       "both halves of a tile draw the same numbers",
       "visit * tileN + i * keptWidth",

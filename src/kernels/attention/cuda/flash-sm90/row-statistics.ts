@@ -13,9 +13,9 @@ export function queryHead({ isGrouped }: Sm90BackwardConfig): string {
 }
 
 /** C++: `kept` of the visited tile, while its products are computed. */
-export function keepInLoop({ dropout, side, isCausal }: Sm90BackwardConfig): string {
+export function keepInLoop({ dropout, side }: Sm90BackwardConfig): string {
   if (dropout === "none") return "";
-  if (dropout === "draws") return drawKept(side, "stayed - group", "visit", isCausal);
+  if (dropout === "draws") return drawKept(side, "stayed - group", "visit");
   if (side === "rows") {
     return `      kept = nextKept;
       nextKept.load(dropout, stayed - group, visit + tileN);`;
