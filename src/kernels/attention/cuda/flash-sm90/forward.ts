@@ -10,6 +10,8 @@
 
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
+import { lg2Approx, rcpApprox } from "../../../codegen/cuda/intrinsics/fast-math.js";
+import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
 import { declareDropoutOfPair, dropoutMemory, dropoutNumbers, dropoutPointers } from "../flash/dropout.js";
 import { declarePairs } from "../parameters.js";
 import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
@@ -65,7 +67,7 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
       key: inputMap("key", element, "columns", tile.tileN),
       value: inputMap("value", element, "columns", tile.tileN),
     },
-    declarations: declareSm90Flash(config, "rows"),
+    declarations: `${declareSm90Flash(config, "rows")}\n${onlyOnDevice(`${lg2Approx}\n${rcpApprox}`)}`,
     body: `
 ${declareSmem("queries", sharedBytes)}
   typedef Tile<64, width> QueryTile;
@@ -258,9 +260,9 @@ ${draw()}
       float total = rowTotal[half];
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
-      factors[half] = ${drops ? "dropoutScale" : "1"} / total;
+      factors[half] = ${drops ? "dropoutScale * " : ""}rcpApprox(total);
       if (member == 0 && row + 8 * (int)half < rows)
-        statistics[(batch * heads + head) * rows + row + 8 * half] = base[half] + log2f(total);
+        statistics[(batch * heads + head) * rows + row + 8 * half] = base[half] + lg2Approx(total);
     }
     // All of the warpgroup's reads of its queries are complete.
     namedBarrierSync(1 + warpgroup, 128);
