@@ -40,7 +40,10 @@ export function sm90BackwardParameters({
   element,
   access,
   dropout,
-}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
+  isGrouped,
+}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout" | "isGrouped">): Readonly<
+  Record<string, Parameter>
+> {
   const isRows = side === "rows";
   return {
     ...inputParameters("query", "key", "value", "outGradient"),
@@ -49,7 +52,7 @@ export function sm90BackwardParameters({
     statistics: "in",
     deltas: isRows ? "out" : "in",
     ...(isRows ? { queryGradient: access } : { keyGradient: access, valueGradient: access }),
-    ...sizeParameters,
+    ...sizeParameters(!isRows || isGrouped),
     ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
     scale: "f32",
     ...dropoutNumbers(dropout, element),
@@ -92,7 +95,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const { widen } = elementTypes[element];
   // Side "columns" visits all heads of queries that share its head of keys and values.
   const eachHead = isRows || !config.isGrouped ? "" : headsOfGroup;
-  const visitedHead = isRows ? "head / groupHeads" : `(${queryHead(config)})`;
+  const visitedHead = isRows ? (config.isGrouped ? "head / groupHeads" : "head") : `(${queryHead(config)})`;
   const drops = dropout !== "none";
   const dropoutOfHead = declareDropoutOfPair(
     dropout,

@@ -214,6 +214,8 @@ const packed = {
 
 const wide = { rows: 20, columns: 20, width: 16, valueWidth: 128 } as const;
 
+const short = { tiles: "short", width: 16 } as const;
+
 const dropped = { rows: 70, columns: 68, width: 16, dropoutP: 0.4 } as const;
 const stored = { ...dropped, rows: 140, storesBits: true } as const;
 
@@ -312,6 +314,20 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "row + 8 * (int)half < columns ? row + 8 * (int)half : columns",
     ],
     ["columns after the last one count", "firstColumn + (int)tileN > columns", "false", { isCausal: false }],
+    ...(
+      [
+        ["keys", "visit + 1 - stages);", "visit + 2 - stages);"],
+        ["values", "visit + 2 - stages);", "visit + 1 - stages);"],
+      ] as const
+    ).map(
+      ([what, from, to]) =>
+        [
+          `a block without a producer loads other ${what}`,
+          from,
+          to,
+          { ...short, rows: 260, columns: 260 },
+        ] as const,
+    ),
     [
       "the second box of values is read from the first",
       "smemOperand(b, Tile<n, width>::boxBytes)",
@@ -399,7 +415,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     string,
     string,
     string,
-    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits">)?,
+    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles">)?,
   ])[]) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
@@ -407,9 +423,9 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         isAltered ||= code.includes(from);
         return code.replaceAll(from, to);
       };
-      const { dropoutP, storesBits = false, ...sizes } = of;
+      const { dropoutP, storesBits = false, tiles = "long", ...sizes } = of;
       const testCase = { ...packed, heads: 1, ...sizes };
-      const options = dropoutP ? { dropoutP, storesBits } : {};
+      const options = { tiles, ...(dropoutP && { dropoutP, storesBits }) };
       const run = () => onGpu({ alter }, (runtime) => check(runtime, testCase, options));
       assert.throws(run, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");

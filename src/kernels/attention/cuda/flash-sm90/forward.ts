@@ -14,7 +14,15 @@ import { lg2Approx, rcpApprox } from "../../../codegen/cuda/intrinsics/fast-math
 import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
 import { declareDropoutOfPair, dropoutMemory, dropoutNumbers, dropoutPointers } from "../flash/dropout.js";
 import { declarePairs } from "../parameters.js";
-import { registersOf, type Sm90FlashConfig, threadsOf, tileBytes, tileM, warpgroupRows } from "./config.js";
+import {
+  registersOf,
+  type Sm90FlashConfig,
+  type Sm90FlashTile,
+  threadsOf,
+  tileBytes,
+  tileM,
+  warpgroupRows,
+} from "./config.js";
 import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
@@ -26,13 +34,16 @@ export function sm90ForwardParameters({
   element,
   access,
   dropout,
-}: Pick<Sm90FlashConfig, "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
+  isGrouped,
+}: Pick<Sm90FlashConfig, "element" | "access" | "dropout" | "isGrouped">): Readonly<
+  Record<string, Parameter>
+> {
   return {
     ...inputParameters("query", "key", "value"),
     ...dropoutMemory(dropout),
     out: access,
     statistics: access,
-    ...sizeParameters,
+    ...sizeParameters(isGrouped),
     outBatch: "u32",
     outHead: "u32",
     outRow: "u32",
@@ -52,7 +63,8 @@ export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): 
 export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   const { element, tile, isCausal, width, valueWidth, dropout } = config;
   const sharedBytes = sm90ForwardBytes(config);
-  const { consumer, producer } = registersOf(tile);
+  // Each load would divide, to save a register.
+  const keyHead = config.isGrouped ? "head / groupHeads" : "head";
   const drops = dropout !== "none";
   // While the products of the tile are computed.
   const draw = (lastRow?: string): string =>
@@ -95,29 +107,22 @@ ${declareWork(true)}
   const int endColumn = ${isCausal ? "firstRow + (int)tileM < columns ? firstRow + (int)tileM : columns" : "columns"};
   const unsigned visits = (endColumn + tileN - 1) / tileN;
 
-  if (threadIdx.x >= consumers) {
-    setmaxnregDec<${producer}>();
-    if (threadIdx.x == consumers) {
-      const int queryMatrix = queryBatch == 0 ? 0 : batch, keyMatrix = keyBatch == 0 ? 0 : batch, valueMatrix = valueBatch == 0 ? 0 : batch;
-      mbarrierArriveExpectTx(queryFull, warpgroups * QueryTile::bytes);
+  auto loadQueries = [&] {
+    mbarrierArriveExpectTx(queryFull, warpgroups * QueryTile::bytes);
 #pragma unroll 1
-      for (unsigned i = 0; i < warpgroups; i++)
-        QueryTile::load(queries + i * queryBytes, &query, head * queryHead, firstRow + 64 * i, queryMatrix, queryFull);
-      Position at;
-#pragma unroll 1
-      for (unsigned visit = visits; visit-- > 0;) {
-        // A fresh mbarrier has completed the phase before its first.
-        mbarrierWait(keyEmpty + at.stage, at.parity ^ 1);
-        mbarrierArriveExpectTx(keyFull + at.stage, KeyTile::bytes);
-        KeyTile::load(keys + at.stage * KeyTile::bytes, &key, head / groupHeads * keyHead, visit * tileN, keyMatrix, keyFull + at.stage);
-        mbarrierWait(valueEmpty + at.stage, at.parity ^ 1);
-        mbarrierArriveExpectTx(valueFull + at.stage, ValueTile::bytes);
-        ValueTile::load(values + at.stage * ValueTile::bytes, &value, head / groupHeads * valueHead, visit * tileN, valueMatrix, valueFull + at.stage);
-        at.advance();
-      }
-    }
-  } else {
-    setmaxnregInc<${consumer}>();
+    for (unsigned i = 0; i < warpgroups; i++)
+      QueryTile::load(queries + i * queryBytes, &query, head * queryHead, firstRow + 64 * i, queryBatch == 0 ? 0 : batch, queryFull);
+  };
+  auto loadKeys = [&](unsigned stage, unsigned visit) {
+    mbarrierArriveExpectTx(keyFull + stage, KeyTile::bytes);
+    KeyTile::load(keys + stage * KeyTile::bytes, &key, ${keyHead} * keyHead, visit * tileN, keyBatch == 0 ? 0 : batch, keyFull + stage);
+  };
+  auto loadValues = [&](unsigned stage, unsigned visit) {
+    mbarrierArriveExpectTx(valueFull + stage, ValueTile::bytes);
+    ValueTile::load(values + stage * ValueTile::bytes, &value, ${keyHead} * valueHead, visit * tileN, valueBatch == 0 ? 0 : batch, valueFull + stage);
+  };
+
+${tile.loadsOwnTiles ? firstLoads : producerLoop(tile)}
     // Uniform for the compiler.
     const unsigned warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), warpgroup = warp / 4;
     const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
@@ -188,10 +193,10 @@ ${drops ? "          if (!kept.has(i / 2 * 4 + 2 * half + i % 2)) score = 0;" : 
     };
 
     mbarrierWait(queryFull, 0);
-    Position keyAt, valueAt;
+    Position keyAt, valueAt${tile.loadsOwnTiles ? ", lastAt" : ""};
     unsigned visit = visits - 1;
 ${
-  isCausal
+  isCausal && tile.warpgroups > 1
     ? `    // Tiles that are hidden from all rows of this warpgroup.
 #pragma unroll 1
     for (; (int)(visit * tileN) > firstOfGroup + 63; visit--) {
@@ -230,6 +235,7 @@ ${draw(isCausal ? "firstOfWarp + 15" : undefined)}
       wgmmaFence();
       multiplyPacked<tileN, valueWidth>(result, probabilities, values + valueAt.stage * ValueTile::bytes);
       wgmmaCommit();
+${tile.loadsOwnTiles ? loadNext : ""}
 ${draw()}
       wgmmaWait<1>();
       fenceAll(scores);
@@ -239,6 +245,7 @@ ${draw()}
       wgmmaWait<0>();
       fenceAll(result);
       release(valueEmpty + valueAt.stage);
+${tile.loadsOwnTiles ? "      lastAt = valueAt;" : ""}
       valueAt.advance();
       pack<tileN>(probabilities, scores);
       if (isRaised) {
@@ -272,3 +279,49 @@ ${declarePairs("unsigned short", "out")}
   }`,
   });
 }
+
+const producerLoop = (tile: Sm90FlashTile): string => {
+  const { consumer, producer } = registersOf(tile);
+  return `  if (threadIdx.x >= consumers) {
+    setmaxnregDec<${producer}>();
+    if (threadIdx.x == consumers) {
+      loadQueries();
+      Position at;
+#pragma unroll 1
+      for (unsigned visit = visits; visit-- > 0;) {
+        // A fresh mbarrier has completed the phase before its first.
+        mbarrierWait(keyEmpty + at.stage, at.parity ^ 1);
+        loadKeys(at.stage, visit);
+        mbarrierWait(valueEmpty + at.stage, at.parity ^ 1);
+        loadValues(at.stage, visit);
+        at.advance();
+      }
+    }
+  } else {
+    setmaxnregInc<${consumer}>();`;
+};
+
+const firstLoads = `  if (threadIdx.x == 0) {
+    loadQueries();
+#pragma unroll 1
+    for (unsigned stage = 0; stage < stages && stage < visits; stage++) {
+      loadKeys(stage, visits - 1 - stage);
+      loadValues(stage, visits - 1 - stage);
+    }
+  }
+  {`;
+
+/**
+ * C++: loads tiles to the stages that the last products have left: the keys of the tile before this one, and the values of the tile before
+ * that. The other warps have issued the products of this tile too, or are about to, so the thread hardly waits for their releases.
+ */
+const loadNext = `      if (threadIdx.x == 0) {
+        if (visit + 1 >= stages) {
+          mbarrierWait(keyEmpty + valueAt.stage, valueAt.parity);
+          loadKeys(valueAt.stage, visit + 1 - stages);
+        }
+        if (visit + 2 >= stages && visit + 2 < visits) {
+          mbarrierWait(valueEmpty + lastAt.stage, lastAt.parity);
+          loadValues(lastAt.stage, visit + 2 - stages);
+        }
+      }`;

@@ -66,7 +66,10 @@ function chooseTile<Tile extends Sm90FlashTile>(
 }
 
 const forwardTiles: Tiles<Sm90FlashTile> = {
-  short: [{ warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 3 }],
+  short: [
+    { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 4, loadsOwnTiles: true },
+    { warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 3 },
+  ],
   long: [
     { warpgroups: 3, tileN: 128, stages: 3, blocksPerSm: 1 },
     { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1 },
