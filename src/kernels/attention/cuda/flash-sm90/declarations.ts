@@ -24,10 +24,9 @@ export const smemAlignment = 1024;
 
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
-  { element, tile, width, valueWidth, isCausal, dropout }: Sm90FlashConfig,
+  { element, tile, width, valueWidth, dropout }: Sm90FlashConfig,
   side: Side,
 ): string {
-  const isDrawn = dropout === "draws" || dropout === "stores";
   const sizes = [...new Set([tile.tileN, width, valueWidth])];
   const ptx = [
     ...[elementTags, smemDescriptor, wgmmaHalves(element, sizes), wgmmaGroups, setmaxnreg, namedBarrierSync],
@@ -40,7 +39,6 @@ typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
 ${tiles}${declareDropout(dropout, side)}${dropout === "none" ? "" : keptElements(dropout === "loads" && side === "rows")}
-${isDrawn && isCausal && side === "rows" ? visibleSteps : ""}
 ${pointTo}`;
 }
 
@@ -140,7 +138,7 @@ static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const floa
 }`;
 
 /** C++: blocks of 16 columns of a word, of which so many columns are visible. */
-const visibleSteps = `
+export const visibleSteps = `
 static __device__ __forceinline__ unsigned visibleSteps(int visible) {
   const int steps = visible / 16;
   return steps < 0 ? 0 : steps < (int)keptWidth / 16 ? steps : keptWidth / 16;

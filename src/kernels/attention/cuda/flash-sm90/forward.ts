@@ -23,7 +23,14 @@ import {
   tileM,
   warpgroupRows,
 } from "./config.js";
-import { declareSm90Flash, declareSmem, declareWork, drawKept, smemAlignment } from "./declarations.js";
+import {
+  declareSm90Flash,
+  declareSmem,
+  declareWork,
+  drawKept,
+  smemAlignment,
+  visibleSteps,
+} from "./declarations.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
 /** Powers of 2 below this one keep their precision in bf16 and f16, and their sums in f32. */
@@ -79,7 +86,7 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
       key: inputMap("key", element, "columns", tile.tileN),
       value: inputMap("value", element, "columns", tile.tileN),
     },
-    declarations: `${declareSm90Flash(config, "rows")}\n${onlyOnDevice(`${lg2Approx}\n${rcpApprox}`)}`,
+    declarations: `${declareSm90Flash(config, "rows")}${drops && isCausal ? visibleSteps : ""}\n${onlyOnDevice(`${lg2Approx}\n${rcpApprox}`)}`,
     body: `
 ${declareSmem("queries", sharedBytes)}
   typedef Tile<64, width> QueryTile;
