@@ -151,6 +151,7 @@ static inline void mmaSync(float (&acc)[4], const float (&left)[4], const float 
   unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorDynamicShared(bytes, __LINE__))
 #else
 #define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(16))) unsigned char name[bytes]
+#define swizzledSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(1024))) unsigned char name[bytes]
 #endif
 static inline unsigned long long emulatorDynamicShared(unsigned long long bytes, int line) {
   if (emulatorPosition.dynamicSharedBytes < bytes) emulatorHooks.fault(700, "more dynamic shared memory than the launch has", line);

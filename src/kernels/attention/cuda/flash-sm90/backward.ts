@@ -24,7 +24,7 @@ import {
   tileM,
   warpgroupRows,
 } from "./config.js";
-import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { declareSm90Flash, declareWork } from "./declarations.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 import {
   keepInLoop,
@@ -65,9 +65,7 @@ export function sm90BackwardBytes(config: Sm90BackwardConfig): number {
   const { stages, tileN } = tile;
   const rowBytes = (rows: number): number => tileBytes(rows, width) + tileBytes(rows, valueWidth);
   const statisticBytes = side === "columns" ? stages * (tileN * 8 + keptBytesOf(config)) : 0;
-  return (
-    smemAlignment + rowBytes(tileM(tile)) + stages * rowBytes(tileN) + statisticBytes + 8 * (1 + 2 * stages)
-  );
+  return rowBytes(tileM(tile)) + stages * rowBytes(tileN) + statisticBytes + 8 * (1 + 2 * stages);
 }
 
 /** The dropout bits in a stage of shared memory: for the keys of all warpgroups and the visited queries. Side "rows" has them in registers. */
@@ -150,7 +148,7 @@ ${eachHead}
     },
     declarations: `${isRows && widen ? preludeOf(new Set([widen])) : ""}${declareSm90Flash(config, side)}`,
     body: `
-${declareSmem("stays", sharedBytes)}
+  swizzledSharedMemory(stays, ${sharedBytes});
   typedef Tile<64, width> Stay1;
   typedef Tile<64, valueWidth> Stay2;
   typedef Tile<tileN, width> Visit1;

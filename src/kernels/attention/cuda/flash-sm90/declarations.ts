@@ -19,9 +19,6 @@ import { declareDropout } from "../flash/dropout.js";
 import { pointTo } from "../parameters.js";
 import { consumersOf, type Side, type Sm90FlashConfig, tileM } from "./config.js";
 
-/** The alignment of tiles: the 128-byte swizzle follows address bits. */
-export const smemAlignment = 1024;
-
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
   { element, tile, width, valueWidth, dropout }: Sm90FlashConfig,
@@ -34,7 +31,7 @@ export function declareSm90Flash(
     ...(dropout === "loads" && side === "columns" ? [cpAsyncBulk] : []),
   ];
   return `
-${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
+${preludeOf(new Set(["swizzledSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
@@ -175,11 +172,4 @@ export function declareWork(isLastFirst: boolean, heads = "heads"): string {
   const unsigned tile = ${isLastFirst ? "tiles - 1 - " : ""}blockIdx.x % sectionBlocks / pairsHere;
   const unsigned pairNumber = firstPair + blockIdx.x % sectionBlocks % pairsHere;
   const long long batch = pairNumber / (${heads}), head = pairNumber % (${heads});`;
-}
-
-/** C++: `name` as the aligned start of dynamic shared memory. */
-export function declareSmem(name: string, bytes: number): string {
-  return `
-  dynamicSharedMemory(smem, ${bytes});
-  unsigned char* const ${name} = smem + (${smemAlignment} - reinterpret_cast<unsigned long long>(smem) % ${smemAlignment}) % ${smemAlignment};`;
 }

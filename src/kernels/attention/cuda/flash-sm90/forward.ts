@@ -23,14 +23,7 @@ import {
   tileM,
   warpgroupRows,
 } from "./config.js";
-import {
-  declareSm90Flash,
-  declareSmem,
-  declareWork,
-  drawKept,
-  smemAlignment,
-  visibleSteps,
-} from "./declarations.js";
+import { declareSm90Flash, declareWork, drawKept, visibleSteps } from "./declarations.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
 /** Powers of 2 below this one keep their precision in bf16 and f16, and their sums in f32. */
@@ -64,7 +57,7 @@ export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): 
   const { stages, tileN } = tile;
   const queryBytes = tileBytes(tileM(tile), Math.max(width, valueWidth));
   const stageBytes = tileBytes(tileN, width) + tileBytes(tileN, valueWidth);
-  return smemAlignment + queryBytes + stages * stageBytes + 8 * (1 + 4 * stages);
+  return queryBytes + stages * stageBytes + 8 * (1 + 4 * stages);
 }
 
 export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
@@ -88,7 +81,7 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
     },
     declarations: `${declareSm90Flash(config, "rows")}${drops && isCausal ? visibleSteps : ""}\n${onlyOnDevice(`${lg2Approx}\n${rcpApprox}`)}`,
     body: `
-${declareSmem("queries", sharedBytes)}
+  swizzledSharedMemory(queries, ${sharedBytes});
   typedef Tile<64, width> QueryTile;
   typedef Tile<tileN, width> KeyTile;
   typedef Tile<tileN, valueWidth> ValueTile;
