@@ -42,6 +42,8 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(emulatorHooks.exchange(emulatorBallot, mask, predicate != 0, 0));
 }
 
+static inline bool __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+
 static inline unsigned emulatorLane() { return threadIdx.x & 31u; }
 
 template <class T>
@@ -149,6 +151,7 @@ static inline void mmaSync(float (&acc)[4], const float (&left)[4], const float 
   unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorDynamicShared(bytes, __LINE__))
 #else
 #define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(16))) unsigned char name[bytes]
+#define swizzledSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(1024))) unsigned char name[bytes]
 #endif
 static inline unsigned long long emulatorDynamicShared(unsigned long long bytes, int line) {
   if (emulatorPosition.dynamicSharedBytes < bytes) emulatorHooks.fault(700, "more dynamic shared memory than the launch has", line);
@@ -434,13 +437,15 @@ extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 static inline float __expf(float x) { return expf(x); }
 
-// ex2.approx.ftz and rcp.approx.ftz: subnormal operands and results are zeros, and the last bit of a result may be wrong. Here it is 0.
+// ex2, lg2 and rcp with approx.ftz: subnormal operands and results are zeros, and the last bit of a result may be wrong. Here it is 0.
 
 static inline float emulatorFlush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 static inline float emulatorApproximate(float x) {
   return __uint_as_float(__float_as_uint(emulatorFlush(x)) & (x == x ? ~1u : ~0u));
 }
+static inline unsigned shiftInCarry(unsigned bits, unsigned a, unsigned b) { return bits << 1 | (a + b < a); }
 static inline float ex2Approx(float x) { return emulatorApproximate(exp2f(emulatorFlush(x))); }
+static inline float lg2Approx(float x) { return emulatorApproximate(log2f(emulatorFlush(x))); }
 static inline float selectBelow(float x, float limit, float below, float above) { return x < limit ? below : above; }
 static inline float rcpApprox(float x) { return emulatorApproximate(1.0f / emulatorFlush(x)); }
 

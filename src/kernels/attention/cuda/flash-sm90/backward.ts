@@ -24,7 +24,7 @@ import {
   tileM,
   warpgroupRows,
 } from "./config.js";
-import { declareSm90Flash, declareSmem, declareWork, smemAlignment } from "./declarations.js";
+import { declareSm90Flash, declareWork } from "./declarations.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 import {
   keepInLoop,
@@ -40,7 +40,10 @@ export function sm90BackwardParameters({
   element,
   access,
   dropout,
-}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout">): Readonly<Record<string, Parameter>> {
+  isGrouped,
+}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout" | "isGrouped">): Readonly<
+  Record<string, Parameter>
+> {
   const isRows = side === "rows";
   return {
     ...inputParameters("query", "key", "value", "outGradient"),
@@ -49,7 +52,7 @@ export function sm90BackwardParameters({
     statistics: "in",
     deltas: isRows ? "out" : "in",
     ...(isRows ? { queryGradient: access } : { keyGradient: access, valueGradient: access }),
-    ...sizeParameters,
+    ...sizeParameters(!isRows || isGrouped),
     ...(isRows ? strideParameters("out", "queryGradient") : strideParameters("keyGradient", "valueGradient")),
     scale: "f32",
     ...dropoutNumbers(dropout, element),
@@ -62,9 +65,7 @@ export function sm90BackwardBytes(config: Sm90BackwardConfig): number {
   const { stages, tileN } = tile;
   const rowBytes = (rows: number): number => tileBytes(rows, width) + tileBytes(rows, valueWidth);
   const statisticBytes = side === "columns" ? stages * (tileN * 8 + keptBytesOf(config)) : 0;
-  return (
-    smemAlignment + rowBytes(tileM(tile)) + stages * rowBytes(tileN) + statisticBytes + 8 * (1 + 2 * stages)
-  );
+  return rowBytes(tileM(tile)) + stages * rowBytes(tileN) + statisticBytes + 8 * (1 + 2 * stages);
 }
 
 /** The dropout bits in a stage of shared memory: for the keys of all warpgroups and the visited queries. Side "rows" has them in registers. */
@@ -92,7 +93,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const { widen } = elementTypes[element];
   // Side "columns" visits all heads of queries that share its head of keys and values.
   const eachHead = isRows || !config.isGrouped ? "" : headsOfGroup;
-  const visitedHead = isRows ? "head / groupHeads" : `(${queryHead(config)})`;
+  const visitedHead = isRows ? (config.isGrouped ? "head / groupHeads" : "head") : `(${queryHead(config)})`;
   const drops = dropout !== "none";
   const dropoutOfHead = declareDropoutOfPair(
     dropout,
@@ -103,6 +104,22 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const gradient = (delta: string): string =>
     drops ? `fmaf(kept.has(i) ? gradients[i] : 0, dropoutScale, -${delta})` : `(gradients[i] - ${delta})`;
   const issuesEarly = !isRows && tile.issuesEarly;
+  const producerLoop = `  if (threadIdx.x >= consumers) {
+    setmaxnregDec<${producer}>();
+    if (threadIdx.x == consumers) {
+      loadStays();
+      Position at;
+${eachHead}
+#pragma unroll 1
+      for (int visit = firstVisit; visit < endVisit; visit += tileN) {
+        // A fresh mbarrier has completed the phase before its first.
+        mbarrierWait(empty + at.stage, at.parity ^ 1);
+        loadVisit(at.stage, visit, ${visitedHead});
+        at.advance();
+      }
+    }${isRows ? "" : loadVisitedStatistics(config, eachHead)}
+  } else {
+    setmaxnregInc<${consumer}>();`;
   const map = (name: string, count: string, boxRows: number) => inputMap(name, element, count, boxRows);
   return cudaKernel({
     name: `attention.flash.sm90.backward.${side}.${element}`,
@@ -131,7 +148,7 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
     },
     declarations: `${isRows && widen ? preludeOf(new Set([widen])) : ""}${declareSm90Flash(config, side)}`,
     body: `
-${declareSmem("stays", sharedBytes)}
+  swizzledSharedMemory(stays, ${sharedBytes});
   typedef Tile<64, width> Stay1;
   typedef Tile<64, valueWidth> Stay2;
   typedef Tile<tileN, width> Visit1;
@@ -161,32 +178,24 @@ ${
     : `  const int firstVisit = ${isCausal ? "firstStay / (int)tileN * (int)tileN" : "0"}, endVisit = rows;`
 }
 
-  if (threadIdx.x >= consumers) {
-    setmaxnregDec<${producer}>();
-    if (threadIdx.x == consumers) {
-      const int queryMatrix = queryBatch == 0 ? 0 : batch, keyMatrix = keyBatch == 0 ? 0 : batch;
-      const int valueMatrix = valueBatch == 0 ? 0 : batch, outGradientMatrix = outGradientBatch == 0 ? 0 : batch;
-      mbarrierArriveExpectTx(stayFull, warpgroups * stayBytes);
+  const int queryMatrix = queryBatch == 0 ? 0 : batch, keyMatrix = keyBatch == 0 ? 0 : batch;
+  const int valueMatrix = valueBatch == 0 ? 0 : batch, outGradientMatrix = outGradientBatch == 0 ? 0 : batch;
+  auto loadStays = [&] {
+    mbarrierArriveExpectTx(stayFull, warpgroups * stayBytes);
 #pragma unroll 1
-      for (unsigned i = 0; i < warpgroups; i++) {
-        Stay1::load(stays + i * stayBytes, &${stay1}, head * ${stay1}Head, firstStay + 64 * i, ${stay1}Matrix, stayFull);
-        Stay2::load(stays + i * stayBytes + Stay1::bytes, &${stay2}, head * ${stay2}Head, firstStay + 64 * i, ${stay2}Matrix, stayFull);
-      }
-      Position at;
-${eachHead}
-#pragma unroll 1
-      for (int visit = firstVisit; visit < endVisit; visit += tileN) {
-        // A fresh mbarrier has completed the phase before its first.
-        mbarrierWait(empty + at.stage, at.parity ^ 1);
-        mbarrierArriveExpectTx(full + at.stage, stageBytes);
-        unsigned char* const stageTile = stageTiles + at.stage * stageBytes;
-        Visit1::load(stageTile, &${visit1}, ${visitedHead} * ${visit1}Head, visit, ${visit1}Matrix, full + at.stage);
-        Visit2::load(stageTile + Visit1::bytes, &${visit2}, ${visitedHead} * ${visit2}Head, visit, ${visit2}Matrix, full + at.stage);
-        at.advance();
-      }
-    }${isRows ? "" : loadVisitedStatistics(config, eachHead)}
-  } else {
-    setmaxnregInc<${consumer}>();
+    for (unsigned i = 0; i < warpgroups; i++) {
+      Stay1::load(stays + i * stayBytes, &${stay1}, head * ${stay1}Head, firstStay + 64 * i, ${stay1}Matrix, stayFull);
+      Stay2::load(stays + i * stayBytes + Stay1::bytes, &${stay2}, head * ${stay2}Head, firstStay + 64 * i, ${stay2}Matrix, stayFull);
+    }
+  };
+  auto loadVisit = [&](unsigned stage, int visit, long long visitedHead) {
+    mbarrierArriveExpectTx(full + stage, stageBytes);
+    unsigned char* const stageTile = stageTiles + stage * stageBytes;
+    Visit1::load(stageTile, &${visit1}, visitedHead * ${visit1}Head, visit, ${visit1}Matrix, full + stage);
+    Visit2::load(stageTile + Visit1::bytes, &${visit2}, visitedHead * ${visit2}Head, visit, ${visit2}Matrix, full + stage);
+  };
+
+${tile.loadsOwnTiles ? firstLoads(visitedHead) : producerLoop}
     const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     const int firstOfGroup = firstStay + 64 * (int)warpgroup;
@@ -210,7 +219,7 @@ ${
     for (unsigned i = 0; i < valueWidth / 2; i++) result2[i] = 0;`
 }
     mbarrierWait(stayFull, 0);
-    Position at;
+    Position at${tile.loadsOwnTiles ? ", lastAt" : ""};
 ${drops ? "    Kept kept;" : ""}
 ${isRows ? `${dropoutOfHead}\n    int visit = firstVisit;\n${dropout === "loads" ? prefetchKept : ""}` : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
@@ -227,6 +236,7 @@ ${!isRows && isCausal ? skipHidden : ""}
       wgmmaCommit();
       multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
       wgmmaCommit();
+${tile.loadsOwnTiles ? loadNext(visitedHead) : ""}
 ${keepInLoop(config)}
       wgmmaWait<1>();
       fenceAll(scores);
@@ -253,13 +263,14 @@ ${isRows || issuesEarly ? "" : `${packPowers}\n${multiplyPowers}`}
       multiplyPacked<tileN, width>(result1, packed, stageTile);
       wgmmaCommit();
 ${tile.drains ? drain(isRows) : ""}
+${tile.loadsOwnTiles ? "      lastAt = at;" : ""}
       at.advance();
     }
 ${isRows ? "" : "    }"}
     wgmmaWait<0>();
     fenceAll(result1);
 ${isRows ? "" : "    fenceAll(result2);"}
-${isRows && isCausal ? skipRest(tile.drains) : ""}
+${isRows && isCausal && tile.warpgroups > 1 ? skipRest(tile.drains) : ""}
     // All of the warpgroup's reads of the tiles that stay are complete.
     namedBarrierSync(1 + warpgroup, 128);
     if (firstOfGroup < ${stayCount}) {
@@ -275,6 +286,24 @@ ${storeResult("valueGradient", "valueWidth", "result2", "factors2", "myStays + S
   }`,
   });
 }
+
+const firstLoads = (visitedHead: string): string => `  if (threadIdx.x == 0) {
+    loadStays();
+#pragma unroll 1
+    for (unsigned stage = 0; stage < stages && firstVisit + (int)(stage * tileN) < endVisit; stage++)
+      loadVisit(stage, firstVisit + stage * tileN, ${visitedHead});
+  }
+  {`;
+
+/**
+ * C++: loads a tile to the stage that the last tile has left. The other warps have issued the products of this tile too, or are about to, so
+ * the thread hardly waits for their releases.
+ */
+const loadNext = (visitedHead: string): string => `
+      if (threadIdx.x == 0 && visit > firstVisit && visit + (int)((stages - 1) * tileN) < endVisit) {
+        mbarrierWait(empty + lastAt.stage, lastAt.parity);
+        loadVisit(lastAt.stage, visit + (stages - 1) * tileN, ${visitedHead});
+      }`;
 
 const drain = (isRows: boolean): string => `      wgmmaWait<0>();
       fenceAll(result1);

@@ -1,6 +1,6 @@
 /**
- * The tiles of flash attention on Hopper's `wgmma`. A block has one producer warpgroup, which loads tiles by TMA, and some consumer
- * warpgroups. A consumer has 64 rows of the tile that stays; the tiles of the other side are visited through a ring of stages.
+ * The tiles of flash attention on Hopper's `wgmma`. A block has some consumer warpgroups, and usually one producer warpgroup, which loads
+ * tiles by TMA. A consumer has 64 rows of the tile that stays; the tiles of the other side are visited through a ring of stages.
  */
 
 import { registersPerSm } from "../../../cost-model.js";
@@ -15,6 +15,11 @@ export interface Sm90FlashTile {
   readonly tileN: number;
   readonly stages: number;
   readonly blocksPerSm: number;
+  /**
+   * True if a thread of the only consumer warpgroup loads tiles, between products, so that more blocks fit on an SM. Default: a producer
+   * warpgroup loads them.
+   */
+  readonly loadsOwnTiles?: boolean;
 }
 
 /** Constants of a generated kernel. */
@@ -25,6 +30,8 @@ export interface Sm90FlashConfig {
   readonly width: number;
   readonly valueWidth: number;
   readonly isCausal: boolean;
+  /** True if several heads of queries share a head of keys and values. */
+  readonly isGrouped: boolean;
   readonly dropout: FlashDropout;
   readonly access: "out" | "partial-out";
 }
@@ -40,8 +47,6 @@ export interface Sm90BackwardTile extends Sm90FlashTile {
 }
 
 export interface Sm90BackwardConfig extends Sm90FlashConfig {
-  /** True if several heads of queries share a head of keys and values. */
-  readonly isGrouped: boolean;
   readonly tile: Sm90BackwardTile;
   readonly side: Side;
 }
@@ -62,7 +67,7 @@ export function consumersOf({ warpgroups }: Sm90FlashTile): number {
 
 /** Threads of a block: the consumers, then the producer warpgroup. */
 export function threadsOf(tile: Sm90FlashTile): number {
-  return consumersOf(tile) + warpgroupThreads;
+  return consumersOf(tile) + (tile.loadsOwnTiles ? 0 : warpgroupThreads);
 }
 
 /** setmaxnreg counts registers in this unit. */
@@ -70,11 +75,13 @@ const registerUnit = 8;
 /** The largest number of registers that setmaxnreg can ask for in a multiple of its unit, with a margin for the ABI. */
 const maxRegisters = 240;
 
-/** Registers of a thread by role. Those that a block starts with are distributed anew. */
+/** Registers of a thread by role. A producer gives some of those that a block starts with to the consumers. */
 export function registersOf(tile: Sm90FlashTile): { consumer: number; producer: number } {
   const roundDown = (count: number): number => Math.floor(count / registerUnit) * registerUnit;
-  const { warpgroups, blocksPerSm } = tile;
-  const pool = roundDown(registersPerSm / blocksPerSm / threadsOf(tile)) * (warpgroups + 1);
+  const { warpgroups, blocksPerSm, loadsOwnTiles } = tile;
+  const atStart = roundDown(registersPerSm / blocksPerSm / threadsOf(tile));
+  if (loadsOwnTiles) return { producer: 0, consumer: Math.min(maxRegisters, atStart) };
+  const pool = atStart * (warpgroups + 1);
   const producer = warpgroups > 2 ? 32 : 24;
   return { producer, consumer: Math.min(maxRegisters, roundDown((pool - producer) / warpgroups)) };
 }

@@ -19,9 +19,6 @@ import { declareDropout } from "../flash/dropout.js";
 import { pointTo } from "../parameters.js";
 import { consumersOf, type Side, type Sm90FlashConfig, tileM } from "./config.js";
 
-/** The alignment of tiles: the 128-byte swizzle follows address bits. */
-export const smemAlignment = 1024;
-
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and accumulators. A warp's rows are of `side`. */
 export function declareSm90Flash(
   { element, tile, width, valueWidth, dropout }: Sm90FlashConfig,
@@ -34,7 +31,7 @@ export function declareSm90Flash(
     ...(dropout === "loads" && side === "columns" ? [cpAsyncBulk] : []),
   ];
   return `
-${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
+${preludeOf(new Set(["swizzledSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
@@ -137,6 +134,13 @@ static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const floa
     a[i / 4][i % 4] = packHalves<Element>(kept.has(2 * i) ? acc[2 * i] : 0, kept.has(2 * i + 1) ? acc[2 * i + 1] : 0);
 }`;
 
+/** C++: blocks of 16 columns of a word, of which so many columns are visible. */
+export const visibleSteps = `
+static __device__ __forceinline__ unsigned visibleSteps(int visible) {
+  const int steps = visible / 16;
+  return steps < 0 ? 0 : steps < (int)keptWidth / 16 ? steps : keptWidth / 16;
+}`;
+
 const loadElements = `
   __device__ __forceinline__ void load(const Dropout& dropout, unsigned row, unsigned column) {
 #pragma unroll
@@ -144,9 +148,14 @@ const loadElements = `
   }
 `;
 
-/** C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. */
-export function drawKept(side: Side, stayed: string, visit: string): string {
-  const at = side === "rows" ? [stayed, `${visit} + i * keptWidth`] : [`${visit} + i * keptWidth`, stayed];
+/**
+ * C++: `kept` of a warp's rows and the visited tile. A word has `keptWidth` visited rows. With `lastRow`, the last row of a warp on side "rows",
+ * later columns are not drawn: the tile is causal.
+ */
+export function drawKept(side: Side, stayed: string, visit: string, lastRow?: string): string {
+  const visited = `${visit} + i * keptWidth`;
+  const steps = lastRow && `visibleSteps(${lastRow} + 1 - (int)(${visited}))`;
+  const at = side === "columns" ? [visited, stayed] : [stayed, visited, ...(steps ? [steps] : [])];
   return `
 #pragma unroll
       for (unsigned i = 0; i < tileN / keptWidth; i++) kept.words[i] = dropout.keptOf(${at.join(", ")});`;
@@ -163,11 +172,4 @@ export function declareWork(isLastFirst: boolean, heads = "heads"): string {
   const unsigned tile = ${isLastFirst ? "tiles - 1 - " : ""}blockIdx.x % sectionBlocks / pairsHere;
   const unsigned pairNumber = firstPair + blockIdx.x % sectionBlocks % pairsHere;
   const long long batch = pairNumber / (${heads}), head = pairNumber % (${heads});`;
-}
-
-/** C++: `name` as the aligned start of dynamic shared memory. */
-export function declareSmem(name: string, bytes: number): string {
-  return `
-  dynamicSharedMemory(smem, ${bytes});
-  unsigned char* const ${name} = smem + (${smemAlignment} - reinterpret_cast<unsigned long long>(smem) % ${smemAlignment}) % ${smemAlignment};`;
 }

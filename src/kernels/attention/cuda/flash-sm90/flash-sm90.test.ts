@@ -214,6 +214,8 @@ const packed = {
 
 const wide = { rows: 20, columns: 20, width: 16, valueWidth: 128 } as const;
 
+const short = { tiles: "short", width: 16 } as const;
+
 const dropped = { rows: 70, columns: 68, width: 16, dropoutP: 0.4 } as const;
 const stored = { ...dropped, rows: 140, storesBits: true } as const;
 
@@ -301,11 +303,32 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       { scale: 3 },
     ],
     [
+      "powers are relative to the first tile's maximum only",
+      "isRaised = isFirst ||",
+      "isRaised = isFirst && ",
+      { scale: 60 },
+    ],
+    [
       "the last column of a causal row is hidden",
       "row + 8 * (int)half + 1 < columns ? row + 8 * (int)half + 1 : columns",
       "row + 8 * (int)half < columns ? row + 8 * (int)half : columns",
     ],
     ["columns after the last one count", "firstColumn + (int)tileN > columns", "false", { isCausal: false }],
+    ...(
+      [
+        ["tiles", "visit + (stages - 1) * tileN, ", "visit + stages * tileN, "],
+        ["keys", "visit + 1 - stages);", "visit + 2 - stages);"],
+        ["values", "visit + 2 - stages);", "visit + 1 - stages);"],
+      ] as const
+    ).map(
+      ([what, from, to]) =>
+        [
+          `a block without a producer loads other ${what}`,
+          from,
+          to,
+          { ...short, rows: 260, columns: 260 },
+        ] as const,
+    ),
     [
       "the second box of values is read from the first",
       "smemOperand(b, Tile<n, width>::boxBytes)",
@@ -334,7 +357,18 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "rowStatistics[at.stage * tileN + 32 * i + lane]",
       "rowStatistics[32 * i + lane]",
     ],
-    ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
+    [
+      "lanes keep the numbers of their own call",
+      "exchangeBits<1, 2, 0x33333333u>(dropped)",
+      "dropped",
+      dropped,
+    ],
+    [
+      "the last warps of a causal tile draw no more than the first",
+      "firstOfWarp + 15 + 1",
+      "firstOfGroup + 16",
+      dropped,
+    ],
     [
       "both halves of a tile draw the same numbers",
       "visit * tileN + i * keptWidth",
@@ -343,8 +377,8 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     ],
     [
       "both halves of a word are the same number",
-      "words[i] << 16 < threshold",
-      "words[i] < threshold",
+      "words[i] << 16, complement",
+      "words[i], complement",
       dropped,
     ],
     ["backward draws the numbers of other rows", "2 * member + group % 2", "2 * member", dropped],
@@ -382,7 +416,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     string,
     string,
     string,
-    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits">)?,
+    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles">)?,
   ])[]) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
@@ -390,9 +424,9 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         isAltered ||= code.includes(from);
         return code.replaceAll(from, to);
       };
-      const { dropoutP, storesBits = false, ...sizes } = of;
+      const { dropoutP, storesBits = false, tiles = "long", ...sizes } = of;
       const testCase = { ...packed, heads: 1, ...sizes };
-      const options = dropoutP ? { dropoutP, storesBits } : {};
+      const options = { tiles, ...(dropoutP && { dropoutP, storesBits }) };
       const run = () => onGpu({ alter }, (runtime) => check(runtime, testCase, options));
       assert.throws(run, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");

@@ -99,7 +99,7 @@ export function lowerSm90Forward(
   const pairs = batch * heads;
   const { dropout, dropoutArguments } = dropoutOf(problem);
   const partial = {
-    ...{ element, width, valueWidth, isCausal, access },
+    ...{ element, width, valueWidth, isCausal, access, isGrouped: keyShape.heads < heads },
     dropout,
   };
   const tile = chooseTile(partial, workOf(target, problem, rows, columns));

@@ -24,16 +24,14 @@ export function inputParameters(...names: readonly string[]): Readonly<Record<st
   );
 }
 
-/** The parameters of the sizes, which all kernels have. */
-export const sizeParameters = {
-  pairs: "u32",
-  sectionPairs: "u32",
-  heads: "u32",
-  groupHeads: "u32",
-  tiles: "u32",
-  rows: "i32",
-  columns: "i32",
-} as const;
+/** The parameters of the sizes. */
+export function sizeParameters(needsGroupHeads: boolean): Readonly<Record<string, Parameter>> {
+  return {
+    ...{ pairs: "u32", sectionPairs: "u32", heads: "u32" },
+    ...(needsGroupHeads && { groupHeads: "u32" as const }),
+    ...{ tiles: "u32", rows: "i32", columns: "i32" },
+  };
+}
 
 /** The tensor map of an input whose number of rows is the parameter `rows`. */
 export function inputMap(

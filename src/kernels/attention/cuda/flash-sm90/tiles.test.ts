@@ -9,18 +9,25 @@ import { sm90ForwardKernel } from "./forward.js";
 import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
 
 test("rows that visit few others are in small blocks, several per SM", () => {
-  const config = { element: "bf16", width: 64, valueWidth: 64, isCausal: true, access: "out" } as const;
+  const config = {
+    element: "bf16",
+    width: 64,
+    valueWidth: 64,
+    isCausal: true,
+    isGrouped: false,
+    access: "out",
+  } as const;
   const blocksOf = (rows: number) => {
     const work = { pairs: 384, rows, visited: rows / 2, sms: 132 };
     const forward = chooseForwardTile({ ...config, dropout: "stores" }, work);
     const sides = (["rows", "columns"] as const).map((side) =>
-      chooseBackwardTile({ ...config, dropout: "loads", side, isGrouped: false }, work),
+      chooseBackwardTile({ ...config, dropout: "loads", side }, work),
     );
     return [forward, ...sides].map((tile) => tile && [tile.warpgroups, tile.blocksPerSm]);
   };
   assert.deepEqual(blocksOf(256), [
-    [1, 3],
-    [1, 3],
+    [1, 4],
+    [1, 4],
     [1, 2],
   ]);
   assert.deepEqual(blocksOf(4096), [
@@ -45,10 +52,17 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
   );
   const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(({ width, work, dropout }) => {
     const sizes = { width, valueWidth: width };
-    const config = { element: "bf16", ...sizes, isCausal: true, access: "out", dropout } as const;
+    const config = {
+      element: "bf16",
+      ...sizes,
+      isCausal: true,
+      isGrouped: width === 128,
+      access: "out",
+      dropout,
+    } as const;
     const sides = (["rows", "columns"] as const).map((side) => {
       const loads = dropout === "stores" ? ({ dropout: "loads" } as const) : {};
-      const backward = { ...config, ...loads, side, isGrouped: width === 128 };
+      const backward = { ...config, ...loads, side };
       const tile = chooseBackwardTile(backward, work);
       assert.ok(tile, `a tile of ${width} for ${side}`);
       return sm90BackwardKernel({ ...backward, tile });
@@ -82,6 +96,7 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
       width: 128,
       valueWidth: 128,
       isCausal: true,
+      isGrouped: false,
       access: "out",
       dropout: "none",
       tile,

@@ -17,6 +17,8 @@ import { sm90ForwardBytes } from "./forward.js";
 
 /** Registers of a consumer besides accumulators and packed operands: addresses, statistics, fragments in flight. */
 const otherRegisters = 32;
+/** The same without a producer. Both operands have a width of at most 64 then, or shared memory has too few blocks. */
+const otherRegistersAlone = 24;
 
 /** Registers for the loop over the heads of a group. */
 const groupRegisters = 8;
@@ -57,8 +59,8 @@ function chooseTile<Tile extends Sm90FlashTile>(
 ): Tile | undefined {
   const tiles = (visited < maxShortVisits ? [...short, ...long] : long).filter(
     (tile) =>
-      registersFor(tile) + otherRegisters <= registersOf(tile).consumer &&
-      tile.blocksPerSm * (sharedBytesFor(tile) + 1024) <= sharedBytesPerSm,
+      registersFor(tile) + (tile.loadsOwnTiles ? otherRegistersAlone : otherRegisters) <=
+        registersOf(tile).consumer && tile.blocksPerSm * (sharedBytesFor(tile) + 1024) <= sharedBytesPerSm,
   );
   const blocksOf = (tile: Tile): number => pairs * Math.ceil(rows / tileM(tile));
   const most = Math.max(...tiles.map(blocksOf));
@@ -66,7 +68,10 @@ function chooseTile<Tile extends Sm90FlashTile>(
 }
 
 const forwardTiles: Tiles<Sm90FlashTile> = {
-  short: [{ warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 3 }],
+  short: [
+    { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 4, loadsOwnTiles: true },
+    { warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 3 },
+  ],
   long: [
     { warpgroups: 3, tileN: 128, stages: 3, blocksPerSm: 1 },
     { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1 },
@@ -93,7 +98,18 @@ export function chooseForwardTile(
 
 const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
   rows: {
-    short: [{ warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 3, issuesEarly: false, drains: true }],
+    short: [
+      {
+        warpgroups: 1,
+        tileN: 64,
+        stages: 2,
+        blocksPerSm: 4,
+        issuesEarly: false,
+        drains: true,
+        loadsOwnTiles: true,
+      },
+      { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 3, issuesEarly: false, drains: true },
+    ],
     long: [
       { warpgroups: 3, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },

@@ -4,13 +4,14 @@
  *
  * A lane has four probabilities of each block of 16 × 8, in two rows and two columns. Lanes that need numbers of the same calls share these:
  * four lanes if rows are queries, eight if rows are keys. Each makes one call for two blocks, compares its numbers with the threshold, and
- * the lanes exchange the bits of a whole tile by two or three shuffles.
+ * the lanes exchange the bits of a whole tile by two or three shuffles. Blocks that no row sees are not drawn.
  *
  * The forward pass can store these bits (`keptBits`), one word of a lane after the other. Backward kernels then load them: those of queries
  * as they are; those of keys, which have the transposed tile, byte by byte.
  */
 
 import type { Parameter } from "../../../../driver/index.js";
+import { onlyOnDevice } from "../../../codegen/cuda/intrinsics/intrinsic.js";
 import { counter, philoxIntrinsics, seed } from "../../../codegen/cuda/intrinsics/philox.js";
 import { numbersPerCall, scaleOfKept, thresholdOf } from "../../../random/index.js";
 import { keptColumns, keptRows } from "../../kept-bits.js";
@@ -73,9 +74,9 @@ const calls: Readonly<Record<BlockRows, { readonly row: string; readonly column:
 
 /** How lanes exchange bits: lanes whose numbers differ in `lane`, bits whose numbers differ in `bit`. */
 const exchanges: Readonly<Record<BlockRows, string>> = {
-  rows: "exchangeBits<2, 4, 0x0f0f0f0fu>(exchangeBits<1, 2, 0x33333333u>(kept))",
+  rows: "exchangeBits<2, 4, 0x0f0f0f0fu>(exchangeBits<1, 2, 0x33333333u>(dropped))",
   columns:
-    "exchangeBits<16, 4, 0x0f0f0f0fu>(exchangeBits<8, 2, 0x33333333u>(exchangeBits<4, 1, 0x55555555u>(kept)))",
+    "exchangeBits<16, 4, 0x0f0f0f0fu>(exchangeBits<8, 2, 0x33333333u>(exchangeBits<4, 1, 0x55555555u>(dropped)))",
 };
 
 /** C++: the number of accumulator e of block j among a lane's bits. */
@@ -94,7 +95,7 @@ export function declareDropout(dropout: FlashDropout, blockRows: BlockRows): str
       ? loadedWord
       : loadedBytes;
   return `
-${isDrawn ? `${philoxIntrinsics.philox.code}\n${exchangeBits}` : blockRows === "columns" ? transposeKept : ""}
+${isDrawn ? `${philoxIntrinsics.philox.code}\n${onlyOnDevice(shiftInCarry)}\n${exchangeBits}` : blockRows === "columns" ? transposeKept : ""}
 // A word has a bit for each element of a lane.
 static constexpr unsigned keptWidth = tileN < ${keptColumns} ? tileN : ${keptColumns};
 
@@ -104,29 +105,30 @@ static __device__ __forceinline__ constexpr unsigned keptBit(unsigned j, unsigne
 struct Dropout {
   const unsigned rows, columns, pair;
 ${isDrawn ? drawnMembers : ""}${dropout === "draws" ? "" : storedMembers(dropout)}
-  // The bits of the elements of a warp from this row and column on: 1 if an element is kept.
-  __device__ __forceinline__ unsigned keptOf(unsigned row, unsigned column) const {${keptOf}
+  // The bits of the elements of a warp from this row and column on: 1 if an element is kept.${isDrawn ? visibleSteps : ""}
+  __device__ __forceinline__ unsigned keptOf(unsigned row, unsigned column${isDrawn ? ", unsigned steps = keptWidth / 16" : ""}) const {${keptOf}
   }
 };`;
 }
 
-const drawnMembers = `
-  const unsigned counter0, counter1, seed0, seed1, threshold;
+const visibleSteps = `
+  // Those after the first \`steps\` blocks of 16 visited elements are not drawn.`;
 
-  // Bit i is 1 if number i of a call is below the threshold, which has its 16 bits at the top.
-  __device__ __forceinline__ unsigned draw(unsigned row, unsigned column) const {
+const drawnMembers = `
+  const unsigned counter0, counter1, seed0, seed1;
+  // 2^32 less the threshold, which has its 16 bits at the top: a sum with a number below the threshold has no carry.
+  const unsigned complement;
+
+  // Shifts in a bit for each number of a call, the last number first: 1 if it is dropped.
+  __device__ __forceinline__ unsigned draw(unsigned dropped, unsigned row, unsigned column) const {
     const unsigned callsPerRow = (columns + ${numbersPerCall - 1}) / ${numbersPerCall};
     const unsigned long long call = ((unsigned long long)pair * rows + row) * callsPerRow + column / ${numbersPerCall};
     // Counter word 1 is 0 for all numbers that an array in memory could have.
     const uint4 four = philox((unsigned)call, (unsigned)(call >> 32) << 16, counter0, counter1, seed0, seed1);
     const unsigned words[4] = {four.x, four.y, four.z, four.w};
-    unsigned kept = 0;
 #pragma unroll
-    for (unsigned i = 0; i < 4; i++) {
-      if (words[i] << 16 < threshold) kept |= 1u << 2 * i;
-      if (words[i] < threshold) kept |= 2u << 2 * i;
-    }
-    return kept;
+    for (unsigned i = 4; i-- > 0;) dropped = shiftInCarry(shiftInCarry(dropped, words[i], complement), words[i] << 16, complement);
+    return dropped;
   }
 `;
 
@@ -151,14 +153,19 @@ function drawnBits(blockRows: BlockRows, isStored: boolean): string {
   const store = (type: string): string =>
     `*reinterpret_cast<${type}*>(memory + byteAt(row, column, lane)) = (${type})kept;`;
   return `
-    constexpr unsigned steps = keptWidth / 16;
     const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
-    unsigned kept = 0;
+    unsigned dropped = 0;
     // Two calls at a time hide each other's latency; more take too many registers.
-#pragma unroll 2
-    for (unsigned step = 0; step < steps; step++)
-      kept |= draw(row + ${row}, column + ${column}) << 8 * step;
-    kept = ${exchanges[blockRows]};${isStored ? `\n    if (row < rows && column < columns) {${accessWord(store)}\n    }` : ""}
+    constexpr unsigned atOnce = keptWidth / 16 % 2 == 0 ? 2 : 1;
+#pragma unroll 1
+    for (unsigned next = (steps + atOnce - 1) / atOnce * atOnce; next > 0; next -= atOnce) {
+#pragma unroll
+      for (unsigned i = 1; i <= atOnce; i++) {
+        const unsigned step = next - i;
+        dropped = draw(dropped, row + ${row}, column + ${column});
+      }
+    }
+    const unsigned kept = ~${exchanges[blockRows]};${isStored ? `\n    if (row < rows && column < columns) {${accessWord(store)}\n    }` : ""}
     return kept;`;
 }
 
@@ -188,6 +195,13 @@ static __device__ __forceinline__ unsigned transposeKept(Bytes byteOf) {
   return kept;
 }`;
 
+/** Two instructions for each number. A comparison takes three: a predicate, its bit, and a third of a sum of bits. */
+const shiftInCarry = `// bits << 1, with the carry of a + b as the new bit.
+static __device__ __forceinline__ unsigned shiftInCarry(unsigned bits, unsigned a, unsigned b) {
+  asm("{\\n.reg .u32 sum;\\nadd.cc.u32 sum, %1, %2;\\naddc.u32 %0, %0, %0;\\n}" : "+r"(bits) : "r"(a), "r"(b));
+  return bits;
+}`;
+
 const exchangeBits = `
 // Lanes whose numbers differ in \`lane\` exchange the bits whose numbers differ in \`bit\`; \`low\` has those where it is 0.
 template <unsigned lane, unsigned bit, unsigned low>
@@ -202,7 +216,7 @@ export function declareDropoutOfPair(dropout: FlashDropout, pair: string): strin
   const words = [counter, counter + 1, seed, seed + 1].map((word) => `randomState[${word}]`);
   const members = [
     ...["(unsigned)rows", "(unsigned)columns", `(unsigned)(${pair})`],
-    ...(dropout === "loads" ? [] : [...words, "keepThreshold << 16"]),
+    ...(dropout === "loads" ? [] : [...words, "0u - (keepThreshold << 16)"]),
     ...(dropout === "draws" ? [] : ["keptBits"]),
   ];
   return `

@@ -371,7 +371,12 @@ describe("flash attention on CUDA", { skip: cudaMissing }, () => {
       { element: "f32", ...oneTile },
     ],
     ["a delta has the products of half of its lanes", "step = lanes / 2", "step = lanes / 4", oneTile],
-    ["lanes keep the numbers of their own call", "exchangeBits<1, 2, 0x33333333u>(kept)", "kept", dropped],
+    [
+      "lanes keep the numbers of their own call",
+      "exchangeBits<1, 2, 0x33333333u>(dropped)",
+      "dropped",
+      dropped,
+    ],
     ["backward draws the numbers of other rows", "2 * member + group % 2", "2 * member", dropped],
     [
       "a dropped probability has a gradient",

@@ -30,6 +30,20 @@ export const ex2Approx = `${device} float ex2Approx(float x) {
   return result;
 }`;
 
+/** lg2.approx: an absolute error of 2^-22 between 1/2 and 2, and a relative error of 2^-21 elsewhere. */
+export const lg2Approx = `${device} float lg2Approx(float x) {
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}`;
+
+/** rcp.approx: an error of at most one ulp. Results below 2^-126 are zeros. */
+export const rcpApprox = `${device} float rcpApprox(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}`;
+
 /** exp(−x²/2) is 2 to the power of this times x². */
 const power = Math.fround(-0.5 * Math.LOG2E);
 /** The density of a normal variable at 0, as a power of 2. */
@@ -43,14 +57,7 @@ const [powerSlope, powerCubic] = [slope, cubic].map((factor) => Math.fround(-fac
 
 export const fastMathIntrinsics = {
   ex2Approx: { code: onlyOnDevice(ex2Approx) },
-  /** rcp.approx: an error of at most one ulp. Results below 2^-126 are zeros. */
-  rcpApprox: {
-    code: onlyOnDevice(`${device} float rcpApprox(float x) {
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}`),
-  },
+  rcpApprox: { code: onlyOnDevice(rcpApprox) },
   /** x < limit ? below : above. The compiler would branch around the computation of one of them, which divides warps and vectors. */
   selectBelow: {
     code: onlyOnDevice(`${device} float selectBelow(float x, float limit, float below, float above) {

@@ -20,6 +20,12 @@ export const launchIntrinsics = {
       "#define dynamicSharedMemory(name, bytes) extern __shared__ __align__(16) unsigned char name[]",
     ),
   },
+  /** The same at a multiple of 1024 bytes, as tiles in the 128-byte swizzle need it. So their addresses are constants. */
+  swizzledSharedMemory: {
+    code: onlyOnDevice(
+      "#define swizzledSharedMemory(name, bytes) extern __shared__ __align__(1024) unsigned char name[]",
+    ),
+  },
 } satisfies Record<string, Intrinsic>;
 
 /** C++: the declaration that every kernel with a `gridDependencyWait` needs. */
