@@ -87,14 +87,16 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.epilogue.storesC)) return undefined;
   const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, beta = 0, activation } = work.problem;
   const { buffer } = c.slice;
+  const elements = batch === 1 ? m * c.rowStride : batch * m * n;
   const fillsAll =
-    isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * batch * m * n;
+    isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * elements;
   if (dtype !== narrow || resultDtype !== "f32" || beta !== 0 || activation || buffer.storage || !fillsAll)
     return undefined;
   // A transposed A sums over the batch: the result is a weight gradient.
   if (a.isTransposed) return undefined;
   // GEMMs are slow if rows are not 16-byte aligned.
-  if ([n, c.rowStride, c.batchStride ?? 0].some((count) => count % 8 !== 0)) return undefined;
+  const strides = [c.rowStride, ...(batch === 1 ? [] : [n, c.batchStride ?? 0])];
+  if (strides.some((count) => count % 8 !== 0)) return undefined;
   const isPossible =
     work.kind === "gemm" ||
     canFuseEpilogue(runtime, describeGemm(narrowProblem(work.problem)), work.epilogue);

@@ -1,9 +1,10 @@
 /** The epilogue store: moves accumulators to C, or through a fused epilogue. Most tiles are staged in shared memory, so that a warp stores whole rows. */
 
 import { elementTypes } from "../../codegen/cuda/element-types.js";
+import { warpSize } from "../../cost-model.js";
 import type { Epilogue, Sm90Config } from "./configs.js";
 import type { PrintedEpilogue } from "./epilogue.js";
-import type { Sm90Tile } from "./tiles.js";
+import { mmaNOf, type Sm90Tile } from "./tiles.js";
 
 /** True if the kernel stores C. */
 export const storesResult = (epilogue: Pick<Epilogue, "storesC"> | undefined): boolean =>
@@ -44,11 +45,12 @@ const maxBytesInFlight = 64 * 4;
 function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned vecWidth = 4, stride = mmaN + 8, vecsPerRow = mmaN / vecWidth, stagedRows = 16, rowStep = 32 / vecsPerRow;
+  constexpr unsigned vecWidth = 4, stride = mmaN + 8, vecsPerRow = mmaN / vecWidth, stagedRows = 16;
+  constexpr unsigned rowStep = ${rowStepOf(config)};
   constexpr unsigned rowsInFlight = ${epilogue ? `mmaM == 1 && 8 * rowStep <= stagedRows && 8 * (${epilogue.rowBytes}) <= ${maxBytesInFlight} ? 8 : 4` : "4"};
   float* const staged = reinterpret_cast<float*>(stageTiles) + warp * (stagedRows * stride);
   const unsigned threadRow = lane / vecsPerRow, threadColumn = lane % vecsPerRow * vecWidth;
-  const int column = firstN + warpgroupN + threadColumn;
+  const int column = ${hasIdleLanes(config) ? "threadRow >= rowStep ? n : " : ""}firstN + warpgroupN + threadColumn;
   ${loadBias(config)}
 #pragma unroll
   for (unsigned i = 0; i < mmaM; i++) {
@@ -63,6 +65,17 @@ function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined):
     if (column >= n) continue;${storeRows(config, epilogue)}
   }`;
 }
+
+/** Rows that a warp stores at a time: a power of two, so that they divide the rows that it stages. */
+function rowStepOf({ tile }: Sm90Config): number {
+  return 2 ** Math.floor(Math.log2(Math.min(4, warpSize / vecsPerRow(tile))));
+}
+
+/** True if some lanes of a warp have no vector to store. */
+const hasIdleLanes = (config: Sm90Config): boolean => rowStepOf(config) * vecsPerRow(config.tile) < warpSize;
+
+/** Vectors of four columns in a row of a warpgroup's accumulators. */
+const vecsPerRow = (tile: Sm90Tile): number => mmaNOf(tile) / 4;
 
 /** All consumer threads stage the swapAB tile together. */
 function storeSwapped(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
@@ -91,16 +104,40 @@ function widened(dtype: "f32" | "bf16" | "f16", loaded: string): string {
   return widen ? `${widen}(${loaded})` : loaded;
 }
 
-function loadBias({ hasBias, biasDtype = "f32" }: Sm90Config): string {
-  const zeros = "make_float4(0, 0, 0, 0)";
+/** True if the last vector of a row of C has less than four columns. */
+const hasTail = ({ constantN = 0 }: Sm90Config): boolean => constantN % 4 !== 0;
+
+function loadBias(config: Sm90Config): string {
+  const { hasBias, biasDtype = "f32" } = config;
   if (!hasBias) return "";
+  const source = "bias + matrix * biasBatch + column";
+  if (hasTail(config)) {
+    const elements = vecLanes.map(
+      (_, e) => `column + ${e} < n ? ${widened(biasDtype, `(${source})[${e}]`)} : 0.0f`,
+    );
+    return `const float4 biasVec = make_float4(${elements.join(", ")});`;
+  }
   const vec = biasDtype === "f32" ? "float4" : "ushort4";
   const elements = vecLanes.map((lane) => widened(biasDtype, `loaded.${lane}`));
-  return `float4 biasVec = ${zeros};
+  return `float4 biasVec = make_float4(0, 0, 0, 0);
   if (column < n) {
-    const ${vec} loaded = *reinterpret_cast<const ${vec}*>(bias + matrix * biasBatch + column);
+    const ${vec} loaded = *reinterpret_cast<const ${vec}*>(${source});
     biasVec = make_float4(${elements.join(", ")});
   }`;
+}
+
+/** C++: the store of a vector of C, or of the columns of it that C has. */
+function storeVec(config: Sm90Config, vec: string): string {
+  const store = (value: string): string =>
+    `*reinterpret_cast<${vec}*>(result + (long long)row * cStride) = ${value};`;
+  if (!hasTail(config)) return store("resultC[next]");
+  const elements = vecLanes.map(
+    (lane, e) => `if (column + ${e} < n) result[(long long)row * cStride + ${e}] = resultC[next].${lane};`,
+  );
+  return `if (column + vecWidth <= n) ${store("resultC[next]")}
+        else {
+          ${elements.slice(0, -1).join("\n          ")}
+        }`;
 }
 
 /**
@@ -145,7 +182,7 @@ ${epilogue?.lines ?? ""}
       for (unsigned next = 0; next < rowsInFlight; next++) {
         const int row = (int)(begin + next * rowStep);
         if (row > lastRow) break;
-        ${storesC ? `*reinterpret_cast<${vec}*>(result + (long long)row * cStride) = resultC[next];` : ""}
+        ${storesC ? storeVec(config, vec) : ""}
         ${epilogue ? `const long long offset = firstOffset + (long long)row * n;\n${epilogue.stores}` : ""}
       }
     }${epilogue?.colsumStores ? storeColsums(epilogue.colsumStores) : ""}`;
