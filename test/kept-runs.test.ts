@@ -32,6 +32,7 @@ interface KeptLine {
 const laterPhases: ReadonlySet<string> = new Set([
   "batchGemms",
   "rowTiling",
+  "rowPadding",
   "pretransposeOperands",
   "convolutionEpilogues",
   "recomputeActivations",

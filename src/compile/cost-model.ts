@@ -128,6 +128,12 @@ export const transposeLead = 3;
  */
 export const minWantedShare = 0.6;
 
+/** Multiply-adds of a GEMM from which aligned rows matter: with fewer, it takes about as long as a launch. */
+export const minPaddedMacs = 1 << 24;
+
+/** Padding may add this share to the elements that a GEMM reads and writes. */
+export const maxPaddingShare = 1 / 8;
+
 /** Rematerialising a value that is smaller than this share of the peak does not change the peak noticeably. */
 export const minRematerializedShare = 0.01;
 

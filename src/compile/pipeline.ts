@@ -34,6 +34,7 @@ import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { recomputeActivations } from "./passes/recompute-activations.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
+import { padRows } from "./passes/row-padding.js";
 import { tileRows } from "./passes/row-tiling.js";
 import { readSignsOfCasts } from "./passes/sign-reads.js";
 import { writeStridedOutputs } from "./passes/strided-outputs.js";
@@ -166,6 +167,14 @@ export const phases = {
     purpose: "on some GPUs, elementwise work on a GEMM's result runs in its epilogue",
     run(program, runtime, { isTuned }) {
       if (isTuned) fuseEpilogues(runtime, program, (candidates) => measureFusions(runtime, candidates));
+    },
+  },
+  // Before `bf16Activations`, which needs aligned rows; after `gemmEpilogues`, whose operands have no padding.
+  rowPadding: {
+    pass: "autotune",
+    purpose: "on a GPU, rows that large GEMMs write or read are padded to aligned lengths",
+    run(program, runtime, { isTuned }) {
+      if (isTuned) padRows(runtime, program);
     },
   },
   bf16Activations: {

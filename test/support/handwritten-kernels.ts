@@ -23,8 +23,10 @@ import { orthogonalKernels } from "../../src/kernels/random/orthogonal-kernel.js
 import { randomKernels } from "../../src/kernels/random/random-kernel.js";
 import { valueDtypes, valueKernel } from "../../src/kernels/random/value-kernel.js";
 import { partitionKernels } from "../../src/kernels/scan-scatter/cuda-partition.js";
+import { rowListsKernel } from "../../src/kernels/scan-scatter/cuda-row-lists.js";
 import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
 import { cudaScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter.js";
+import { listScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter-lists.js";
 import { rowScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter-rows.js";
 
 type FloatDtype = "f32" | "f64";
@@ -115,7 +117,11 @@ export const commonKernels: readonly KernelSource[] = [
   orthogonalKernels.reflectUnits,
   cudaScanKernel("f32"),
   cudaScatterKernel("f32"),
-  ...partitionKernels(),
+  ...[
+    ...partitionKernels(),
+    rowListsKernel(),
+    listScatterKernel({ dtype: "f32", access: "out", isVectorised: true }),
+  ],
   ...(["claim", "look up"] as const).map((kernel) => rowMapKernel(kernel, 64)),
   printSectionedReduceKernel(
     {
@@ -149,6 +155,7 @@ export const handwrittenKernels: readonly KernelSource[] = [
   ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
     cudaScanKernel(dtype),
     cudaScatterKernel(dtype),
+    listScatterKernel({ dtype, access: "inout", isVectorised: false }),
     ...(["all", "bucket"] as const).flatMap((entries) =>
       (["inout", "out"] as const).flatMap((access) =>
         [true, false].map((isSparse) => rowScatterKernel({ dtype, isSparse, entries, access })),

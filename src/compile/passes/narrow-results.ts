@@ -122,14 +122,16 @@ function gemmResult(runtime: Runtime, work: GemmCall | GemmEpilogueCall): readon
   if (work.kind === "gemm-epilogue" && !work.epilogue.storesC) return [];
   const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, beta = 0, activation } = work.problem;
   const { buffer } = c.slice;
+  const elements = batch === 1 ? m * c.rowStride : batch * m * n;
   const fillsAll =
-    isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * batch * m * n;
+    isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * elements;
   if (dtype !== narrow || resultDtype !== "f32" || beta !== 0 || activation || buffer.storage || !fillsAll)
     return [];
   // A transposed A sums over the batch: the result is a weight gradient.
   if (a.isTransposed) return [];
   // GEMMs are slow if rows are not 16-byte aligned.
-  if ([n, c.rowStride, c.batchStride ?? 0].some((count) => count % 8 !== 0)) return [];
+  const strides = [c.rowStride, ...(batch === 1 ? [] : [n, c.batchStride ?? 0])];
+  if (strides.some((count) => count % 8 !== 0)) return [];
   const isPossible =
     work.kind === "gemm" ||
     canFuseEpilogue(runtime, describeGemm(narrowProblem(work.problem)), work.epilogue);

@@ -6,8 +6,11 @@
  * - Or three launches partition the entries by rows first, and a block reads one bucket. This pays off if the bytes that the blocks read
  *   again take longer to read than three launches take.
  *
- * There are two kernels. The one for sparse entries, at most one per row on average, spends little on rows without entries. The other
- * one is for rows with many entries.
+ * - If a table has few rows with many entries each, one launch lists the entries of every row. Each of its blocks reads the whole index,
+ *   so this is for tables whose rows read less than the two saved launches take. See cuda-row-lists.ts.
+ *
+ * There are three kernels. The one for sparse entries, at most one per row on average, spends little on rows without entries. One is for
+ * rows with more entries, and one adds the entries of row lists.
  *
  * All of them add in the same order, so the selection changes no bits.
  */
@@ -44,7 +47,9 @@ export interface ScatterPlan {
   readonly rowsPerBlock: number;
   readonly columnsPerBlock: number;
   readonly blocks: number;
-  /** Undefined if every block reads the whole index. */
+  /** True if row lists have the entries of each row. */
+  readonly hasLists: boolean;
+  /** Undefined if every block reads the whole index, or a list. */
   readonly partition: Partition | undefined;
 }
 
@@ -71,7 +76,15 @@ export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: Scat
   const blocks = outer * rowBlocks * chunks;
   const bytesReadAgain = (blocks - 1) * count * dtypes.i32.bytes;
   const isPartitioned = bytesReadAgain > partitionLaunches * launchBytes * sms;
-  return { isSparse, ...block, blocks, partition: isPartitioned ? planPartition() : undefined };
+  if (isPartitioned && !isSparse && prefersLists(sms, shape)) {
+    const listBlocks = outer * length * Math.ceil(inner / warpSize);
+    return {
+      ...{ isSparse, rowsPerBlock: 1, columnsPerBlock: warpSize, blocks: listBlocks },
+      ...{ hasLists: true, partition: undefined },
+    };
+  }
+  const partition = isPartitioned ? planPartition() : undefined;
+  return { isSparse, ...block, blocks, hasLists: false, partition };
 
   function planPartition(): Partition {
     const warps = (sms * threads) / warpSize;
@@ -82,6 +95,16 @@ export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: Scat
       segments: Math.ceil(count / segment),
     };
   }
+}
+
+/** Entries of a row on average from which a block of its own is busy: half of a round. */
+const minListedEntries = 32;
+
+/** True if the blocks of row lists read fewer bytes than the launches that they save move, and rows have many entries. */
+function prefersLists(sms: number, { length, count }: ScatterSizes): boolean {
+  const savedLaunches = partitionLaunches - 1;
+  const isSmall = length * count * dtypes.i32.bytes <= savedLaunches * launchBytes * sms;
+  return isSmall && count >= minListedEntries * length;
 }
 
 type BlockSize = Pick<ScatterPlan, "rowsPerBlock" | "columnsPerBlock">;
@@ -105,9 +128,13 @@ function sparseBlock(sms: number, { outer, length, inner }: ScatterSizes): Block
   return { rowsPerBlock, columnsPerBlock: warpSize * Math.ceil(warpsOfColumns / chunks) };
 }
 
-/** The bytes of the partition's buffers, all i32: counts, totals, starts, rows, positions. Empty without a partition. */
-export function partitionBytes({ partition }: ScatterPlan, count: number): readonly number[] {
-  if (!partition) return [];
-  const elements = [buckets * partition.segments, buckets, buckets + 1, count, count];
+/** The sizes of the scratch buffers, all i32. A partition has counts, totals, starts, rows, positions; row lists have starts, positions. */
+export function scatterBuffers(plan: ScatterPlan, { count, length }: ScatterSizes): readonly number[] {
+  const { partition, hasLists } = plan;
+  const elements = partition
+    ? [buckets * partition.segments, buckets, buckets + 1, count, count]
+    : hasLists
+      ? [length + 1, count]
+      : [];
   return elements.map((size) => size * dtypes.i32.bytes);
 }

@@ -8,12 +8,15 @@ import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
+import { maxVectorBytes } from "../cost-model.js";
 import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
 import { lowerPartition, type PartitionBuffers } from "./cuda-partition.js";
+import { lowerRowLists, type RowLists } from "./cuda-row-lists.js";
 import type { RowScatterVariant } from "./cuda-scatter-block.js";
-import { partitionBytes, planScatter } from "./cuda-scatter-plan.js";
+import { listParameters, listScatterKernel, vectorOf } from "./cuda-scatter-lists.js";
+import { planScatter, scatterBuffers } from "./cuda-scatter-plan.js";
 import { allEntriesParameters, bucketParameters, rowScatterKernel } from "./cuda-scatter-rows.js";
 import type { ScanDtype } from "./element.js";
 import type { ScatterAdd, ScatterShape } from "./problem.js";
@@ -39,7 +42,7 @@ export function lowerScatterAddOnCuda(device: Device, scatter: ScatterAdd, op: s
 
 /** The sizes of the scratch buffers that the lowering needs. */
 export function cudaScatterScratchBytes(device: Device, scatter: ScatterShape): readonly number[] {
-  return scatter.isIndexShared ? partitionBytes(planScatter(device, scatter), scatter.count) : [];
+  return scatter.isIndexShared ? scatterBuffers(planScatter(device, scatter), scatter) : [];
 }
 
 function lowerElements(scatter: ScatterAdd, op: string): readonly Command[] {
@@ -56,11 +59,26 @@ function lowerElements(scatter: ScatterAdd, op: string): readonly Command[] {
 }
 
 function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Command[] {
-  const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition } = planScatter(device, scatter);
+  const plan = planScatter(device, scatter);
+  const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition, hasLists } = plan;
   const { dtype, count, inner } = scatter;
   const access = accessTo(scatter);
   const outerSource = scatter.outer > 1 ? count * inner : 0;
   const strides = scatter.strides ?? { outerIndex: 0, outerSource, sourceRow: inner };
+  if (hasLists) {
+    if (strides.outerIndex !== 0) throw needsOneIndex(op, scatter);
+    const lists = listsOf(scatter);
+    const isVectorised =
+      scatter.source.span.address % maxVectorBytes === 0 &&
+      [inner, strides.outerSource, strides.sourceRow].every((size) => size % vectorOf(dtype) === 0);
+    return [
+      lowerRowLists(scatter, lists, op),
+      {
+        ...{ kind: "launch", op, blocks, source: listScatterKernel({ dtype, access, isVectorised }) },
+        arguments: argumentsInOrder(listParameters(access), { ...scatter, ...strides, ...lists }),
+      },
+    ];
+  }
   if (!partition) {
     const source = rowScatterKernel({ dtype, isSparse, entries: "all", access });
     const values = argumentsInOrder(allEntriesParameters(access), {
@@ -109,10 +127,20 @@ function accessTo({
 function buffersOf({ scratch = [] }: ScatterAdd): PartitionBuffers {
   const [counts, totals, starts, rows, positions] = scratch;
   if (counts && totals && starts && rows && positions) return { counts, totals, starts, rows, positions };
-  throw new HoldfastError(
+  throw lacksScratch(scratch.length, 5);
+}
+
+function listsOf({ scratch = [] }: ScatterAdd): RowLists {
+  const [starts, positions] = scratch;
+  if (starts && positions) return { starts, positions };
+  throw lacksScratch(scratch.length, 2);
+}
+
+function lacksScratch(buffers: number, needed: number): HoldfastError {
+  return new HoldfastError(
     "BAD_ARGUMENT",
-    `scatterAdd has ${scratch.length} scratch buffers, and needs 5. Call scatterScratchBytes for their sizes.`,
-    { numbers: { buffers: scratch.length } },
+    `scatterAdd has ${buffers} scratch buffers, and needs ${needed}. Call scatterScratchBytes for their sizes.`,
+    { numbers: { buffers } },
   );
 }
 

@@ -296,6 +296,27 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
     });
   }
 
+  /** Tables with few rows, whose entries are listed. */
+  const wide = { ...shared, length: 8, inner: 490, count: 3400 } as const;
+  const listed: Readonly<Record<string, (typeof cases)[string] & { isAligned?: true }>> = {
+    "in vectors of 16 bytes": { scatter: { ...wide, inner: 484 }, isAligned: true },
+    "in vectors of two elements, added to several arrays": {
+      scatter: { ...wide, dtype: "f64", outer: 3, inner: 190, overwrites: false },
+      isAligned: true,
+    },
+    "almost all entries in one row, the others without any or few": {
+      scatter: { ...wide, dtype: "i32", inner: 481 },
+      index: Int32Array.from({ length: 3400 }, (_, entry) => (entry % 100 === 7 ? (entry % 3) * 4 : 5)),
+    },
+  };
+
+  for (const [name, { scatter, isAligned, index = indicesFor(scatter, 7) }] of Object.entries(listed)) {
+    test(`row lists add in the order of the index: ${name}`, () => {
+      assert.equal(cudaScatterScratchBytes(smallDevice, scatter).length, 2, "it has lists");
+      proveScatter(runtime, scatter, 7, isAligned ? [1, 2, 0] : [1, 2, 3], { lower, index });
+    });
+  }
+
   const dense = { ...shared, length: 2000, inner: 32, count: 4101 };
   const sparse = { ...shared, length: 4000, inner: 32, count: 3501 };
   const faults: Readonly<Record<string, readonly [scatter: Scatter, sound: string, planted: string]>> = {
@@ -315,13 +336,22 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
       "__popc(lanes & ((1u << lane) - 1))",
       "__popc(lanes) - 1 - __popc(lanes & ((1u << lane) - 1))",
     ],
+    "lists that reverse the entries of a warp": [
+      wide,
+      "__popc(lanes & ((1u << lane) - 1))",
+      "__popc(lanes) - 1 - __popc(lanes & ((1u << lane) - 1))",
+    ],
+    "copies to the round that is being added": [wide, "copyRound(first + 192)", "copyRound(first + 256)"],
     "sums that start anew after some entries": [sparse, "isStarted = true", "isStarted = false"],
     "rows without entries that keep their values": [sparse, "toRow[column] = 0", "toRow[column] += 0"],
   };
 
   for (const [fault, [scatter, sound, planted]] of Object.entries(faults)) {
     test(`red proof: ${fault}`, () => {
-      const index = Int32Array.from({ length: scatter.count }, (_, entry) => 17 + (entry % 2));
+      const index = Int32Array.from(
+        { length: scatter.count },
+        (_, entry) => (17 + (entry % 2)) % scatter.length,
+      );
       const plant = (command: Command): Command => {
         if (command.kind !== "launch" || !command.source.cuda?.code.includes(sound)) return command;
         const code = command.source.cuda.code.replace(sound, planted);
@@ -352,12 +382,14 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
     fc.assert(
       fc.property(sizes, (shape) => {
         const { length, inner, count } = shape;
-        const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition } = planScatter(shape, shape);
+        const plan = planScatter(shape, shape);
+        const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition, hasLists } = plan;
         assert.ok(rowsPerBlock >= 1);
         const rowBlocks = Math.ceil(length / rowsPerBlock);
         assert.equal(blocks, shape.outer * rowBlocks * Math.ceil(inner / columnsPerBlock));
         assert.ok(isSparse || rowsPerBlock * Math.min(inner, columnsPerBlock) <= tileElements(shape.dtype));
         assert.ok(!isSparse || rowsPerBlock <= maxSparseRows);
+        assert.ok(!hasLists || (!isSparse && !partition && rowsPerBlock === 1 && count >= 32 * length));
         if (!partition) return;
         const { rowsPerBucket, segment, segments } = partition;
         assert.equal(rowsPerBucket % rowsPerBlock, 0);
@@ -375,6 +407,17 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
       );
       assert.deepEqual(isPartitioned, [false, true]);
     }
+  });
+
+  test("a table of few rows with many entries each has row lists, unless their blocks read more than a partition", () => {
+    const hasLists = (length: number, count: number) =>
+      planScatter({ parallelism: 132 }, { ...shared, length, inner: 384, count }).hasLists;
+    assert.deepEqual([hasLists(65, 16_384), hasLists(256, 8192)], [true, true]);
+    assert.deepEqual(
+      [hasLists(65, 1000), hasLists(1024, 16_384), hasLists(65, 100_000)],
+      [false, false, false],
+      "one launch, few entries per row, and much to read",
+    );
   });
 
   test("a scatter without its scratch memory is rejected", () => {

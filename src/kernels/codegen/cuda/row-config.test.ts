@@ -66,6 +66,30 @@ describe("vectors of four are used", () => {
     assert.deepEqual([config.blocks, config.sizes], [2, [1027]]);
   });
 
+  test("but for the last one of a row of any length, if rows begin on vector boundaries and threads reduce them", () => {
+    const centred: RowKernel = {
+      ...copy,
+      stages: [
+        { kind: "reduce", op: "add", value: term.load(0, "f32") },
+        { kind: "store", output: 0, value: term.sub(term.load(0, "f32"), term.reduced(0, "f32")) },
+      ],
+    };
+    const rows = (from: number, to: number): LaunchConfig => {
+      const strides = [
+        [from, 1],
+        [to, 1],
+      ];
+      return cudaRowConfig(centred, iterateRows([5, 65], strides, 1), [at(first), at(second)]);
+    };
+    const aligned = rows(72, 68);
+    for (const access of ["loadVec<4>", "loadTail", "storeVec(", "storeTail("])
+      assert.ok(codeOf(aligned).includes(access), access);
+    for (const other of [rows(65, 68), rows(72, 65)]) {
+      assert.ok(!isVectorised(other) && !codeOf(other).includes("storeVec("));
+      assert.notEqual(other.key, aligned.key);
+    }
+  });
+
   test("by the size of a dtype's four elements, up to sixteen bytes", () => {
     for (const [dtype, alignment] of [
       ["f64", 16],

@@ -129,8 +129,13 @@ function reducingConfig(
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
   const access = row.size % vectorWidth === 0 ? "vector" : "scalar";
-  const plain = { ...layoutOf(facts, iteration, operands), prefetchable, usesFastMath };
+  const hasAlignedRows = access === "scalar" && areVectorised(facts, iteration, operands);
+  const plain = {
+    ...{ ...layoutOf(facts, iteration, operands), prefetchable, usesFastMath },
+    ...(hasAlignedRows && { hasAlignedRows }),
+  };
   const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
+  const rowKey = `${access}${hasAlignedRows ? " aligned " : ""}${keyOf(layout)}`;
   const lanes = lanesOf(row.size);
   const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = cachedBytesOf(facts, layout, rowVectors);
@@ -146,7 +151,7 @@ function reducingConfig(
     // Every row is summed, so none is skipped.
     const own = { vectors: colsums.isCached ? colsums.vectors : 0, lanes: colsums.lanes, changes: undefined };
     return {
-      key: `${literalKey(colsums)}${access}${keyOf(layout)} colsums`,
+      key: `${literalKey(colsums)}${rowKey} colsums`,
       ...{ sizes, blocks: colsums.blocks * colsums.chunks },
       print: () => printReducingKernel(kernel, { ...layout, access, ...cached, ...own, colsums }),
     };
@@ -159,7 +164,7 @@ function reducingConfig(
     ? sharedVectorsOf(device, kernel, { ...layout, ...cached, access, width }, row.size)
     : undefined;
   return {
-    key: `${lanes} ${vectors}${isWide ? " wide " : ""}${access}${keyOf(layout)}${changes ? " skip" : ""}${shared ? ` shared ${literalKey(shared)}` : ""}`,
+    key: `${lanes} ${vectors}${isWide ? " wide " : ""}${rowKey}${changes ? " skip" : ""}${shared ? ` shared ${literalKey(shared)}` : ""}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
     print: () =>

@@ -134,7 +134,10 @@ class Printer {
     this.#context = {
       text: this.#text,
       operands: this.#operands,
-      shape: { width: layout.width ?? 4, access: layout.access },
+      shape: {
+        ...{ width: layout.width ?? 4, access: layout.access },
+        ...(layout.hasAlignedRows && { hasAlignedRows: true }),
+      },
       row: "(int)row",
       reduced: this.#reduced,
     };

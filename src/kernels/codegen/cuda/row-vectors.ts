@@ -22,6 +22,8 @@ import {
 
 export interface ReducingLayout extends RowLayout {
   readonly access: "vector" | "scalar";
+  /** See `VectorShape`. */
+  readonly hasAlignedRows?: boolean;
   /** Elements of a vector; default: 4. Vectors of 8 are not kept in registers, and sums have another order. */
   readonly width?: 4 | 8;
   /** Threads per row: a power of two. */

@@ -30,6 +30,8 @@ export type VectorAccess = "vector" | "tail" | "scalar";
 export interface VectorShape {
   readonly width: 1 | 4 | 8;
   readonly access: VectorAccess;
+  /** In kernels with scalar access: contiguous rows begin on vector boundaries, so that only the last vector of a row is accessed element by element. */
+  readonly hasAlignedRows?: boolean;
 }
 
 /** The context in which stages are printed. */
@@ -65,7 +67,7 @@ export function loadedVector(context: StageContext, operand: Operand): string {
   const vector = (): string => `${text.use("loadVec")}<${shape.width}>(${address})`;
   const tail = (): string => text.call("loadTail", address, operand.stride, "remaining");
   if (isStrided(shape, operand)) return text.call("loadStrided", address, operand.stride);
-  if (shape.access === "tail") return `remaining < 4u ? ${tail()} : ${vector()}`;
+  if (hasWholeVectors(shape, operand)) return `remaining < 4u ? ${tail()} : ${vector()}`;
   return shape.access === "vector" ? vector() : tail();
 }
 
@@ -81,6 +83,11 @@ function drawnVector({ text, shape }: StageContext, operand: Operand): string {
 /** True for an operand with a stride along the row, in a kernel of whole vectors. */
 function isStrided({ width, access }: VectorShape, { inner }: Operand): boolean {
   return width > 1 && access === "vector" && inner === "any";
+}
+
+/** True if all vectors but the last of a row are accessed vector-wise. */
+function hasWholeVectors({ access, hasAlignedRows }: VectorShape, { inner }: Operand): boolean {
+  return access === "tail" || (access === "scalar" && hasAlignedRows === true && inner === "unit");
 }
 
 /** Computes a value for each element of a vector, and passes its expression and the element's index to `body`. */
@@ -132,12 +139,11 @@ export function storeValues(
   const storeTail = (): void =>
     text.line(`${text.call("storeTail", address, output.stride, "remaining", vec)};`);
   if (isStrided(shape, output)) text.line(`${text.call("storeStrided", address, output.stride, vec)};`);
-  else if (shape.access === "vector") storeVector();
-  else if (shape.access === "scalar") storeTail();
-  else {
+  else if (hasWholeVectors(shape, output)) {
     text.block("if (remaining < 4u)", storeTail);
     text.block("else", storeVector);
-  }
+  } else if (shape.access === "vector") storeVector();
+  else storeTail();
   return vec;
 }
 

@@ -1,6 +1,7 @@
 /** The epilogue store: moves accumulators to C, or through a fused epilogue. Most tiles are staged in shared memory, so that a warp stores whole rows. */
 
 import { elementTypes } from "../../codegen/cuda/element-types.js";
+import { warpSize } from "../../cost-model.js";
 import type { Epilogue, Sm90Config } from "./configs.js";
 import type { PrintedEpilogue } from "./epilogue.js";
 import { storeFromRegisters } from "./split-k.js";
@@ -49,7 +50,7 @@ const maxBytesInFlight = 64 * 4;
 
 /** Each warp stages 16 of its rows at a time. More rows in flight hide latency: 8 instead of 4 save 5 % of a GEMM with GELU's gradient. */
 function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
-  return `${config.loadsOperandsEarly ? "" : placeInWarp(epilogue)}
+  return `${config.loadsOperandsEarly ? "" : placeInWarp(config, epilogue)}
   float* const staged = reinterpret_cast<float*>(stageTiles) + warp * (stagedRows * stride);
   ${loadBias(config)}
 #pragma unroll
@@ -67,21 +68,32 @@ function storeByWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined):
 }
 
 /** Which elements of a staged tile a thread stores. */
-function placeInWarp(epilogue: PrintedEpilogue | undefined): string {
+function placeInWarp(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
   const allowsEight =
     epilogue && `8 * rowStep <= stagedRows && 8 * (${epilogue.rowBytes}) <= ${maxBytesInFlight}`;
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned vecWidth = 4, stride = mmaN + 8, vecsPerRow = mmaN / vecWidth, stagedRows = 16, rowStep = 32 / vecsPerRow;
+  constexpr unsigned vecWidth = 4, stride = mmaN + 8, vecsPerRow = mmaN / vecWidth, stagedRows = 16, rowStep = ${rowStepOf(config)};
   constexpr unsigned rowsInFlight = ${allowsEight ? `mmaM == 1 && ${allowsEight} ? 8 : 4` : "4"};
   const unsigned threadRow = lane / vecsPerRow, threadColumn = lane % vecsPerRow * vecWidth;
-  const int column = firstN + warpgroupN + threadColumn;`;
+  const int column = ${hasIdleLanes(config) ? "threadRow >= rowStep ? n : " : ""}firstN + warpgroupN + threadColumn;`;
 }
+
+/** Rows that a warp stores at a time: a power of two, so that they divide the rows that it stages. */
+function rowStepOf({ tile }: Sm90Config): number {
+  return 2 ** Math.floor(Math.log2(Math.min(4, warpSize / vecsPerRow(tile))));
+}
+
+/** True if some lanes of a warp have no vector to store. */
+const hasIdleLanes = (config: Sm90Config): boolean => rowStepOf(config) * vecsPerRow(config.tile) < warpSize;
+
+/** Vectors of four columns in a row of a warpgroup's accumulators. */
+const vecsPerRow = (tile: Sm90Tile): number => mmaNOf(tile) / 4;
 
 /** C++ before the mainloop: loads the epilogue's operands of a warp's first rows, if none of these is outside of C. */
 export function earlyLoadsFor(config: Sm90Config, epilogue: PrintedEpilogue | undefined): string {
   if (!config.loadsOperandsEarly || !epilogue) return "";
-  return `${placeInWarp(epilogue)}
+  return `${placeInWarp(config, epilogue)}
   constexpr unsigned rowCount = rowsInFlight;
   const int earlyRow = firstM + warpgroupM + warp % 4 * stagedRows + threadRow;
   const bool hasEarly = column < n && earlyRow + (int)((rowsInFlight - 1) * rowStep) < m;
@@ -118,16 +130,39 @@ function widened(dtype: "f32" | "bf16" | "f16", loaded: string): string {
   return widen ? `${widen}(${loaded})` : loaded;
 }
 
-function loadBias({ hasBias, biasDtype = "f32" }: Sm90Config): string {
-  const zeros = "make_float4(0, 0, 0, 0)";
+/** True if the last vector of a row of C has less than four columns. */
+const hasTail = ({ constantN = 0 }: Sm90Config): boolean => constantN % 4 !== 0;
+
+function loadBias(config: Sm90Config): string {
+  const { hasBias, biasDtype = "f32" } = config;
   if (!hasBias) return "";
+  const source = "bias + matrix * biasBatch + column";
+  if (hasTail(config)) {
+    const elements = vecLanes.map(
+      (_, e) => `column + ${e} < n ? ${widened(biasDtype, `(${source})[${e}]`)} : 0.0f`,
+    );
+    return `const float4 biasVec = make_float4(${elements.join(", ")});`;
+  }
   const vec = biasDtype === "f32" ? "float4" : "ushort4";
   const elements = vecLanes.map((lane) => widened(biasDtype, `loaded.${lane}`));
-  return `float4 biasVec = ${zeros};
+  return `float4 biasVec = make_float4(0, 0, 0, 0);
   if (column < n) {
-    const ${vec} loaded = *reinterpret_cast<const ${vec}*>(bias + matrix * biasBatch + column);
+    const ${vec} loaded = *reinterpret_cast<const ${vec}*>(${source});
     biasVec = make_float4(${elements.join(", ")});
   }`;
+}
+
+/** C++: the store of a vector of C at `place`, or of the columns of it that C has. */
+function storeVec(config: Sm90Config, vec: string, place: string): string {
+  const store = `*reinterpret_cast<${vec}*>(${place}) = resultC[next];`;
+  if (!hasTail(config)) return store;
+  const elements = vecLanes.map(
+    (lane, e) => `if (column + ${e} < n) (${place})[${e}] = resultC[next].${lane};`,
+  );
+  return `if (column + vecWidth <= n) ${store}
+        else {
+          ${elements.slice(0, -1).join("\n          ")}
+        }`;
 }
 
 /**
@@ -163,10 +198,11 @@ function storeRows(config: Sm90Config, epilogue: PrintedEpilogue | undefined): s
  * compiler could not reorder this by itself, because operands and results might alias.
  */
 function storeSomeRows(
-  { hasBias, resultDtype = "f32" }: Sm90Config,
+  config: Sm90Config,
   epilogue: PrintedEpilogue | undefined,
   operands: "loaded here" | "early" = "loaded here",
 ): string {
+  const { hasBias, resultDtype = "f32" } = config;
   const { narrow } = elementTypes[resultDtype];
   const [vec, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
   const values = vecLanes.map((lane) => `accVec.${lane}${hasBias ? ` + biasVec.${lane}` : ""}`);
@@ -188,7 +224,7 @@ function storeSomeRows(
         ${storesC ? `resultC[next] = ${make}(${elements.join(", ")});` : ""}
 ${epilogue?.lines ?? ""}
       }${ofEachRow(
-        `        ${storesC ? `*reinterpret_cast<${vec}*>(${place}) = resultC[next];` : ""}
+        `        ${storesC ? storeVec(config, vec, place) : ""}
         ${epilogue?.stores ?? ""}`,
         epilogue,
       )}`;

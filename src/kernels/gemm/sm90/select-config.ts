@@ -14,7 +14,16 @@ import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { fillsSms, launchBytes } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 import { type Epilogue, isMmaSyncMainloop, type Sm90Config, sm90Capability, transposesB } from "./configs.js";
-import { countCtas, kTileBytes, mmaNOf, type Sm90Tile, singleWaveTile, sizeInTiles, tiles } from "./tiles.js";
+import {
+  countCtas,
+  fittedTile,
+  kTileBytes,
+  mmaNOf,
+  type Sm90Tile,
+  singleWaveTile,
+  sizeInTiles,
+  tiles,
+} from "./tiles.js";
 
 export type Architecture = Pick<DeviceInfo, "computeCapability">;
 type Device = Architecture & Pick<DeviceInfo, "parallelism">;
@@ -180,16 +189,17 @@ export function listCandidates(
 ): readonly Sm90Config[] {
   const { m, n, batch = 1, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || a.isTransposed || !canImplement(problem)) return [];
+  if (!element || a.isTransposed || !canImplement(problem, "any length")) return [];
   const isKMajor = { a: true, b: b.isTransposed === true };
   // With swapAB, B is the wgmma operand that cannot be transposed in shared memory.
   const wave = transposesB({ element, isKMajor }) ? undefined : singleWaveTile(problem, device.parallelism);
-  return (wave ? [wave] : candidateTiles)
+  // Boxes of an N-major B have 64 or 32 columns.
+  const fitted = isKMajor.b ? fittedTile(problem, device.parallelism) : undefined;
+  const whole = (wave ? [wave] : candidateTiles).filter(({ tileN }) => n >= tileN);
+  return [...whole, ...(fitted ? [fitted] : [])]
     .filter(
       (tile) =>
-        m >= tile.tileM &&
-        n >= tile.tileN &&
-        fillsSms(countCtas(problem, tile), device.parallelism, minSmShareOfCandidates),
+        m >= tile.tileM && fillsSms(countCtas(problem, tile), device.parallelism, minSmShareOfCandidates),
     )
     .map((tile) => ({
       ...{ element, tile, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: batch === 1 },
@@ -293,8 +303,14 @@ const tmaAlignment = 16;
 /** One k-tile of 16-bit elements. */
 const minK = kTileBytes / dtypes.bf16.bytes;
 
-/** True if the native kernels support the GEMM. */
-export function canImplement(problem: GemmDesc): boolean {
+/**
+ * True if the native kernels support the GEMM. Only those that are specialised on N store a last vector of less than four columns. All need
+ * aligned row strides.
+ */
+export function canImplement(
+  problem: GemmDesc,
+  rows: "whole vectors" | "any length" = "whole vectors",
+): boolean {
   const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
   const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
   if (alpha !== 1 || beta !== 0 || activation || k < minK) return false;
@@ -308,7 +324,7 @@ export function canImplement(problem: GemmDesc): boolean {
   const isBiasAligned =
     !bias || (bias.span.address % (4 * dtypes[biasDtype].bytes) === 0 && biasBatchStride % 4 === 0);
   return (
-    n % 8 === 0 &&
+    (n % 8 === 0 || rows === "any length") &&
     isBiasAligned &&
     isAligned(a, bytes) &&
     isAligned(b, bytes) &&

@@ -38,7 +38,7 @@ import {
   prefersTransposed,
   selectBatchedConfig,
 } from "./select-config.js";
-import { countCtas, type Sm90Tile, singleWaveTile, splitKTile, tiles } from "./tiles.js";
+import { countCtas, fittedTile, type Sm90Tile, singleWaveTile, splitKTile, tiles } from "./tiles.js";
 
 const { large, square, small, mmaSync: mmaSyncTile } = tiles;
 const allTiles = Object.values(tiles);
@@ -361,6 +361,41 @@ describe("a native Hopper GEMM", { skip: cudaMissing }, () => {
         assert.throws(prepared.prove, /element \d+ of C's memory/, what);
       });
     }
+  });
+
+  /** Rows of C that are no whole vectors of four, with aligned strides: a bias, and what lies between the rows. */
+  const narrow = (n: number): RandomGemm => ({
+    ...{ ...plain, n, b: { ...plain.b, isTransposed: true } },
+    c: { ...plain.c, gap: (8 - (n % 8)) % 8 },
+  });
+
+  test("stores rows of C of any length, and no column more", () => {
+    const cases = [
+      [65, "bf16", fittedTile({ m: 8, n: 65 }, 1)!],
+      [10, "tf32", fittedTile({ m: 8, n: 10 }, 132)!],
+      [135, "f16", fittedTile({ m: 8, n: 135 }, 1)!],
+      [135, "bf16", large],
+      [65, "bf16", swappedTiles[0]!],
+    ] as const;
+    for (const [n, element, tile] of cases) {
+      runtime.step(() => {
+        const { problem, config, prove } = prepare(narrow(n), element, tile);
+        submit(runtime, [lowerSm90Gemms([problem], { ...config, constantN: n }, "gemm")]);
+        prove();
+      });
+    }
+  });
+
+  test("red proof: the check detects a vector that is stored beyond the row", () => {
+    runtime.step(() => {
+      const { problem, config, prove } = prepare(
+        { ...narrow(65), bias: "none" },
+        "bf16",
+        fittedTile({ m: 8, n: 65 }, 1),
+      );
+      submit(runtime, [lowerSm90Gemms([problem], config, "gemm")]);
+      assert.throws(prove, /element \d+ of C's memory/);
+    });
   });
 
   test("a layout in which an operand exceeds its memory is rejected", () => {
@@ -852,6 +887,26 @@ describe("the selected config", () => {
     assert.deepEqual(listCandidates(hopper, "f32", { ...gemm, dtype: "f32" }), []);
   });
 
+  test("is a candidate for rows of any length, with a tile that fits them, if the row stride is aligned", () => {
+    const head = (n: number, rowStride: number, m = 16_384): GemmDesc => ({
+      ...gemmDesc({ m, n, k: 384 }, { resultDtype: "bf16" }),
+      ...{ b: { ...matrixOf(384), isTransposed: true }, c: matrixOf(rowStride) },
+    });
+    const tilesOf = (problem: GemmDesc) =>
+      listCandidates(hopper, "bf16", problem).map(({ tile }) => [tile.tileM, tile.tileN]);
+    assert.deepEqual(tilesOf(head(65, 65)), []);
+    assert.deepEqual(tilesOf(head(65, 72)), [[128, 72]]);
+    assert.deepEqual(tilesOf(head(10, 16)), [[128, 16]]);
+    assert.deepEqual(tilesOf(head(65, 72, 4096)).at(-1), [64, 72], "few rows");
+    assert.deepEqual(tilesOf(head(257, 264)).at(-1), [128, 88], "three tiles");
+    assert.deepEqual(
+      tilesOf(head(50_257, 50_264)),
+      [large, small].map(({ tileM, tileN }) => [tileM, tileN]),
+    );
+    assert.deepEqual(tilesOf({ ...head(65, 72), b: matrixOf(72) }), [], "boxes of B are wider");
+    assert.deepEqual(selectBatchedConfig(hopper, "bf16", { ...head(65, 72), batch: 2 }), undefined);
+  });
+
   test("prefers a transposed B in TF32 if there are many rows", () => {
     const gemm: GemmDesc = { ...gemmDesc({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
     const isPreferred = (problem: GemmDesc) => prefersTransposed(hopper, "tf32", problem);
@@ -1044,6 +1099,13 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
     ["out"],
     { kernel: { ...threefold, inputs: ["bf16", "f32"] }, gemmInput: 1, storesC: false },
   );
+  const withTail = sm90Source(
+    {
+      ...configOf("bf16", fittedTile({ m: 16_384, n: 65 }, 132)!, true, true),
+      ...{ constantN: 65, resultDtype: "bf16" },
+    },
+    ["partial-out"],
+  );
   const sources = [
     early,
     sm90Source(configOf("bf16", square, false, false), ["out", "partial-out", "out"]),
@@ -1071,7 +1133,7 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
     ),
     sm90Source({ ...configOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
     sm90Source(configOf("tf32", mmaSyncTile, false, false), ["out", "partial-out"]),
-    rsMainloop,
+    ...[rsMainloop, withTail],
     sm90Source(configOf("tf32", small, true, false), ["partial-out"]),
     ...[
       singleWaveTile({ m: 3072, n: 256 }, 132)!,
@@ -1086,7 +1148,7 @@ describe("the code of native Hopper GEMMs under nvcc", { skip: noCompiler() }, (
   // One of eleven, and those with the most registers.
   const some = isThorough
     ? sources
-    : sources.filter((source, index) => index % 11 === 0 || source === rsMainloop || source === early);
+    : sources.filter((source, index) => index % 11 === 0 || [rsMainloop, early, withTail].includes(source));
 
   /** With accumulators that are initialised between wgmmas. */
   const injected = (

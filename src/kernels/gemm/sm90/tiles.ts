@@ -76,6 +76,23 @@ export function singleWaveTile(
   return best;
 }
 
+/** A 128-column tile computes this many times the columns of C, or more, before a narrower tile pays off. */
+const minWastedColumns = 8 / 7;
+
+/**
+ * A tile whose N divides the columns of C with less than eight columns left over per tile, for a C whose columns would leave much of
+ * the last 128-column tile empty, such as 65 or 10 classes. Two CTAs share an SM, so that one loads while the other stores. Undefined if
+ * 128 columns fit.
+ */
+export function fittedTile(problem: Pick<GemmDesc, "m" | "n" | "batch">, sms: number): Sm90Tile | undefined {
+  const tilesN = Math.ceil(problem.n / tiles.paired.tileN);
+  const tileN = 8 * Math.ceil(problem.n / (8 * tilesN));
+  if (tileN * minWastedColumns > tiles.paired.tileN) return undefined;
+  const tile: Sm90Tile = { ...tiles.paired, tileN, stages: 4 };
+  const isSmall = countCtas(problem, tile) < sms / 2;
+  return isSmall ? { ...tile, tileM: tile.tileM / 2, warpgroupsM: 1 } : tile;
+}
+
 /** N of a warpgroup's wgmma instruction. */
 export function mmaNOf({ tileM, tileN, warpgroupsN, swapsAB }: Sm90Tile): number {
   return swapsAB ? tileM : tileN / warpgroupsN;
