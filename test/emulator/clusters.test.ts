@@ -125,6 +125,26 @@ test("an access before, after or beyond a cluster's memory is a fault", { skip }
   assert.equal(peer("mapaShared(at > 9 ? memory : (unsigned char*)0 + at, 0)")[0], 717);
 });
 
+test("the rank of a block in the address of a tile is a fault, because it changes the descriptor", {
+  skip,
+}, () => {
+  const shape = { blocks: 2, threads: 128, cluster: 2, bytes: 32 * 1024 };
+  const multiply = (address: string) =>
+    kernels.run(
+      shape,
+      "unsigned mask",
+      `
+      const unsigned tile = ((unsigned)__cvta_generic_to_shared(memory) & ${address}) >> 4;
+      float acc[32] = {};
+      wgmmaSs<Bf16, 64, false, false>(acc, tile, tile + 512);`,
+      [{ u32: 0x3ffff }],
+    );
+  assert.deepEqual(multiply("mask"), [0, ""]);
+  const [status, fault] = multiply("(mask | ~0u)");
+  assert.equal(status, illegalAddress);
+  assert.match(fault, /^hf: the address of a tile reaches into the leading byte offset of its descriptor/);
+});
+
 test("dynamic shared memory begins as NaN in every block, and has the launch's size", { skip }, () => {
   const shape = { blocks: 8, threads: 64, cluster: 2, bytes: 227 * 1024 };
   const body = `

@@ -211,14 +211,24 @@ static inline void mmaSync(float (&acc)[4], const unsigned (&left)[4], const uns
   __builtin_memcpy(acc, warp.acc[lane], sizeof acc);
 }
 
-/** A tile in shared memory. */
-typedef const unsigned char* TileAddress;
-static inline TileAddress tileAddress(const unsigned char* tile) { return tile; }
-static inline TileAddress advance(TileAddress tile, unsigned bytes) { return tile + bytes; }
+/** Dynamic shared memory begins after that of the system. In a cluster, the upper bits of an address are the rank of its block. */
+static constexpr unsigned emulatorSystemSharedBytes = 1024;
+
+static inline unsigned long long __cvta_generic_to_shared(const void* pointer) {
+  const unsigned long long offset = reinterpret_cast<unsigned long long>(pointer) - emulatorPosition.dynamicShared;
+  return static_cast<unsigned long long>(emulatorPosition.rank) << 24 | (offset + emulatorSystemSharedBytes);
+}
+
+/** The tile at the address that a descriptor has: 14 bits, in units of 16 bytes. The next bits are the leading byte offset. */
+static inline const unsigned char* emulatorTile(unsigned address, int line) {
+  if (address >> 14 != 0) emulatorHooks.fault(700, "the address of a tile reaches into the leading byte offset of its descriptor", line);
+  return reinterpret_cast<const unsigned char*>(emulatorPosition.dynamicShared + address * 16ull - emulatorSystemSharedBytes);
+}
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static inline void wgmmaSs(float (&acc)[columns / 2], TileAddress left, TileAddress right) {
-  emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, left, right);
+static inline void wgmmaSs(float (&acc)[columns / 2], unsigned left, unsigned right, int line = __builtin_LINE()) {
+  emulatorHooks.wgmmaSs(
+      Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, emulatorTile(left, line), emulatorTile(right, line));
 }
 
 template <unsigned columns>

@@ -125,17 +125,18 @@ function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): 
 /** The PTX wrappers that a mainloop calls. */
 function intrinsicsFor(config: Sm90Config): string {
   const n = mmaNOf(config.tile);
+  const usesSs = !isMmaSyncMainloop(config) && !isRsMainloop(config);
   const mainloop = isMmaSyncMainloop(config)
     ? [mmaSyncTf32]
     : [
         ...(isRsMainloop(config)
           ? [smemDescriptor, cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
-          : [tileAddress, wgmmaSs(config.element, n), namedBarrierSync]),
+          : [wgmmaSs(config.element, n), namedBarrierSync]),
         ...(reducesCluster(config) ? [clusterIntrinsics] : []),
         wgmmaSync,
       ];
   const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");
-  return `\n${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(code)}`;
+  return `\n${preludeOf(new Set(["dynamicSharedMemory"]))}${usesSs ? `${tileAddress}\n` : ""}${onlyOnDevice(code)}`;
 }
 
 /** How many stages fit in shared memory, and the bytes of a CTA for stages, mbarriers and the staged epilogue store. */

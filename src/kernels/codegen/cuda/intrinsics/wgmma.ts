@@ -23,15 +23,17 @@ export const smemDescriptor = `static __device__ __forceinline__ unsigned long l
 }`;
 
 /**
- * Tiles in the 128-byte swizzle by their address in units of 16 bytes, so that a loop only adds to it. The high half of the shared memory
- * descriptor is constant: 8-row groups are 1024 bytes apart.
+ * Tiles in the 128-byte swizzle by their address in units of 16 bytes, so that a loop only adds to it. In a cluster, an address in shared
+ * memory has the rank of its CTA above its lower 18 bits. In a descriptor that would change the leading byte offset.
  */
 export const tileAddress = `typedef unsigned TileAddress;
 static __device__ __forceinline__ TileAddress tileAddress(const unsigned char* tile) {
-  return (unsigned)__cvta_generic_to_shared(tile) >> 4;
+  return ((unsigned)__cvta_generic_to_shared(tile) & 0x3ffffu) >> 4;
 }
-static __device__ __forceinline__ TileAddress advance(TileAddress address, unsigned bytes) { return address + bytes / 16; }
-static __device__ __forceinline__ unsigned long long smemDescriptor(TileAddress address, unsigned leadingBytes) {
+static __device__ __forceinline__ TileAddress advance(TileAddress address, unsigned bytes) { return address + bytes / 16; }`;
+
+/** The shared memory descriptor of a tile. Its high half is constant: 8-row groups are 1024 bytes apart. */
+const tileDescriptor = `static __device__ __forceinline__ unsigned long long tileDescriptor(TileAddress address, unsigned leadingBytes) {
   return (unsigned long long)(address + (leadingBytes >> 4 << 16)) | (unsigned long long)(1024u >> 4 | 1u << 30) << 32;
 }`;
 
@@ -55,7 +57,8 @@ export function wgmmaSs(element: MmaElement, n: number): string {
   const isTf32 = element === "tf32";
   const transposes = isTf32 ? "" : `, %${next + 2}, %${next + 3}`;
   const transposeOperands = isTf32 ? "" : `, "n"(!isAKMajor), "n"(!isBKMajor)`;
-  return `// acc[64, n] += a[64, 32 bytes] · b[32 bytes, n], distributed over four warps. Asynchronous.
+  return `${tileDescriptor}
+// acc[64, n] += a[64, 32 bytes] · b[32 bytes, n], distributed over four warps. Asynchronous.
 template <class Element, unsigned n, bool isAKMajor, bool isBKMajor>
 static __device__ __forceinline__ void wgmmaSs(
     float (&acc)[n / 2], TileAddress a, TileAddress b) {
@@ -63,7 +66,7 @@ static __device__ __forceinline__ void wgmmaSs(
       "{\\n.reg .pred scaleD;\\nsetp.eq.u32 scaleD, 0, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n${n}k${mmaElements[element].k}.f32.${element}.${element} {${placeholders}}, %${next}, %${next + 1}, scaleD, 1, 1${transposes};\\n}"
       : ${constraints}
-      : "l"(smemDescriptor(a, isAKMajor ? 16 : 8192)), "l"(smemDescriptor(b, isBKMajor ? 16 : 8192))${transposeOperands});
+      : "l"(tileDescriptor(a, isAKMajor ? 16 : 8192)), "l"(tileDescriptor(b, isBKMajor ? 16 : 8192))${transposeOperands});
 }`;
 }
 

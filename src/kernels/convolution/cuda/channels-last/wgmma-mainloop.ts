@@ -53,15 +53,9 @@ function declareMainloop(element: MmaElement, tile: ChannelsLastTile): string {
   const { tileM, tileN, warpgroupsM, warpgroupsN, stages } = tile;
   const [mmaM, mmaN] = [tileM / 64 / warpgroupsM, tileN / warpgroupsN];
   const rounding = element === "tf32" ? [cvtRnaTf32Movable] : [];
-  const code = [
-    elementTags,
-    ...rounding,
-    cpAsyncIntrinsics,
-    tileAddress,
-    wgmmaSs(element, mmaN),
-    wgmmaSync,
-  ].join("\n");
-  return `${preludeOf(new Set(["dynamicSharedMemory"]))}${onlyOnDevice(code)}
+  const code = [elementTags, ...rounding, cpAsyncIntrinsics, wgmmaSs(element, mmaN), wgmmaSync].join("\n");
+  return `${preludeOf(new Set(["dynamicSharedMemory"]))}${tileAddress}
+${onlyOnDevice(code)}
 typedef ${mmaElements[element].type} MmaElement;
 static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, stages = ${stages}, threads = ${threadsOf(tile)};
 static constexpr unsigned warpgroupsN = ${warpgroupsN}, mmaM = ${mmaM}, mmaN = ${mmaN};
