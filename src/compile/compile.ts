@@ -8,6 +8,7 @@ import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
 import { autotuneConvolutions, convolutionAlgorithmsIn } from "./autotune/convolutions.js";
 import { autotuneEpilogues, epilogueTilesIn } from "./autotune/epilogues.js";
+import { autotuneExactGemms, exactAlgorithmsIn } from "./autotune/exact-gemms.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { streamOptions } from "./cost-model.js";
 import { planAgreed, planOptional } from "./fallback.js";
@@ -102,8 +103,10 @@ function planCalls(
       report = autotuneGemms(runtime, program);
       autotuneEpilogues(runtime, program);
     }
-    const isChanged = autotuneConvolutions(runtime, program, { keepsBits: !isTuned });
-    if (isTuned || isChanged) stages.push({ name: gemmAlgorithms.name, calls: program.calls });
+    const hasOtherTiles = autotuneExactGemms(runtime, program);
+    const hasOtherConvolutions = autotuneConvolutions(runtime, program, { keepsBits: !isTuned });
+    if (isTuned || hasOtherTiles || hasOtherConvolutions)
+      stages.push({ name: gemmAlgorithms.name, calls: program.calls });
   }
   const { planned, fallback, ...proposed } = planAgreed(
     runtime,
@@ -181,6 +184,7 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
         autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
         autotuneEpilogues(runtime, program, { known: epilogueTilesIn(runtime, after) });
       }
+      autotuneExactGemms(runtime, program, { known: exactAlgorithmsIn(runtime, after) });
       const known = convolutionAlgorithmsIn(runtime, after);
       autotuneConvolutions(runtime, program, { known, keepsBits: !isTuned });
     } else if (name === "bf16Activations") {

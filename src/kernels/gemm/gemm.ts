@@ -6,7 +6,7 @@ import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
 import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
-import { dmmaConfigOf } from "./dmma/index.js";
+import { dmmaConfigOf, dmmaConfigsOf } from "./dmma/index.js";
 import {
   type Epilogue,
   sm90EpilogueConfigs,
@@ -44,6 +44,11 @@ export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): re
 export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]): boolean {
   if (problems.some(({ activation }) => activation)) return false;
   return (dmmaConfigOf(target, problems) ?? sm90GroupedConfig(target, problems)) !== undefined;
+}
+
+/** The number of algorithms with the same bits that can compute these GEMMs in one launch, the default first; 0 if there is none. */
+export function exactGemmCandidates(target: TargetFacts, problems: readonly GemmDesc[]): number {
+  return dmmaConfigsOf(target, problems).length;
 }
 
 /** True if one launch can compute this GEMM with its epilogue. */
