@@ -95,6 +95,12 @@ const fullWaves = 8;
  */
 export const minMeasuredElements = ({ parallelism }: Device): number => 2 * tileElements * parallelism;
 
+/**
+ * Products from which the tiles of exact GEMMs are measured: one launch's worth for each multiprocessor, at 128 a cycle and 2 GHz. In shorter
+ * ones, latencies decide.
+ */
+export const minMeasuredProducts = ({ parallelism }: Device): number => 512 * 1024 * parallelism;
+
 export interface TilingLimits {
   /** Chunks begin at multiples of this: the rows of a tile, so that no chunk but the last has a partly filled one. */
   readonly rowAlignment: number;

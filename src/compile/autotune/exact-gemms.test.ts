@@ -58,7 +58,7 @@ function onDevice(
   }
 }
 
-const [m, n, k] = [128, 128, 64];
+const [m, n, k] = [128, 128, 512];
 
 function problemOf(more: Partial<GemmCall["problem"]> = {}): GemmCall["problem"] {
   const matrix = (rows: number, columns: number) => ({
@@ -120,7 +120,7 @@ test("equal GEMMs are measured once, and a later step, process or repeated plan 
   );
 });
 
-test("GEMMs that no native kernel computes exactly are not measured", () => {
+test("GEMMs that take less than a launch, or that no native kernel computes exactly, are not measured", () => {
   const unmeasured = (call: Call, options: RuntimeOptions = {}) =>
     onDevice(
       () => "",
@@ -132,5 +132,6 @@ test("GEMMs that no native kernel computes exactly are not measured", () => {
     );
   unmeasured(single(), { precision: "tf32" });
   unmeasured(group(), { precision: "tf32" });
-  unmeasured(single({ k: 31 }));
+  unmeasured(single({ k: 64 }));
+  unmeasured(single({ dtype: "f64" }));
 });

@@ -6,6 +6,7 @@
 import { exactGemmCandidates } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, literalKey } from "../../units/index.js";
+import { minMeasuredProducts } from "../cost-model.js";
 import type { Call, GemmCall, GroupedGemmCall, Program, Work } from "../program/program.js";
 import { addressOf, describeGemm } from "./gemm-desc.js";
 import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
@@ -23,10 +24,16 @@ const problemsOf = (work: ExactGemmCall): readonly Problem[] =>
 const countCandidates = (runtime: Runtime, work: ExactGemmCall): number =>
   exactGemmCandidates(runtime, problemsOf(work).map(describeGemm));
 
+const countProducts = (work: ExactGemmCall): number =>
+  problemsOf(work).reduce((sum, { m, n, k, batch = 1 }) => sum + m * n * k * batch, 0);
+
 const exactGemms = (runtime: Runtime): TunableKind<ExactGemmCall> => ({
   name: "exact GEMM",
   maxCandidates: 4,
-  isTunable: (work): work is ExactGemmCall => isGemm(work) && countCandidates(runtime, work) > 1,
+  isTunable: (work): work is ExactGemmCall =>
+    isGemm(work) &&
+    countProducts(work) >= minMeasuredProducts(runtime.device) &&
+    countCandidates(runtime, work) > 1,
   key: (work) => literalKey(problemsOf(work).map(describe)),
   countCandidates,
   algorithmOf: (work) => problemsOf(work)[0]?.algorithm ?? 0,
