@@ -28,6 +28,16 @@ export const busyGemmElements = ({ parallelism }: Device): number => 11_000 * pa
  */
 export const maxBatchedWaves = 4;
 
+/** The tiles of a group of GEMMs on tensor cores for doubles, and the share of its time that its last wave may leave idle. */
+const exactTileElements = 64 * 64;
+const maxIdleShare = 1 / 16;
+
+/** True if most multiprocessors would have no tile in the last wave of an exact grouped GEMM: its tiles all take as long. */
+export function hasIdleWave({ parallelism }: Device, elements: number): boolean {
+  const waves = elements / (exactTileElements * parallelism);
+  return Math.ceil(waves) - waves > maxIdleShare * waves;
+}
+
 /** With eight members, a launch costs each of them an eighth; more would only hold operands longer. */
 export const maxGroupedGemms = 8;
 
