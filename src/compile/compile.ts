@@ -8,6 +8,7 @@ import type { Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
 import { autotuneConvolutions, convolutionAlgorithmsIn } from "./autotune/convolutions.js";
 import { autotuneEpilogues, epilogueTilesIn } from "./autotune/epilogues.js";
+import { autotuneExactGemms, exactAlgorithmsIn } from "./autotune/exact-gemms.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { autotuneGroupedGemms, groupedAlgorithmsIn, tunedGroupsIn } from "./autotune/grouped-gemms.js";
 import { streamOptions } from "./cost-model.js";
@@ -104,8 +105,10 @@ function planCalls(
       autotuneEpilogues(runtime, program);
       autotuneGroupedGemms(runtime, program);
     }
-    const isChanged = autotuneConvolutions(runtime, program, { keepsBits: !isTuned });
-    if (isTuned || isChanged) stages.push({ name: gemmAlgorithms.name, calls: program.calls });
+    const hasOtherTiles = autotuneExactGemms(runtime, program);
+    const hasOtherConvolutions = autotuneConvolutions(runtime, program, { keepsBits: !isTuned });
+    if (isTuned || hasOtherTiles || hasOtherConvolutions)
+      stages.push({ name: gemmAlgorithms.name, calls: program.calls });
   }
   const { planned, fallback, ...proposed } = planAgreed(
     runtime,
@@ -185,6 +188,7 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
         autotuneGroupedGemms(runtime, program, { known: groupedAlgorithmsIn(runtime, after) });
         if (tunedGroupsIn(program.calls) !== tunedGroupsIn(after)) return stages.at(-1)?.calls ?? [];
       }
+      autotuneExactGemms(runtime, program, { known: exactAlgorithmsIn(runtime, after) });
       const known = convolutionAlgorithmsIn(runtime, after);
       autotuneConvolutions(runtime, program, { known, keepsBits: !isTuned });
     } else if (name === "bf16Activations") {

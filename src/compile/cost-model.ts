@@ -28,6 +28,16 @@ export const busyGemmElements = ({ parallelism }: Device): number => 11_000 * pa
  */
 export const maxBatchedWaves = 4;
 
+/** The tiles of a group of GEMMs on tensor cores for doubles, and the share of its time that its last wave may leave idle. */
+const exactTileElements = 64 * 64;
+const maxIdleShare = 1 / 16;
+
+/** True if most multiprocessors would have no tile in the last wave of an exact grouped GEMM: its tiles all take as long. */
+export function hasIdleWave({ parallelism }: Device, elements: number): boolean {
+  const waves = elements / (exactTileElements * parallelism);
+  return Math.ceil(waves) - waves > maxIdleShare * waves;
+}
+
 /** With eight members, a launch costs each of them an eighth; more would only hold operands longer. */
 export const maxGroupedGemms = 8;
 
@@ -94,6 +104,12 @@ const fullWaves = 8;
  * decide, which a trial does not show.
  */
 export const minMeasuredElements = ({ parallelism }: Device): number => 2 * tileElements * parallelism;
+
+/**
+ * Products from which the tiles of exact GEMMs are measured: one launch's worth for each multiprocessor, at 128 a cycle and 2 GHz. In shorter
+ * ones, latencies decide.
+ */
+export const minMeasuredProducts = ({ parallelism }: Device): number => 512 * 1024 * parallelism;
 
 export interface TilingLimits {
   /** Chunks begin at multiples of this: the rows of a tile, so that no chunk but the last has a partly filled one. */

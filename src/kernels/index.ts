@@ -55,6 +55,7 @@ export {
   cublasLtKey,
   type Epilogue,
   epilogueCandidates,
+  exactGemmCandidates,
   firstNativeAlgorithm,
   type GemmDesc,
   type GemmDtype,

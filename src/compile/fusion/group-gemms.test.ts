@@ -104,6 +104,20 @@ test("no more than eight become one, and a group that has enough to do takes no 
   assert.deepEqual(sizesOf(groupGemms(hopper, [middle(), middle(), middle()])), [2, 1]);
 });
 
+test("in float32 a group that has enough to do takes more until its last wave is nearly full", () => {
+  // Tiles of 64 × 64: 144, 144, 36 and 108 of a layer, for 132 multiprocessors.
+  const shapes = [
+    [1536, 384],
+    [384, 1536],
+    [384, 384],
+    [384, 1152],
+  ] as const;
+  const layer = () => shapes.map(([m, n]) => overRows(bufferOf(64 * m), bufferOf(64 * n), m, n, 64));
+  const calls = [...layer(), ...layer(), ...layer()];
+  // 756 tiles are 5.73 waves, the next 396 are 3.
+  assert.deepEqual(sizesOf(groupGemms(hopper, calls)), [7, 3, 2]);
+});
+
 test("where products are a library's, nothing changes", () => {
   const calls = [overRows(wide, narrow, 1024, 256, 512), overRows(wide, narrow, 1024, 256, 512)];
   for (const runtime of [on(132, "8.0"), on(132, "9.0", "tf32")])

@@ -3,7 +3,7 @@
 import { canGroupGemms } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
-import { busyGemmElements, maxGroupedGemms } from "../cost-model.js";
+import { busyGemmElements, hasIdleWave, maxGroupedGemms } from "../cost-model.js";
 import type { GemmCall, Program } from "../program/program.js";
 import { groupCalls } from "./group-calls.js";
 
@@ -12,10 +12,13 @@ type Problem = GemmCall["problem"];
 /** `isTuned`: may GEMMs round differently from eager code? In f32 they never do. */
 export function groupGemms(runtime: Runtime, program: Program, isTuned = true): void {
   if (!isTuned && runtime.settings.precision !== "f32") return;
-  const isBusy = (problems: readonly Problem[]): boolean => {
-    const elements = problems.reduce((sum, { m, n, batch = 1 }) => sum + m * n * batch, 0);
-    return elements >= busyGemmElements(runtime.device);
-  };
+  const countElements = (problems: readonly Problem[]): number =>
+    problems.reduce((sum, { m, n, batch = 1 }) => sum + m * n * batch, 0);
+  const isBusy = (problems: readonly Problem[]): boolean =>
+    countElements(problems) >= busyGemmElements(runtime.device);
+  const isFull = (problems: readonly Problem[]): boolean =>
+    isBusy(problems) &&
+    !(runtime.settings.precision === "f32" && hasIdleWave(runtime.device, countElements(problems)));
   const canGroup = (problems: readonly Problem[]): boolean =>
     problems.length <= maxGroupedGemms && canGroupGemms(runtime, problems.map(describeGemm));
   groupCalls<Problem>(program, {
@@ -25,7 +28,7 @@ export function groupGemms(runtime: Runtime, program: Program, isTuned = true): 
       const { problem } = work;
       return !isBusy([problem]) && canGroup([problem]) ? problem : undefined;
     },
-    canJoin: ({ items }, problem) => !isBusy(items) && canGroup([...items, problem]),
+    canJoin: ({ items }, problem) => !isFull(items) && canGroup([...items, problem]),
     merge: ({ items }) => ({
       work: {
         kind: "grouped-gemm",

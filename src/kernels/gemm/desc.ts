@@ -63,7 +63,10 @@ export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmS
   readonly activation?: "relu" | "gelu";
   /** At least `gemmScratchBytes` bytes; undefined if that is 0. */
   readonly scratch?: Storage;
-  /** The algorithm, one of `gemmCandidates`: cuBLASLt's from 0 on, native kernels from `firstNativeAlgorithm` down. Default: 0. */
+  /**
+   * The algorithm. One of `gemmCandidates`: cuBLASLt's from 0 on, native kernels from `firstNativeAlgorithm` down. If native kernels compute
+   * the GEMM exactly: below `exactGemmCandidates`. Default: 0.
+   */
   readonly algorithm?: number;
   /** Programmatic dependent launch: the preceding launch does not write B, so native kernels load it before the grid dependency wait. */
   readonly prefetchesB?: boolean;

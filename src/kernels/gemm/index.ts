@@ -16,6 +16,7 @@ export {
   canFuseEpilogue,
   canGroupGemms,
   epilogueCandidates,
+  exactGemmCandidates,
   gemmCalls,
   gemmCandidates,
   gemmScratchBytes,

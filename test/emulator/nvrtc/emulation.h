@@ -396,6 +396,9 @@ static inline int __float_as_int(float value) { return emulatorBits<int>(value);
 static inline float __int_as_float(int value) { return emulatorBits<float>(value); }
 static inline long long __double_as_longlong(double value) { return emulatorBits<long long>(value); }
 static inline double __longlong_as_double(long long value) { return emulatorBits<double>(value); }
+static inline double __hiloint2double(int high, int low) {
+  return emulatorBits<double>(static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 | static_cast<unsigned>(low));
+}
 
 /** Rounds to nearest even. */
 template <class Element>

@@ -23,6 +23,8 @@ import { canGroupGemms, gemmCalls } from "../gemm.js";
 import { type DmmaConfig, dmmaTiles, selectDmmaConfig } from "./configs.js";
 import { dmmaSource } from "./kernel.js";
 import { lowerDmmaGemms } from "./launch.js";
+import type { DmmaShape } from "./mainloop.js";
+import type { Widening } from "./widening.js";
 
 /** A GPU with few SMs, so that small GEMMs fill it. */
 const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as const;
@@ -78,7 +80,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
   }
 
   test("is correct for every shape, layout, batch, bias and scale, with every tile, and writes nothing but C", () => {
-    // Every config is a kernel to compile. So each layout is tried with each tile a few times, and the rest is random.
+    // Every config is a kernel to compile. So each tile is tried with one layout, or with all a few times, and the rest is random.
     const layouts = [
       [false, false],
       [false, true],
@@ -86,7 +88,7 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
       [true, true],
     ];
     for (const [index, tile] of dmmaTiles.entries()) {
-      const tested = layouts.filter((_, which) => isThorough || which % 2 === index % 2);
+      const tested = layouts.filter((_, which) => isThorough || which === index % 4);
       for (const [isATransposed, isBTransposed] of tested) {
         const numRuns = effort({ quick: 1, thorough: 4 });
         let observed = 0;
@@ -168,25 +170,86 @@ describe("a DMMA GEMM", { skip: cudaMissing }, () => {
     });
   });
 
-  test("keeps NaN and infinities in their own elements", () => {
-    const [m, n, k] = [40, 40, 40];
+  /** C of 40 × 40 values of K = 40, by one tile. `alter` changes the code of the kernel. */
+  function multiply(
+    left: Float32Array,
+    right: Float32Array,
+    tile: DmmaShape,
+    alter = (code: string) => code,
+  ): Float32Array {
+    const side = 40;
+    const [a, b] = [put(runtime, left, "a"), put(runtime, right, "b")];
+    const c = runtime.arena.allocate(4 * side ** 2, "c");
+    const problem: GemmProblem = {
+      ...{ dtype: "f32", m: side, n: side, k: side },
+      ...{ a: { storage: a, rowStride: side }, b: { storage: b, rowStride: side } },
+      c: { storage: c, rowStride: side },
+    };
+    const config = selectDmmaConfig(small, "f32", [problem])!;
+    const { source, ...launch } = lowerDmmaGemms([problem], { ...config, tile }, "product");
+    const cuda = { ...source.cuda!, code: alter(source.cuda!.code) };
+    submit(runtime, [{ ...launch, source: { ...source, cuda } }]);
+    return new Float32Array(runtime.read(c).slice().buffer);
+  }
+
+  const tileBy = (widening: Widening): DmmaShape =>
+    dmmaTiles.find(({ widening: found = "convert" }) => found === widening)!;
+
+  const proveNonFinite = (tile: DmmaShape, alter?: (code: string) => string) =>
     runtime.step(() => {
-      const left = new Float32Array(m * k).fill(1);
-      left[3 * k + 5] = Number.NaN;
-      left[7 * k] = Number.POSITIVE_INFINITY;
-      const [a, b] = [put(runtime, left, "a"), put(runtime, new Float32Array(k * n).fill(0.5), "b")];
-      const c = runtime.arena.allocate(4 * m * n, "c");
-      const problem: GemmProblem = {
-        ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
-        c: { storage: c, rowStride: n },
-      };
-      submit(runtime, [lowerDmmaGemms([problem], selectDmmaConfig(small, "f32", [problem])!, "product")]);
-      const actual = new Float32Array(runtime.read(c).slice().buffer);
+      const left = new Float32Array(40 * 40).fill(1);
+      left[3 * 40 + 5] = Number.NaN;
+      left[7 * 40] = Number.POSITIVE_INFINITY;
+      const actual = multiply(left, new Float32Array(40 * 40).fill(0.5), tile, alter);
       for (const [index, value] of actual.entries()) {
-        const row = Math.floor(index / n);
-        assert.ok(Object.is(value, row === 3 ? Number.NaN : row === 7 ? Infinity : k / 2), `row ${row}`);
+        const row = Math.floor(index / 40);
+        assert.ok(Object.is(value, row === 3 ? Number.NaN : row === 7 ? Infinity : 20), `row ${row}`);
       }
     });
+
+  test("keeps NaN and infinities in their own elements", () => {
+    for (const widening of ["convert", "bits"] as const) proveNonFinite(tileBy(widening));
+  });
+
+  /** Rows of A and columns of B have floats of one magnitude each, so that every product of two magnitudes fills elements of C. */
+  const proveExtremes = (tile: DmmaShape, alter?: (code: string) => string) =>
+    runtime.step(() => {
+      // Larger ones are converted: their products are no finite floats.
+      const large = (2 - 2 ** -23) * 2 ** 59;
+      const magnitudes = [
+        [0, -0, 2 ** -149, -3 * 2 ** -149, 7 * 2 ** -145, -(2 ** -140), 2 ** -136],
+        [2 ** -126 - 2 ** -149, 2 ** -126, -1.25 * 2 ** -126, 2 ** -127, 1.5 * 2 ** -126, 0, -0],
+        [1.1, -0.7, 0, 3.3, 1.9, -0.3, -0],
+        [large, -large, 0, large / 3, 2 ** 58, -large / 7, -0],
+      ];
+      const floatAt = (line: number, k: number) => magnitudes[line % 4]![(3 * line + 5 * k) % 7]!;
+      const left = Float32Array.from({ length: 1600 }, (_, index) =>
+        floatAt(Math.floor(index / 40), index % 40),
+      );
+      const right = Float32Array.from({ length: 1600 }, (_, index) =>
+        floatAt(index % 40, Math.floor(index / 40) + 1),
+      );
+      const expected = Float32Array.from({ length: 1600 }, (_, index) => {
+        let sum = 0;
+        for (let k = 0; k < 40; k++)
+          sum += left[Math.floor(index / 40) * 40 + k]! * right[k * 40 + (index % 40)]!;
+        return sum;
+      });
+      assert.ok(expected.some((value) => value !== 0 && Math.abs(value) < 2 ** -126));
+      assert.deepEqual([...multiply(left, right, tile, alter)], [...expected]);
+    });
+
+  test("widens zeros, subnormals and large floats exactly", () => {
+    for (const widening of ["convert", "bits"] as const) proveExtremes(tileBy(widening));
+  });
+
+  test("red proof: the checks detect a widening by bits without its scale or its search for NaN", () => {
+    const replacing = (from: string, to: string) => (code: string) => {
+      assert.ok(code.includes(from));
+      return code.replaceAll(from, to);
+    };
+    assert.throws(() => proveExtremes(tileBy("bits"), replacing("0x1p1023", "0x1p511")));
+    assert.throws(() => proveNonFinite(tileBy("bits"), replacing("isNonFinite = 1", "isNonFinite = 0")));
   });
 
   test("gemm launches it if it fills enough of the device; it needs no scratch memory", () => {
@@ -282,12 +345,17 @@ if (isThorough) {
     skip: noCompiler(),
   }, () => {
     const operand = { copyFloats: 4 } as const;
+    const layouts = [
+      [true, true],
+      [true, false],
+      [false, false],
+    ] as const;
     const sources = dmmaTiles.flatMap((tile) =>
-      [true, false].map((isKMajor) =>
+      layouts.map(([isAKMajor, isBKMajor]) =>
         dmmaSource(
           {
-            ...{ tile, storesVectors: true, hasBias: isKMajor, readsC: false },
-            ...{ a: { ...operand, isKMajor }, b: { ...operand, isKMajor: false } },
+            ...{ tile, storesVectors: true, hasBias: isAKMajor, readsC: false },
+            ...{ a: { ...operand, isKMajor: isAKMajor }, b: { ...operand, isKMajor: isBKMajor } },
           },
           ["out", "partial-out"],
         ),

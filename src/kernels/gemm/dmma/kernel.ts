@@ -3,10 +3,13 @@
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { indented, type MemberLocal } from "../../codegen/cuda/combo/select-member.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
+import { preludeOf } from "../../codegen/cuda/prelude.js";
 import type { AccessToC } from "../desc.js";
 import { gemmLocals, groupParameters, selectGemm } from "../group-launch.js";
-import { type DmmaConfig, type DmmaOperand, dmmaCapability } from "./configs.js";
-import { declareDmma, dmmaLoop } from "./mainloop.js";
+import { dmmaCapability } from "./capability.js";
+import type { DmmaConfig, DmmaOperand } from "./configs.js";
+import { type DmmaShape, declareDmma, dmmaLoop } from "./mainloop.js";
+import { residentDmmaCtas, stageBytes } from "./occupancy.js";
 
 /** The sizes that a kernel reads of each GEMM. */
 const sizes = ["m", "n", "k", "aStride", "bStride", "cStride", "aBatch", "bBatch", "cBatch"] as const;
@@ -35,23 +38,28 @@ struct SmemTile : TileLayout<size, isKMajor> {
     const float* corner = matrix + (long long)(isKMajor ? mn : k) * rowStride + (isKMajor ? k : mn);
     const int rowsLeft = isKMajor ? mnEnd - mn : kEnd - k, columnsLeft = isKMajor ? kEnd - k : mnEnd - mn;
     const float* source = corner + (long long)(threadIdx.x / copiesPerRow) * rowStride + threadIdx.x % copiesPerRow * copyFloats;
+    auto bytesAt = [&](int column) {
+      const int floats = columnsLeft - column < (int)copyFloats ? columnsLeft - column : copyFloats;
+      return floats > 0 ? 4 * floats : 0;
+    };
+    const int ownBytes = bytesAt(threadIdx.x % copiesPerRow * copyFloats);
 #pragma unroll
     for (unsigned first = 0; first < copies; first += threads) {
       const unsigned copy = first + threadIdx.x;
       if (copies % threads != 0 && copy >= copies) break;
       const int row = copy / copiesPerRow, column = copy % copiesPerRow * copyFloats;
-      const int left = row < rowsLeft ? columnsLeft - column : 0;
-      const unsigned bytes = left <= 0 ? 0 : left < (int)copyFloats ? 4 * left : 4 * copyFloats;
       // If the threads cover whole rows, a thread stays in its column.
-      if (threads % copiesPerRow != 0) source = corner + (long long)row * rowStride + column;
-      cpAsync<4 * copyFloats>(smem + row * stride + column, bytes > 0 ? source : matrix, bytes);
+      constexpr bool staysInColumn = threads % copiesPerRow == 0;
+      if (!staysInColumn) source = corner + (long long)row * rowStride + column;
+      const int bytes = row < rowsLeft ? (staysInColumn ? ownBytes : bytesAt(column)) : 0;
+      cpAsync<4 * copyFloats>(smem + row * stride + column, source, bytes);
       source += (long long)(threads / copiesPerRow) * rowStride;
     }
   }
 };`;
 
-const mainloop = `
-  __shared__ __align__(16) float stageTiles[stages][TileA::floats + TileB::floats];
+const mainloop = (tile: DmmaShape, sharedBytes: number): string => `
+  dynamicSharedMemory(smem, ${sharedBytes});
   const unsigned tilesN = (n + tileN - 1) / tileN, tilesM = (m + tileM - 1) / tileM;
   const unsigned tile = cta % (tilesN * tilesM);
   const long long matrix = cta / (tilesN * tilesM);
@@ -59,7 +67,9 @@ const mainloop = `
   a += matrix * aBatch;
   b += matrix * bBatch;
   const unsigned firstTile = 0, endTile = (k + tileK - 1) / tileK;
-  auto stageAt = [&](unsigned kTile) { return stageTiles[kTile % stages]; };
+  auto stageAt = [&](unsigned kTile) {
+    return reinterpret_cast<float*>(smem) + kTile % stages * (TileA::floats + TileB::floats);
+  };
   auto loadStage = [&](unsigned kTile) {
     if (kTile < endTile) {
       float* stageTile = stageAt(kTile);
@@ -68,7 +78,7 @@ const mainloop = `
     }
     cpAsyncCommit();
   };
-${dmmaLoop}`;
+${dmmaLoop(tile)}`;
 
 const tileOf = (size: string, { isKMajor, copyFloats }: DmmaOperand): string =>
   `SmemTile<${size}, ${isKMajor}, ${copyFloats}>`;
@@ -77,16 +87,20 @@ const tileOf = (size: string, { isKMajor, copyFloats }: DmmaOperand): string =>
 export function dmmaSource(config: DmmaConfig, accesses: readonly AccessToC[]): KernelSource {
   const { tile, a, b } = config;
   const threads = 32 * tile.warpsM * tile.warpsN;
-  const declarations = `${declareDmma(tile)}
+  const sharedBytes = stageBytes(tile, { a: a.isKMajor, b: b.isKMajor });
+  const declarations = `${preludeOf(new Set(["dynamicSharedMemory"]))}${declareDmma(tile)}
 ${smemTile}
 typedef ${tileOf("tileM", a)} TileA;
 typedef ${tileOf("tileN", b)} TileB;`;
   const prologue = selectGemm(accesses.length, localsOf(config));
   return cudaKernel({
     ...{ name: "gemm_f32_dmma", elements: "float", threads, requiredCapability: dmmaCapability },
+    sharedBytes,
+    // Without this bound, widening by bits takes more registers. Conversions would spill a few with it.
+    ...(tile.widening === "bits" && { blocksPerSm: residentDmmaCtas(tile, sharedBytes) }),
     parameters: dmmaParameters(config, accesses),
     declarations,
-    body: `${indented(prologue)}${mainloop}\n${epilogueStore(config)}`,
+    body: `${indented(prologue)}${mainloop(tile, sharedBytes)}\n${epilogueStore(config)}`,
   });
 }
 

@@ -8,15 +8,23 @@ import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import { type AccessToC, accessToC, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
 import { groupArguments } from "../group-launch.js";
-import { countCtas, type DmmaConfig, selectDmmaConfig } from "./configs.js";
+import { countCtas, type DmmaConfig, listDmmaConfigs } from "./configs.js";
 import { dmmaParameters, dmmaSource } from "./kernel.js";
 
+type TargetFacts = Pick<Target, "device" | "settings">;
+
 /** The config of a group of GEMMs; undefined if DMMA cannot compute them, or not together. */
-export function dmmaConfigOf(
-  { device, settings }: Pick<Target, "device" | "settings">,
+export function dmmaConfigOf(target: TargetFacts, problems: readonly GemmDesc[]): DmmaConfig | undefined {
+  const configs = dmmaConfigsOf(target, problems);
+  return configs[problems[0]?.algorithm ?? 0] ?? configs[0];
+}
+
+/** The configs that an algorithm of the group numbers; empty if DMMA cannot compute them. */
+export function dmmaConfigsOf(
+  { device, settings }: TargetFacts,
   problems: readonly GemmDesc[],
-): DmmaConfig | undefined {
-  return selectDmmaConfig(device, settings.precision, problems);
+): readonly DmmaConfig[] {
+  return listDmmaConfigs(device, settings.precision, problems);
 }
 
 /** One launch for independent GEMMs of one config. */

@@ -3,8 +3,9 @@
 import { cpAsyncIntrinsics } from "../../codegen/cuda/intrinsics/cp-async.js";
 import { onlyOnDevice } from "../../codegen/cuda/intrinsics/intrinsic.js";
 import { ldmatrixX4, mmaSyncF64 } from "../../codegen/cuda/intrinsics/mma.js";
+import { accumulateByBits, declareWidening, type Widening } from "./widening.js";
 
-/** CTA tile and its division among warps. */
+/** CTA tile, its division among warps, and how floats become doubles. */
 export interface DmmaShape {
   readonly tileM: number;
   readonly tileN: number;
@@ -12,6 +13,8 @@ export interface DmmaShape {
   readonly stages: number;
   readonly warpsM: number;
   readonly warpsN: number;
+  /** Default: "convert". */
+  readonly widening?: Widening;
 }
 
 /** `TileLayout`: the k-tile of one operand in shared memory, and its fragments. Rows are padded against bank conflicts. */
@@ -44,13 +47,9 @@ struct TileLayout {
   }
 };`;
 
-/** The floats of an operand's k-tile in shared memory: `TileLayout::floats`. */
-export function tileFloats(size: number, tileK: number, isKMajor: boolean): number {
-  return isKMajor ? size * (tileK + 4) : tileK * (size + 8);
-}
-
 /** C++: constants of the tile, the intrinsics, and the layout of operands in shared memory. */
-export function declareDmma({ tileM, tileN, tileK, stages, warpsM, warpsN }: DmmaShape): string {
+export function declareDmma(shape: DmmaShape): string {
+  const { tileM, tileN, tileK, stages, warpsM, warpsN, widening = "convert" } = shape;
   return `
 static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, tileK = ${tileK}, stages = ${stages};
 static constexpr unsigned warpsN = ${warpsN}, threads = ${32 * warpsM * warpsN};
@@ -58,70 +57,84 @@ static constexpr unsigned warpsN = ${warpsN}, threads = ${32 * warpsM * warpsN};
 static constexpr unsigned blocksM = ${tileM / warpsM / 16}, blocksN = ${tileN / warpsN / 16};
 
 ${onlyOnDevice([mmaSyncF64, ldmatrixX4, cpAsyncIntrinsics].join("\n"))}
-${tileLayout}`;
+${tileLayout}
+${declareWidening(widening)}`;
 }
 
 /**
  * C++: `acc`, the sum over the k-tiles from `firstTile` up to `endTile`, in the order of k. `loadStage(kTile)` starts the copies of a k-tile
  * and commits them, and `stageAt(kTile)` is where it copies them to: `TileA`, then `TileB`. Afterwards no warp reads the stages.
  */
-export const dmmaLoop = `
+export function dmmaLoop({ widening = "convert" }: DmmaShape): string {
+  const accumulate = widening === "bits" ? accumulateByBits(accumulateWith) : accumulateWith("Convert");
+  return `${declareAccumulators}${accumulate}`;
+}
+
+const declareAccumulators = `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, member = lane % 4;
   const unsigned warpM = warp / warpsN * (16 * blocksM), warpN = warp % warpsN * (16 * blocksN);
   double acc[blocksM][blocksN][2][4];
-#pragma unroll
-  for (unsigned i = 0; i < blocksM; i++) {
-#pragma unroll
-    for (unsigned j = 0; j < blocksN; j++) {
-#pragma unroll
-      for (unsigned e = 0; e < 8; e++) acc[i][j][e / 4][e % 4] = 0;
-    }
-  }
-  // Double-buffered fragments: one set is multiplied while the next is loaded.
-  float fragmentA[2][blocksM][4], fragmentB[2][blocksN][4];
-  auto loadFragments = [&](unsigned buffer, const float* stageTile, unsigned kStep) {
-#pragma unroll
-    for (unsigned i = 0; i < blocksM; i++) TileA::loadFragment(fragmentA[buffer][i], stageTile, warpM + 16 * i, kStep);
-#pragma unroll
-    for (unsigned j = 0; j < blocksN; j++) TileB::loadFragment(fragmentB[buffer][j], stageTile + TileA::floats, warpN + 16 * j, kStep);
-  };
-  auto multiply = [&](unsigned buffer) {
-    double columns[blocksN][2][2];
-#pragma unroll
-    for (unsigned j = 0; j < blocksN; j++) {
-#pragma unroll
-      for (unsigned e = 0; e < 4; e++) columns[j][e % 2][e / 2] = fragmentB[buffer][j][e];
-    }
+  float probe = 0;`;
+
+/** C++: a block with the mainloop. `probe` is what the widening adds to, if it needs it. */
+const accumulateWith = (widening: string): string => `
+  {
 #pragma unroll
     for (unsigned i = 0; i < blocksM; i++) {
-      double rows[4];
-#pragma unroll
-      for (unsigned e = 0; e < 4; e++) rows[e] = fragmentA[buffer][i][e];
 #pragma unroll
       for (unsigned j = 0; j < blocksN; j++) {
-        mmaSync(acc[i][j][0], rows, columns[j][0]);
-        mmaSync(acc[i][j][1], rows, columns[j][1]);
+#pragma unroll
+        for (unsigned e = 0; e < 8; e++) acc[i][j][e / 4][e % 4] = 0;
       }
     }
-  };
+    // Double-buffered fragments: one set is multiplied while the next is loaded.
+    float fragmentA[2][blocksM][4], fragmentB[2][blocksN][4];
+    auto loadFragments = [&](unsigned buffer, const float* stageTile, unsigned kStep) {
+#pragma unroll
+      for (unsigned i = 0; i < blocksM; i++) TileA::loadFragment(fragmentA[buffer][i], stageTile, warpM + 16 * i, kStep);
+#pragma unroll
+      for (unsigned j = 0; j < blocksN; j++) TileB::loadFragment(fragmentB[buffer][j], stageTile + TileA::floats, warpN + 16 * j, kStep);
+    };
+    auto multiply = [&](unsigned buffer) {
+      double columns[blocksN][2][2];
+#pragma unroll
+      for (unsigned j = 0; j < blocksN; j++) {
+        ${widening}::probe(probe, fragmentB[buffer][j]);
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) columns[j][e % 2][e / 2] = ${widening}::ofB(fragmentB[buffer][j][e]);
+      }
+#pragma unroll
+      for (unsigned i = 0; i < blocksM; i++) {
+        ${widening}::probe(probe, fragmentA[buffer][i]);
+        double rows[4];
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) rows[e] = ${widening}::ofA(fragmentA[buffer][i][e]);
+#pragma unroll
+        for (unsigned j = 0; j < blocksN; j++) {
+          mmaSync(acc[i][j][0], rows, columns[j][0]);
+          mmaSync(acc[i][j][1], rows, columns[j][1]);
+        }
+      }
+    };
 
 #pragma unroll
-  for (unsigned stage = 0; stage + 1 < stages; stage++) loadStage(firstTile + stage);
-  cpAsyncWait<stages - 2>();
-  __syncthreads();
-  loadFragments(0, stageAt(firstTile), 0);
-  for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
+    for (unsigned stage = 0; stage + 1 < stages; stage++) loadStage(firstTile + stage);
+    cpAsyncWait<stages - 2>();
+    __syncthreads();
+    loadFragments(0, stageAt(firstTile), 0);
+    for (unsigned kTile = firstTile; kTile < endTile; kTile++) {
 #pragma unroll
-    for (unsigned kStep = 0; kStep < tileK; kStep += 8) {
-      const unsigned buffer = kStep / 8 % 2;
-      if (kStep + 8 < tileK) {
-        loadFragments(1 - buffer, stageAt(kTile), kStep + 8);
-      } else {
-        cpAsyncWait<stages - 2>();
-        __syncthreads();
-        if (kTile + 1 < endTile) loadFragments(1 - buffer, stageAt(kTile + 1), 0);
+      for (unsigned kStep = 0; kStep < tileK; kStep += 8) {
+        const unsigned buffer = kStep / 8 % 2;
+        if (kStep + 8 < tileK) {
+          loadFragments(1 - buffer, stageAt(kTile), kStep + 8);
+        } else {
+          cpAsyncWait<stages - 2>();
+          __syncthreads();
+          if (kTile + 1 < endTile) loadFragments(1 - buffer, stageAt(kTile + 1), 0);
+        }
+        if (kStep == 0) loadStage(kTile + stages - 1);
+        multiply(buffer);
       }
-      if (kStep == 0) loadStage(kTile + stages - 1);
-      multiply(buffer);
     }
   }`;

@@ -6,14 +6,14 @@
 import type { DeviceInfo } from "../../../../driver/index.js";
 import { dtypes } from "../../../../ir/index.js";
 import { fillsSms, maxSharedBytesPerBlock, wavesOf } from "../../../cost-model.js";
-import { type DmmaShape, dmmaCapability } from "../../../gemm/dmma/index.js";
+import { type DmmaShape, dmmaCapability, residentDmmaCtas } from "../../../gemm/dmma/index.js";
 import {
   areaOf,
   type ChannelsLastShape,
   type ConvolutionShape,
   readsTransposedWeight,
 } from "../../problem.js";
-import { dmmaConvolutionTiles, dmmaSharedBytes, dmmaTileK, residentDmmaCtas } from "./dmma-tiles.js";
+import { dmmaConvolutionTiles, dmmaSharedBytes, dmmaTileK } from "./dmma-tiles.js";
 import { countTiles, type GemmSizes, gemmSizes } from "./gemm-sizes.js";
 import type { ChannelsLastConfig } from "./launch.js";
 import type { OperandMajors } from "./mainloop.js";

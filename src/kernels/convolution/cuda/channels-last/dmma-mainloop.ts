@@ -1,9 +1,9 @@
 /** The mainloop of channels-last convolutions in f32: products of floats are exact in f64, on the FP64 tensor cores. */
 
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import { type DmmaShape, declareDmma, dmmaLoop } from "../../../gemm/dmma/index.js";
+import { type DmmaShape, declareDmma, dmmaLoop, residentDmmaCtas } from "../../../gemm/dmma/index.js";
 import type { ConvolutionEpilogue } from "../../problem.js";
-import { dmmaSharedBytes, residentDmmaCtas } from "./dmma-tiles.js";
+import { dmmaSharedBytes } from "./dmma-tiles.js";
 import { applyEpilogue } from "./epilogue.js";
 import type { Mainloop, OperandMajors } from "./mainloop.js";
 
@@ -16,7 +16,7 @@ export function dmmaMainloop(tile: DmmaShape, isKMajor: OperandMajors, resultByt
     stages: `
   dynamicSharedMemory(smem, ${sharedBytes});
   unsigned char* const stageTiles = smem;`,
-    ...{ multiply, stageResults, storePartials },
+    ...{ multiply: multiplyWith(tile), stageResults, storePartials },
   };
 }
 
@@ -40,13 +40,13 @@ struct MnMajor {
   static __device__ __forceinline__ unsigned offset(unsigned row, unsigned chunk) { return row * pitch + chunk * 16; }
 };`;
 
-const multiply = `
+const multiplyWith = (tile: DmmaShape): string => `
   auto stageAt = [&](unsigned kTile) { return reinterpret_cast<float*>(stageTiles + kTile % stages * stageBytes); };
   auto loadStage = [&](unsigned kTile) {
     if (kTile < endTile) loadTile(stageTiles + kTile % stages * stageBytes, kTile);
     cpAsyncCommit();
   };
-${dmmaLoop}`;
+${dmmaLoop(tile)}`;
 
 /** A lane has four columns of each block, and two rows. The bias is added in f64, and the sum is rounded once. */
 const stageResults = (epilogue: ConvolutionEpilogue | undefined, hasBias: boolean): string => `
