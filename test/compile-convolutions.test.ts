@@ -130,6 +130,39 @@ test("in TF32 no call is added to round operands, and the gradient that a bias s
   });
 });
 
+test("sequences are channels-last from layer to layer in every precision, and those without a batch are not", () => {
+  const callsIn = (precision: "f32" | "tf32" | "bf16", input: readonly number[]) =>
+    withNullGpu(precision, (device) => {
+      const x = device.step(() => randn(input, { device }).keep());
+      const first = new nn.Conv1d(16, 32, 3, { padding: 1, bias: false }).to(device);
+      const second = new nn.Conv1d(32, 32, 3, { padding: 4, dilation: 4, bias: false }).to(device);
+      const [planned] = planAllSchedules(device, () => {
+        const hidden = first.forward(x);
+        hidden.add(second.forward(hidden).relu()).square().mean().backward();
+      });
+      return planned!.stages.at(-1)!.calls;
+    });
+  for (const precision of ["f32", "tf32", "bf16"] as const) {
+    const calls = callsIn(precision, [8, 16, 512]);
+    const convolutions = calls.flatMap(({ work }) => (work.kind === "convolution" ? [work.shape] : []));
+    assert.equal(convolutions.length, 5);
+    for (const { direction, channelsLast } of convolutions)
+      assert.ok(channelsLast, `${precision} ${direction}`);
+    assert.ok(
+      convolutions.some(({ epilogue }) => epilogue),
+      `${precision}: no epilogue`,
+    );
+    // The input is copied to channels-last memory; nothing else changes its layout.
+    const strides = calls.flatMap(({ work }) =>
+      work.kind === "row" ? [work.iteration.row, ...work.iteration.outer].map((axis) => axis.strides) : [],
+    );
+    const images = strides.filter((list) => list.includes(512));
+    assert.ok(images.length <= 1, `${precision}: ${JSON.stringify(strides)}`);
+  }
+  const unbatched = callsIn("bf16", [16, 512]);
+  assert.ok(unbatched.every(({ work }) => work.kind !== "convolution" || !work.shape.channelsLast));
+});
+
 /** Two layers with a pool between them. */
 function twoLayers(device: Device) {
   manualSeed(5);

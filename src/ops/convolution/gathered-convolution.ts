@@ -128,7 +128,7 @@ const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly we
     const channelAxis = y.shape.length - spatialRank(weight) - 1;
     const axes = y.shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
     const shape = kernelShape("weight-gradient", y.dtype, x, weight, attributes);
-    const channelsLast = channelsLastOf(lowering.backend, shape, x);
+    const channelsLast = channelsLastOf(lowering.backend, shape, x, weight);
     const isRead =
       channelsLast &&
       channelsLast.operands !== "f32" &&
@@ -164,17 +164,18 @@ function stridesOf(
   attributes: GatherAttributes,
 ): Strides | undefined {
   const isLast =
-    channelsLastOf(backend, kernelShape(direction, dtype, x, weight, attributes), x) !== undefined;
+    channelsLastOf(backend, kernelShape(direction, dtype, x, weight, attributes), x, weight) !== undefined;
   return isLast ? channelsLastStrides(shape) : undefined;
 }
 
-/** How the backend computes a batch of images channels-last, if it does. */
+/** How the backend computes a batch channels-last, if it does. */
 function channelsLastOf(
   backend: Backend,
   shape: ConvolutionShape,
   x: Shape,
+  weight: Shape,
 ): ChannelsLastOperands | undefined {
-  return x.length === 4 ? backend.channelsLastConvolution(shape) : undefined;
+  return x.length === weight.length ? backend.channelsLastConvolution(shape) : undefined;
 }
 
 /** Operands in another layout, or of another dtype than the kernels read, are copied first. */
@@ -187,7 +188,7 @@ function lowerConvolution(
 ): void {
   const { x, weight, y, bias } = arrays;
   const firstShape = kernelShape(direction, result.dtype, x.shape, weight.shape, attributes);
-  const channelsLast = channelsLastOf(lowering.backend, firstShape, x.shape);
+  const channelsLast = channelsLastOf(lowering.backend, firstShape, x.shape, weight.shape);
   const shape = { ...firstShape, ...(channelsLast && { channelsLast }) };
   const prepare = (array: DeviceArray): PreparedOperand => {
     if (array === result) return { storage: array.storage };
@@ -225,7 +226,7 @@ function contiguousStorage(lowering: Lowering, array: DeviceArray, dtype: Dtype)
   return copy.storage;
 }
 
-/** A weight [out, C, kH, kW] as a view [C, out, kH, kW]. */
+/** A weight [out, C, kernel…] as a view [C, out, kernel…]. */
 function exchangeAxes(weight: DeviceArray): DeviceArray {
   const exchanged = ([first = 0, second = 0, ...rest]: readonly number[]): number[] => [
     second,
@@ -241,20 +242,21 @@ interface PreparedOperand {
   readonly isRounded?: boolean;
 }
 
-/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. In TF32 a copy is rounded. */
+/** An operand with its channels last in memory, and zeros up to a whole vector of channels. In TF32 a copy is rounded. */
 function channelsLastOperand(
   lowering: Lowering,
   array: DeviceArray,
   shape: ChannelsLastShape,
 ): PreparedOperand {
   const { operands } = shape.channelsLast;
-  const [rows = 0, channels = 0, height = 0, width = 0] = array.shape;
+  const [rows = 0, channels = 0, ...positions] = array.shape;
   const padded = paddedChannels(channels, shape);
-  const isDense = isChannelsLast(array) || (isContiguous(array) && (channels === 1 || height * width === 1));
+  const isDense =
+    isChannelsLast(array) || (isContiguous(array) && (channels === 1 || sizeOf(positions) === 1));
   if (array.dtype === operands && isDense && padded === channels) return { storage: array.storage };
-  const copy = lowering.scratchArray([rows, height, width, padded], operands);
+  const copy = lowering.scratchArray([rows, ...positions, padded], operands);
   if (padded !== channels && copy.storage) lowering.fill(copy.storage, 0);
-  const strides = channelsLastStrides([rows, padded, height, width]);
+  const strides = channelsLastStrides([rows, padded, ...positions]);
   const target = { ...copy, shape: array.shape, strides };
   const isRounded = isTf32(shape.channelsLast);
   const to = padded === channels ? target : viewStrided(lowering, copy, target);
