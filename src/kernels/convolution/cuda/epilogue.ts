@@ -1,10 +1,10 @@
 /** C++: the function that a convolution applies to each of its results. */
 
-import type { Parameter } from "../../../../driver/index.js";
-import { expressionPrinter } from "../../../codegen/cuda/expressions.js";
-import { KernelText } from "../../../codegen/cuda/kernel-text.js";
-import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import type { ConvolutionEpilogue } from "../../problem.js";
+import type { Parameter } from "../../../driver/index.js";
+import { expressionPrinter } from "../../codegen/cuda/expressions.js";
+import { KernelText } from "../../codegen/cuda/kernel-text.js";
+import { preludeOf } from "../../codegen/cuda/prelude.js";
+import type { ConvolutionEpilogue } from "../problem.js";
 
 export function epilogueParameters(
   epilogue: ConvolutionEpilogue | undefined,
