@@ -15,7 +15,13 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { canFuseEpilogue, capabilitiesOf, hasNativeGemm, writtenOperand } from "../../kernels/index.js";
+import {
+  canFuseEpilogue,
+  capabilitiesOf,
+  hasNativeGemm,
+  storedDtype,
+  writtenOperand,
+} from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
@@ -101,14 +107,14 @@ function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
   return isPossible ? buffer : undefined;
 }
 
-/** The buffer of a channels-last image that can be rounded at the store. */
+/** The buffer of an image, channels-last or depthwise, that can be rounded at the store. */
 function imageOf({ shape, operands }: ConvolutionCall): Buffer | undefined {
-  const { direction, dtype, channelsLast, channels, outChannels } = shape;
-  if (direction === "weight-gradient" || dtype !== "f32" || channelsLast?.operands !== narrow)
-    return undefined;
+  const { direction, dtype, channelsLast, depthwise, channels, outChannels } = shape;
+  if (direction === "weight-gradient" || dtype !== "f32") return undefined;
+  if (channelsLast?.operands !== narrow && !depthwise) return undefined;
   const slice = operands[writtenOperand[direction]];
   const { buffer } = slice;
-  const isAligned = (direction === "forward" ? outChannels : channels) % 8 === 0;
+  const isAligned = depthwise !== undefined || (direction === "forward" ? outChannels : channels) % 8 === 0;
   const fillsAll = isSameSlice(slice, { buffer, offset: 0, size: buffer.bytes });
   return isAligned && fillsAll && !buffer.storage ? buffer : undefined;
 }
@@ -151,9 +157,39 @@ function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
     }
     case "attention":
       return readAsHalves(work, narrow, isNarrow) !== undefined;
+    case "convolution":
+      return readsAsImage(work, buffer);
     default:
       return false;
   }
+}
+
+/** True if the buffer is an image that a depthwise convolution reads in f32, wherever it is an operand. Weights stay f32. */
+function readsAsImage({ shape, operands }: ConvolutionCall, buffer: Buffer): boolean {
+  const written = writtenOperand[shape.direction];
+  return (
+    shape.depthwise !== undefined &&
+    Object.entries(operands).every(
+      ([name, slice]) =>
+        slice.buffer !== buffer ||
+        ((name === "x" || name === "y") && name !== written && storedDtype(shape, name) === "f32"),
+    )
+  );
+}
+
+/** The shape with a result stored or images loaded as bf16. Only depthwise convolutions load such images. */
+function narrowConvolution(
+  { shape, operands }: ConvolutionCall,
+  isNarrow: (slice: BufferSlice) => boolean,
+): ConvolutionCall["shape"] {
+  const written = writtenOperand[shape.direction];
+  const dtype = isNarrow(operands[written]) ? narrow : shape.dtype;
+  if (!shape.depthwise) return { ...shape, dtype };
+  const read = (["x", "weight", "y"] as const).filter((name) => name !== written);
+  const dtypes = Object.fromEntries(
+    read.map((name) => [name, isNarrow(operands[name]) ? narrow : storedDtype(shape, name)]),
+  );
+  return { ...shape, dtype, depthwise: { ...shape.depthwise, dtypes } };
 }
 
 /** True if the buffer is an f32 input wherever it is an operand. */
@@ -192,7 +228,7 @@ function narrowWork(
       };
     }
     case "convolution":
-      return { ...work, shape: { ...work.shape, dtype: narrow } };
+      return { ...work, shape: narrowConvolution(work, isNarrow) };
     case "row":
       return { ...work, kernel: narrowKernel(work.kernel, work.operands, isNarrow) };
     case "column":

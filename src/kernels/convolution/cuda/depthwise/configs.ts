@@ -11,7 +11,7 @@ import {
   storedDtype,
   writtenOperand,
 } from "../../problem.js";
-import { gatherThreads } from "./gather-kernel.js";
+import { gatherThreads, maxGroupTaps } from "./gather-kernel.js";
 import { weightGradientThreads } from "./weight-gradient-kernel.js";
 
 type Device = Pick<DeviceInfo, "parallelism">;
@@ -90,8 +90,9 @@ function runsOf({ parallelism }: Device, shape: DepthwiseShape, alignment: numbe
   const vector = vectorOf(shape, alignment);
   const size = runAxisSize(shape);
   const unit = direction === "input-gradient" ? stride[isLast(shape) ? 1 : 0] : 1;
+  const longest = shape.kernel[isLast(shape) ? 1 : 0] > maxGroupTaps ? maxRun / 2 : maxRun;
   const runs = [unit];
-  for (let run = 2 * unit; run <= maxRun && run * vector <= maxSums; run *= 2)
+  for (let run = 2 * unit; run <= longest && run * vector <= maxSums; run *= 2)
     if (run < 2 * size) runs.push(run);
   if (direction === "weight-gradient")
     return [runs.findLast((run) => run * vector <= maxLoadedGradients) ?? 1];

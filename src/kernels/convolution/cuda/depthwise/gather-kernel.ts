@@ -36,7 +36,7 @@ export interface GatherVariant {
 
 export const gatherThreads = 256;
 /** With more floats of sums and taps, two CTAs instead of three are resident. */
-const maxFloats = 48;
+const maxFloats = 44;
 
 /** Tiles are the results of a thread. Channels-last, a thread computes `tilesPerThread` of them. */
 const sizes = {
@@ -160,7 +160,8 @@ function tapGroups({ direction, columns: { kernel, stride } }: GatherVariant): r
   return [{ taps, count: Math.floor(kernel / taps) }, ...(rest > 0 ? [{ taps: rest, count: 1 }] : [])];
 }
 
-const maxGroupTaps = 6;
+/** A longer row is a loop over groups of so many taps. */
+export const maxGroupTaps = 8;
 
 /** C++: adds the products of a row of the image with a group of taps. */
 function productsOf({ direction, columns, run }: GatherVariant, { taps, count }: TapGroup): string {
