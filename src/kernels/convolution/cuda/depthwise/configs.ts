@@ -146,13 +146,14 @@ function weightVectorOf({ kernel }: DepthwiseShape): number {
   return fitting >= 4 ? 4 : fitting >= 2 ? 2 : 1;
 }
 
+/** Channels-first, a thread loads an element for each column of taps at once. */
+const maxLoadedColumns = 11;
+
 /** Whole rows of taps, or a part of one. */
-function tapGroupOf(
-  { kernel: [height, width] }: DepthwiseShape,
-  vector: number,
-): Pick<DepthwiseConfig, "tapRows" | "tapColumns"> {
+function tapGroupOf(shape: DepthwiseShape, vector: number): Pick<DepthwiseConfig, "tapRows" | "tapColumns"> {
+  const [height, width] = shape.kernel;
   const taps = Math.floor(maxTapSums / vector);
-  const tapColumns = Math.ceil(width / Math.ceil(width / taps));
+  const tapColumns = Math.ceil(width / Math.ceil(width / (isLast(shape) ? taps : maxLoadedColumns)));
   const rows = Math.max(1, Math.floor(taps / tapColumns));
   return { tapColumns, tapRows: Math.ceil(height / Math.ceil(height / rows)) };
 }

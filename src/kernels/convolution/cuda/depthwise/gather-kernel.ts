@@ -35,8 +35,8 @@ export interface GatherVariant {
 }
 
 export const gatherThreads = 256;
-/** With more floats of sums and taps, two CTAs instead of three are resident. */
-const maxFloats = 44;
+/** With more floats in registers, two CTAs instead of three are resident. */
+const maxFloats = 40;
 
 /** Tiles are the results of a thread. Channels-last, a thread computes `tilesPerThread` of them. */
 const sizes = {
@@ -83,7 +83,7 @@ export function gatherKernel(variant: GatherVariant): KernelSource {
 ${declareDivisor}
 ${declareDivideExactly}
 ${declareEpilogue(epilogue, false)}
-static constexpr unsigned threads = ${gatherThreads}, vector = ${vector}, lanes = ${variant.lanes}, run = ${variant.run};
+static constexpr unsigned threads = ${gatherThreads}, vector = ${vector}, ${isChannelsLast ? `lanes = ${variant.lanes}, ` : ""}run = ${variant.run};
 static constexpr unsigned kernelHeight = ${variant.rows.kernel}, kernelWidth = ${variant.columns.kernel}, taps = kernelHeight * kernelWidth;`,
     body: isChannelsLast ? channelsLastBody(variant) : channelsFirstBody(variant),
   });
@@ -133,7 +133,7 @@ ${variant.hasBias ? loadBias : ""}
       const Image::Element* elements =
           image + (long long)(((int)batch * imageHeight + imageRow) * imageWidth + origin) * channels + channel;
       const float* rowTaps = filterTile + i * (kernelWidth * lanes * vector) + lane * vector;
-${groups.map((group) => productsOf(variant, group)).join("\n")}
+${groups.map((group, index) => productsOf(variant, group, index === groups.length - 1)).join("\n")}
     }
     const unsigned firstResult = (resultLine * resultWidth + firstColumn) * channels + channel;
 #pragma unroll
@@ -164,7 +164,11 @@ function tapGroups({ direction, columns: { kernel, stride } }: GatherVariant): r
 export const maxGroupTaps = 8;
 
 /** C++: adds the products of a row of the image with a group of taps. */
-function productsOf({ direction, columns, run }: GatherVariant, { taps, count }: TapGroup): string {
+function productsOf(
+  { direction, columns, run }: GatherVariant,
+  { taps, count }: TapGroup,
+  isLast: boolean,
+): string {
   const elements = meetingsOf(direction, { ...columns, kernel: taps }, run).map(
     ({ offset, products }) => `      {
         float values[vector] = {};
@@ -172,7 +176,7 @@ function productsOf({ direction, columns, run }: GatherVariant, { taps, count }:
 ${products.map(({ result, tap }) => `        multiply(sums[${result}], values, rowTaps + ${tap} * lanes * vector);`).join("\n")}
       }`,
   );
-  if (count === 1) return elements.join("\n");
+  if (isLast && count === 1) return elements.join("\n");
   const step = (taps * columns.dilation) / (direction === "input-gradient" ? -columns.stride : 1);
   return `#pragma unroll 1
       for (unsigned group = 0; group < ${count}; group++) {
@@ -187,28 +191,35 @@ function countLoads({ direction, columns, run }: GatherVariant, group: TapGroup 
   return meetingsOf(direction, { ...columns, kernel: group?.taps ?? 1 }, run).length;
 }
 
+/** The floats of sums and taps that a thread has at once. Channels-first, loads of many elements are in flight too. */
 function floatsOf(variant: GatherVariant): number {
   const { isChannelsLast, run, rows, columns, vector } = variant;
   const [group] = tapGroups(variant);
-  const taps = isChannelsLast ? (group?.taps ?? 0) : rows.kernel * columns.kernel;
-  return (run + taps) * vector;
+  return isChannelsLast ? (run + (group?.taps ?? 0)) * vector : run + 2 * rows.kernel * columns.kernel;
 }
 
-/** A thread has all taps of one channel in registers. */
+/** A thread has all taps of one channel in registers, unless rows of taps are long: then it loads each tap where it needs it. */
 function channelsFirstBody(variant: GatherVariant): string {
   const { direction, rows, columns, run } = variant;
   const isRegular = direction === "forward" || columns.stride === 1;
+  const keepsTaps = columns.kernel <= maxGroupTaps;
+  const product = (result: number, tap: number): string => {
+    const inChannel = `${tap} * kernelWidth + j`;
+    const value = keepsTaps ? `filterTaps[${inChannel}][0]` : "tap[0]";
+    const load = keepsTaps ? "" : `      Filter::load(tap, filter + channel * taps + ${inChannel});\n`;
+    return `${load}      sums[${result}][0] = fmaf(${value}, values[0], sums[${result}][0]);`;
+  };
   const step = direction === "forward" ? columns.dilation : -columns.dilation;
   const products = meetingsOf(direction, rows, run).map(
     ({ offset, products }) => `  {
     const bool isRow = (unsigned)(origin + ${offset}) < (unsigned)imageHeight;
     const Image::Element* const row = elements + (long long)${offset} * imageWidth;
-#pragma unroll
+#pragma unroll ${Math.min(maxGroupTaps, columns.kernel)}
     for (unsigned j = 0; j < kernelWidth; j++) {
       const int imageColumn = ${elementAt(direction, columns, "column", "j")};
-      float values[1] = {};
+      float values[1] = {}${keepsTaps ? "" : ", tap[1]"};
       if (isRow && (unsigned)imageColumn < (unsigned)imageWidth) Image::load(values, row + ${isRegular ? `(int)j * ${step}` : "imageColumn"});
-${products.map(({ result, tap }) => `      sums[${result}][0] = fmaf(filterTaps[${tap} * kernelWidth + j][0], values[0], sums[${result}][0]);`).join("\n")}
+${products.map(({ result, tap }) => product(result, tap)).join("\n")}
     }
   }`,
   );
@@ -219,9 +230,7 @@ ${products.map(({ result, tap }) => `      sums[${result}][0] = fmaf(filterTaps[
   const unsigned tileLine = perLine.divide(tile), column = tile - tileLine * perLine.divisor;
   const unsigned plane = perImage.divide(tileLine), firstRow = (tileLine - plane * perImage.divisor) * run;
   const unsigned channel = plane - perBatch.divide(plane) * perBatch.divisor;
-  float filterTaps[taps][1];
-#pragma unroll
-  for (unsigned tap = 0; tap < taps; tap++) Filter::load(filterTaps[tap], filter + channel * taps + tap);
+${keepsTaps ? loadTaps : ""}
 ${variant.hasBias ? loadBias : ""}
   const int origin = ${originOf(direction, rows, "firstRow")};
   const Image::Element* const elements =
@@ -244,6 +253,11 @@ const loadBias = `
   float biases[vector][1];
 #pragma unroll
   for (unsigned k = 0; k < vector; k++) Filter::load(biases[k], bias + channel + k);`;
+
+const loadTaps = `
+  float filterTaps[taps][1];
+#pragma unroll
+  for (unsigned tap = 0; tap < taps; tap++) Filter::load(filterTaps[tap], filter + channel * taps + tap);`;
 
 /** C++: adds the bias, and applies the epilogue. */
 function finish({ hasBias, epilogue }: GatherVariant): string {

@@ -28,6 +28,8 @@ export interface WeightGradientVariant {
 }
 
 export const weightGradientThreads = 128;
+/** With more sums, three CTAs instead of four are resident. */
+const maxSums = 36;
 
 const sizes = {
   last: ["channels", "imageHeight", "imageWidth", "gradientWidth", "tiles", "splits"],
@@ -59,6 +61,7 @@ export function weightGradientKernel(variant: WeightGradientVariant): KernelSour
     elements: typeOf(image),
     pointers: { gradient: typeOf(gradient), partials: "float" },
     threads: weightGradientThreads,
+    blocksPerSm: variant.tapRows * variant.tapColumns * vector <= maxSums ? 4 : 3,
     declarations: `${declareOperands({ Image: { dtype: image, vector }, Gradient: { dtype: gradient, vector } })}
 ${declareDivisor}
 static constexpr unsigned threads = ${weightGradientThreads}, vector = ${vector}, lanes = ${lanes}, run = ${run};
