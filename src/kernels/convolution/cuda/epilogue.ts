@@ -20,7 +20,7 @@ export function epilogueArguments(
   return Object.fromEntries((epilogue?.scalars ?? []).map((value, index) => [`scalar${index}`, value]));
 }
 
-/** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. `usesFastMath`: the convolution rounds its operands to TF32 or bf16. */
+/** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. `usesFastMath`: as in row kernels, in TF32 and bf16. */
 export function declareEpilogue(epilogue: ConvolutionEpilogue | undefined, usesFastMath: boolean): string {
   if (!epilogue) return "";
   const text = new KernelText({ usesFastMath });

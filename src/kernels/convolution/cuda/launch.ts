@@ -46,7 +46,7 @@ export function lowerConvolutionOnCuda(
   if (isChannelsLast(problem)) {
     return lowerChannelsLastWith(selectChannelsLastConfig(target.device, problem), problem, op);
   }
-  if (isDepthwise(problem)) return lowerDepthwise(target.device, problem, op);
+  if (isDepthwise(problem)) return lowerDepthwise(target, problem, op);
   return lowerConvolutionWith(configOf(target, problem), problem, op);
 }
 

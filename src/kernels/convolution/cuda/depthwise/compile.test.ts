@@ -12,7 +12,9 @@ import type { ConvolutionDirection, DepthwiseOperands } from "../../problem.js";
 import { lowerDepthwise } from "./launch.js";
 
 const storage = { label: "operand", span: { address: 2 ** 40, size: 2 ** 34 } } as unknown as Storage;
-const h200 = { parallelism: 132 } as Parameters<typeof lowerDepthwise>[0];
+const h200 = { device: { parallelism: 132 }, settings: { precision: "bf16" } } as Parameters<
+  typeof lowerDepthwise
+>[0];
 
 interface Tried {
   readonly kernel: readonly [number, number];

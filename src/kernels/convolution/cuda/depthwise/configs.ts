@@ -51,7 +51,7 @@ export function selectDepthwiseConfig(
   shape: DepthwiseShape,
   alignment = maxVectorBytes,
 ): DepthwiseConfig {
-  const runs = runsOf(device, shape, alignment);
+  const runs = runsOf(device, shape);
   const run = runs[shape.algorithm ?? 0];
   if (run === undefined) throw rejected(`algorithm ${shape.algorithm} of ${runs.length}.`);
   const [vector, block] = [vectorOf(shape, alignment), channelBlockOf(shape)];
@@ -68,7 +68,7 @@ export function selectDepthwiseConfig(
 
 /** All of them have the same bits, except those of a weight gradient. */
 export function countDepthwiseConfigs(device: Device, shape: DepthwiseShape): number {
-  return runsOf(device, shape, maxVectorBytes).length;
+  return runsOf(device, shape).length;
 }
 
 /** A thread that computes several runs loads the taps once, and finds rows of the last run in the L1 cache. */
@@ -84,10 +84,13 @@ const maxRun = 8;
 /** The floats that a thread of a weight gradient holds. */
 const maxLoadedGradients = 16;
 
-/** The lengths of runs that are worth trying, the estimated best first: the longest that leaves enough threads, and then longer ones. */
-function runsOf({ parallelism }: Device, shape: DepthwiseShape, alignment: number): readonly number[] {
+/**
+ * The lengths of runs that are worth trying, the estimated best first: the longest that leaves enough threads, and then others. They do not
+ * depend on the alignment, which is known only when a call is lowered.
+ */
+function runsOf({ parallelism }: Device, shape: DepthwiseShape): readonly number[] {
   const { direction, stride } = shape;
-  const vector = vectorOf(shape, alignment);
+  const vector = vectorOf(shape, maxVectorBytes);
   const size = runAxisSize(shape);
   const unit = direction === "input-gradient" ? stride[isLast(shape) ? 1 : 0] : 1;
   const longest = shape.kernel[isLast(shape) ? 1 : 0] > maxGroupTaps ? maxRun / 2 : maxRun;

@@ -46,7 +46,10 @@ interface Case {
 }
 
 /** Few multiprocessors: small images have long runs. */
-const device = { parallelism: 4 } as Parameters<typeof lowerDepthwise>[0];
+const target = { device: { parallelism: 4 }, settings: { precision: "f32" } } as Parameters<
+  typeof lowerDepthwise
+>[0];
+const { device } = target;
 
 const depthwise = (sizes: Omit<Parameters<typeof geometry>[0], "channels" | "outChannels">) =>
   geometry({ ...sizes, channels: 1, outChannels: 1 });
@@ -129,7 +132,7 @@ function run(runtime: Runtime, shape: ConvolutionGeometry, tried: Case): Float64
     ...(hasBias && { bias: place(values.bias, dtypeIn(tried, "weight"), "bias") }),
     ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "partials") }),
   };
-  submit(runtime, lowerDepthwise(device, problem, "convolution"));
+  submit(runtime, lowerDepthwise(target, problem, "convolution"));
   const stored = decodeFloats(runtime.read(storages[written]).slice(), dtype);
   if (written === "weight" || !isChannelsLast) return stored;
   return Float64Array.from(exchange(stored, areas[written], shape.groups));

@@ -31,6 +31,8 @@ export interface GatherVariant {
   readonly run: number;
   readonly hasBias: boolean;
   readonly epilogue?: ConvolutionEpilogue | undefined;
+  /** In the epilogue. */
+  readonly usesFastMath: boolean;
   readonly access: "out" | "partial-out";
 }
 
@@ -82,7 +84,7 @@ export function gatherKernel(variant: GatherVariant): KernelSource {
     })}
 ${declareDivisor}
 ${declareDivideExactly}
-${declareEpilogue(epilogue, false)}
+${declareEpilogue(epilogue, variant.usesFastMath)}
 static constexpr unsigned threads = ${gatherThreads}, vector = ${vector}, ${isChannelsLast ? `lanes = ${variant.lanes}, ` : ""}run = ${variant.run};
 static constexpr unsigned kernelHeight = ${variant.rows.kernel}, kernelWidth = ${variant.columns.kernel}, taps = kernelHeight * kernelWidth;`,
     body: isChannelsLast ? channelsLastBody(variant) : channelsFirstBody(variant),

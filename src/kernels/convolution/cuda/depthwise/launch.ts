@@ -43,14 +43,14 @@ import {
 } from "./weight-gradient-kernel.js";
 
 export function lowerDepthwise(
-  device: Target["device"],
+  { device, settings }: Pick<Target, "device" | "settings">,
   problem: DepthwiseProblem,
   op: string,
 ): readonly LaunchCommand[] {
   const config = selectDepthwiseConfig(device, problem, alignmentOf([problem.x, problem.y]));
   return problem.direction === "weight-gradient"
     ? lowerWeightGradient(device, config, problem, op)
-    : [lowerImage(config, problem, problem.direction, op)];
+    : [lowerImage(config, { ...problem, direction: problem.direction }, settings.precision !== "f32", op)];
 }
 
 function alignmentOf(storages: readonly Storage[]): number {
@@ -66,11 +66,11 @@ function windowsOf(problem: DepthwiseProblem): Pick<GatherVariant, "rows" | "col
 
 function lowerImage(
   config: DepthwiseConfig,
-  problem: DepthwiseProblem,
-  direction: GatherVariant["direction"],
+  problem: DepthwiseProblem & Pick<GatherVariant, "direction">,
+  usesFastMath: boolean,
   op: string,
 ): LaunchCommand {
-  const { groups, size, outSize, x, y, weight, bias, epilogue, dtype } = problem;
+  const { direction, groups, size, outSize, x, y, weight, bias, epilogue, dtype } = problem;
   const { vector, lanes, run, tilesPerThread } = config;
   const isForward = direction === "forward";
   const [image, result, imageSize] = isForward ? [x, y, size] : [y, x, outSize];
@@ -82,6 +82,7 @@ function lowerImage(
     ...{ ...windows, direction, vector, lanes, run },
     ...{ image: storedDtype(problem, isForward ? "x" : "y"), filter: storedDtype(problem, "weight") },
     ...{ result: dtype, hasBias: bias !== undefined, epilogue: printedEpilogue(epilogue) },
+    ...{ usesFastMath: epilogue !== undefined && usesFastMath },
     access: writtenBytes(problem) === result.span.size ? "out" : "partial-out",
   };
   const sizes: GatherSizes = {

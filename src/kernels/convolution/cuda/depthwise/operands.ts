@@ -27,8 +27,8 @@ export function declareOperands(operands: Readonly<Record<string, Operand>>): st
 function widenerOf(dtype: ConvolutionDtype, vector: number) {
   const { widen } = elementTypes[dtype];
   if (!widen) return undefined;
-  const isPaired = dtype === "bf16" && vector > 1;
-  return isPaired
+  const sharesRegister = dtype === "bf16" && vector > 1;
+  return sharesRegister
     ? ({ name: "widenElement_bf16", of: "vec, k" } as const)
     : { name: widen, of: "vec.element[k]" };
 }
