@@ -130,6 +130,103 @@ test("in TF32 no call is added to round operands, and the gradient that a bias s
   });
 });
 
+test("sequences are channels-last from layer to layer in every precision, and those without a batch are not", () => {
+  const callsIn = (precision: "f32" | "tf32" | "bf16", input: readonly number[]) =>
+    withNullGpu(precision, (device) => {
+      const x = device.step(() => randn(input, { device }).keep());
+      const first = new nn.Conv1d(16, 32, 3, { padding: 1, bias: false }).to(device);
+      const second = new nn.Conv1d(32, 32, 3, { padding: 4, dilation: 4, bias: false }).to(device);
+      const [planned] = planAllSchedules(device, () => {
+        const hidden = first.forward(x);
+        hidden.add(second.forward(hidden).relu()).square().mean().backward();
+      });
+      return planned!.stages.at(-1)!.calls;
+    });
+  for (const precision of ["f32", "tf32", "bf16"] as const) {
+    const calls = callsIn(precision, [8, 16, 512]);
+    const convolutions = calls.flatMap(({ work }) => (work.kind === "convolution" ? [work.shape] : []));
+    assert.equal(convolutions.length, 5);
+    for (const { direction, channelsLast } of convolutions)
+      assert.ok(channelsLast, `${precision} ${direction}`);
+    assert.ok(
+      convolutions.some(({ epilogue }) => epilogue),
+      `${precision}: no epilogue`,
+    );
+    // The input is copied to channels-last memory; nothing else changes its layout.
+    const strides = calls.flatMap(({ work }) =>
+      work.kind === "row" ? [work.iteration.row, ...work.iteration.outer].map((axis) => axis.strides) : [],
+    );
+    const images = strides.filter((list) => list.includes(512));
+    assert.ok(images.length <= 1, `${precision}: ${JSON.stringify(strides)}`);
+  }
+  const unbatched = callsIn("bf16", [16, 512]);
+  assert.ok(unbatched.every(({ work }) => work.kind !== "convolution" || !work.shape.channelsLast));
+});
+
+/** 1 × 1 convolutions with a depthwise one between them, and a residual. */
+function depthwiseStep(device: Device, width: number) {
+  manualSeed(7);
+  const [first, middle, last] = [
+    new nn.Conv2d(3, width, 1),
+    new nn.Conv2d(width, width, 3, { padding: 1, groups: width }),
+    new nn.Conv2d(width, width, 1),
+  ].map((layer) => layer.to(device));
+  const x = device.step(() => randn([2, 3, 6, 6], { device }).keep());
+  return () => {
+    const hidden = first!.forward(x);
+    const loss = hidden
+      .add(last!.forward(middle!.forward(hidden).relu()))
+      .square()
+      .mean();
+    loss.backward();
+    return loss;
+  };
+}
+
+/** The convolutions and copies of a step in bf16, after all passes. */
+function depthwiseCalls(width: number) {
+  return withNullGpu("bf16", (device) => {
+    const [planned] = planAllSchedules(device, depthwiseStep(device, width));
+    return planned!.stages.at(-1)!.calls;
+  });
+}
+
+test("between channels-last convolutions a depthwise one is channels-last too, and reads and stores bf16 itself", () => {
+  const calls = depthwiseCalls(24);
+  const shapes = calls.flatMap(({ work }) =>
+    work.kind === "convolution" && work.shape.depthwise ? [work.shape] : [],
+  );
+  const found = shapes.map(({ direction, dtype, depthwise, epilogue }) => [
+    ...[direction, dtype, depthwise?.isChannelsLast, epilogue !== undefined],
+    depthwise?.dtypes?.[direction === "input-gradient" ? "y" : "x"],
+  ]);
+  assert.deepEqual(found, [
+    ["forward", "bf16", true, true, "bf16"],
+    // The gradient of the relu is elementwise work, which stays f32.
+    ["input-gradient", "bf16", true, false, "f32"],
+    ["weight-gradient", "f32", true, false, "bf16"],
+  ]);
+  // Only the first input and weights are copied or converted.
+  const pixels = 2 * 6 * 6;
+  const copied = calls.filter(
+    ({ op, work }) =>
+      work.kind === "row" && /^(convolution\w*)$/.test(op) && work.iteration.elements >= 24 * pixels,
+  );
+  assert.deepEqual(copied, []);
+});
+
+describe("a depthwise convolution in a step on the emulated GPU", { skip: emulatorMissing }, () => {
+  test("has the loss of the CPU in every run of a compiled step in bf16", () => {
+    const expected = openDevice().step(() => depthwiseStep(openDevice(), 16)().item());
+    const device = openEmulatorGpu({ precision: "bf16", multiprocessors: 4, seesSnapshots: false });
+    const step = depthwiseStep(device, 16);
+    const compiled = device.compile(() => ({ loss: step() }), { passes: { autotune: false } });
+    const losses = [0, 1].map(() => compiled().loss.item());
+    assert.equal(losses[0], losses[1]);
+    assert.ok(Math.abs(losses[0]! - expected) <= 1e-2 * expected, `${losses} and ${expected}`);
+  });
+});
+
 /** Two layers with a pool between them. */
 function twoLayers(device: Device) {
   manualSeed(5);

@@ -63,6 +63,8 @@ export interface Backend {
   convolutionScratchBytes(shape: ConvolutionShape): Bytes;
   /** The number of its algorithms, the one with the shortest estimated time first. */
   convolutionCandidates(shape: ConvolutionShape): number;
+  /** True if the kernels for depthwise convolutions compute it, with the images in either layout. */
+  isDepthwiseConvolution(shape: ConvolutionShape): boolean;
   /** How a convolution of images is computed channels-last; undefined if it is computed channels-first. */
   channelsLastConvolution(shape: ConvolutionShape): ChannelsLastOperands | undefined;
   /** True if a native kernel computes this GEMM without autotuning. */

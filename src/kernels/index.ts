@@ -40,11 +40,14 @@ export {
   type ConvolutionProblem,
   type ConvolutionShape,
   convolutionCalls,
+  type DepthwiseOperands,
   isChannelsLast,
+  isDepthwise,
   isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,
+  storedDtype,
   writtenOperand,
 } from "./convolution/index.js";
 export { launchBytes, maxVectorBytes, sectorBytes, trafficUs, warpSize } from "./cost-model.js";

@@ -29,14 +29,15 @@ export function contiguousStrides(shape: Shape): Strides {
   return strides;
 }
 
-/** The strides of images [N, C, H, W] in memory as [N, H, W, C]. */
-export function channelsLastStrides([, channels = 1, height = 1, width = 1]: Shape): Strides {
-  return [channels * height * width, 1, width * channels, channels];
+/** The strides of images [N, C, H, W] or sequences [N, C, L] in memory as [N, H, W, C] or [N, L, C]. */
+export function channelsLastStrides([rows = 1, channels = 1, ...positions]: Shape): Strides {
+  const [row = 1, ...others] = contiguousStrides([rows, ...positions, channels]);
+  return [row, 1, ...others.slice(0, -1)];
 }
 
-/** True for images [N, C, H, W] that are dense in memory as [N, H, W, C], and not also row-major. */
+/** True for images or sequences that are dense in memory with their channels last, and not also row-major. */
 export function isChannelsLast({ shape, strides }: Layout): boolean {
-  if (shape.length !== 4 || isContiguous({ shape, strides })) return false;
+  if ((shape.length !== 4 && shape.length !== 3) || isContiguous({ shape, strides })) return false;
   const expected = channelsLastStrides(shape);
   return shape.every((size, axis) => size === 1 || strides[axis] === expected[axis]);
 }
@@ -54,15 +55,20 @@ export function isContiguous({ shape, strides }: Layout): boolean {
   return isDense;
 }
 
-/** Images stay channels-last: the result of an elementwise op has the layout of the first dense operand of its shape. */
+/**
+ * Images and sequences stay channels-last: the result of an elementwise op has the layout of the first dense operand of its shape. A
+ * transposed matrix looks like a channels-last sequence. So a sequence stays so only if no dense operand is row-major.
+ */
 export function keptStrides(operands: readonly (Layout | number)[], shape: Shape): Strides | undefined {
-  if (shape.length !== 4) return undefined;
+  if (shape.length !== 4 && shape.length !== 3) return undefined;
+  let isLast = false;
   for (const operand of operands) {
     if (typeof operand === "number" || !isSameShape(operand.shape, shape)) continue;
     if (isContiguous(operand)) return undefined;
-    if (isChannelsLast(operand)) return channelsLastStrides(shape);
+    isLast ||= isChannelsLast(operand);
+    if (isLast && shape.length === 4) break;
   }
-  return undefined;
+  return isLast ? channelsLastStrides(shape) : undefined;
 }
 
 /** The number of elements in memory from the first to the last, inclusive. */

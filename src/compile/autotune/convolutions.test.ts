@@ -146,6 +146,36 @@ test("if no bit may change, only exact convolutions are tuned: their candidates 
   );
 });
 
+test("the runs of depthwise images are measured even if no bit may change, and a weight gradient has one candidate", () => {
+  const { channelsLast: _, ...shape } = workOf(convolution()).shape;
+  const depthwise = (more: Partial<ConvolutionShape>): Call => {
+    const { work, ...rest } = convolution();
+    const sizes = { groups: channels, channels: 1, outChannels: 1, depthwise: { isChannelsLast: true } };
+    const { operands } = workOf({ work, ...rest });
+    const f32 = {
+      x: bufferOf([batch * side * side * channels], { label: "x" }).slice,
+      weight: bufferOf([channels * 9], { label: "weight" }).slice,
+    };
+    return {
+      ...rest,
+      work: {
+        kind: "convolution",
+        shape: { ...shape, ...sizes, ...more },
+        operands: { ...operands, ...f32 },
+      },
+    };
+  };
+  const image = depthwise({});
+  onDevice(
+    (code, runtime) => (code === codeOf(runtime, image, 1) ? 0.1 : 0.3),
+    ({ runtime, tune }) => {
+      assert.deepEqual(algorithmsOf(tune([image], new Map(), true)), [1]);
+      const gradient = workOf(depthwise({ direction: "weight-gradient" }));
+      assert.equal(backendOf(runtime).convolutionCandidates(gradient.shape), 1);
+    },
+  );
+});
+
 test("of candidates that take about as long, the first is selected", () => {
   onDevice(
     () => 0.2,

@@ -1,4 +1,4 @@
-/** Selects the tiles of channels-last convolutions by measurement, among the candidates of the shortest estimated times. */
+/** Selects the tiles of channels-last and depthwise convolutions by measurement, among the candidates of the shortest estimated times. */
 
 import { backendOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
@@ -14,7 +14,7 @@ const convolutions: TunableKind<ConvolutionCall> = {
   /** Estimates are wrong by a factor, not by an order of magnitude. */
   maxCandidates: 6,
   isTunable: (work): work is ConvolutionCall =>
-    work.kind === "convolution" && work.shape.channelsLast !== undefined,
+    work.kind === "convolution" && (work.shape.channelsLast ?? work.shape.depthwise) !== undefined,
   key: ({ shape: { algorithm: _, ...shape }, operands: { bias } }) => literalKey([shape, bias !== undefined]),
   countCandidates: (runtime, { shape }) => backendOf(runtime).convolutionCandidates(shape),
   algorithmOf: ({ shape }) => shape.algorithm ?? 0,
@@ -26,11 +26,14 @@ const convolutions: TunableKind<ConvolutionCall> = {
   },
 };
 
-/** Exact products have the same bits with every algorithm. */
+/** Exact products have the same bits with every algorithm, and so have depthwise images. */
 const exactConvolutions: typeof convolutions = {
   ...convolutions,
   isTunable: (work): work is ConvolutionCall =>
-    convolutions.isTunable(work) && work.shape.channelsLast?.isExact === true,
+    convolutions.isTunable(work) &&
+    (work.shape.depthwise
+      ? work.shape.direction !== "weight-gradient"
+      : work.shape.channelsLast?.isExact === true),
 };
 
 interface ConvolutionTuning {

@@ -1,6 +1,6 @@
 /**
  * Runs a function of each element of a convolution's result, such as an activation, in the convolution: the result is stored once, and the
- * function's operand never. Only images whose channels are last.
+ * function's operand never. Only images whose channels are last, and those of depthwise convolutions.
  */
 
 import { dtypes, factsOf } from "../../ir/index.js";
@@ -38,7 +38,8 @@ function fusedCall(program: Program, convolution: Node, rows: Node): Call | unde
   const result = operands[written];
   const value = functionIn(second.work);
   const [input, output] = second.work.operands;
-  if (!value || !input || !output || !shape.channelsLast || shape.epilogue) return undefined;
+  if (!value || !input || !output || shape.epilogue) return undefined;
+  if (!shape.channelsLast && !shape.depthwise) return undefined;
   if (shape.direction === "weight-gradient" || shape.dtype !== "f32") return undefined;
   const isWhole =
     isSameSlice(input, result) && second.work.iteration.row.size * dtypes.f32.bytes === result.size;

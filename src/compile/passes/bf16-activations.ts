@@ -8,12 +8,13 @@
 
 import { biasAlignment } from "../../driver/index.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
-import { capabilitiesOf, hasNativeGemm } from "../../kernels/index.js";
+import { capabilitiesOf, hasNativeGemm, storedDtype, writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
 import { type Cast, castOf } from "../program/casts.js";
 import { type AttentionCall, readAsHalves, resultsOf } from "../program/kinds/attention.js";
+import type { ConvolutionCall } from "../program/kinds/convolution.js";
 import {
   type Buffer,
   type BufferSlice,
@@ -87,7 +88,7 @@ function narrowWork(
       };
     }
     case "convolution":
-      return { ...work, shape: { ...work.shape, dtype: narrow } };
+      return { ...work, shape: narrowConvolution(work, isNarrow) };
     case "row":
       return { ...work, kernel: narrowKernel(work.kernel, work.operands, isNarrow) };
     case "column":
@@ -97,6 +98,21 @@ function narrowWork(
     default:
       return work;
   }
+}
+
+/** The shape with a result stored or images loaded as bf16. Only depthwise convolutions load such images. */
+function narrowConvolution(
+  { shape, operands }: ConvolutionCall,
+  isNarrow: (slice: BufferSlice) => boolean,
+): ConvolutionCall["shape"] {
+  const written = writtenOperand[shape.direction];
+  const dtype = isNarrow(operands[written]) ? narrow : shape.dtype;
+  if (!shape.depthwise) return { ...shape, dtype };
+  const read = (["x", "weight", "y"] as const).filter((name) => name !== written);
+  const dtypes = Object.fromEntries(
+    read.map((name) => [name, isNarrow(operands[name]) ? narrow : storedDtype(shape, name)]),
+  );
+  return { ...shape, dtype, depthwise: { ...shape.depthwise, dtypes } };
 }
 
 /** Attention with its operands read, or its results stored, as bf16. */

@@ -5,7 +5,7 @@
  */
 
 import { type ColumnKernel, factsOf, type RowKernel } from "../../ir/index.js";
-import { canFuseEpilogue, capabilitiesOf, writtenOperand } from "../../kernels/index.js";
+import { canFuseEpilogue, capabilitiesOf, storedDtype, writtenOperand } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { movedValueOf } from "../program/casts.js";
@@ -138,13 +138,14 @@ function gemmResult(runtime: Runtime, work: GemmCall | GemmEpilogueCall): readon
   return isPossible ? [buffer] : [];
 }
 
-/** The buffer of a channels-last image that can be rounded at the store. */
+/** The buffer of an image, channels-last or depthwise, that can be rounded at the store. */
 function imageOf({ shape, operands }: ConvolutionCall): readonly Buffer[] {
-  const { direction, dtype, channelsLast, channels, outChannels } = shape;
-  if (direction === "weight-gradient" || dtype !== "f32" || channelsLast?.operands !== narrow) return [];
+  const { direction, dtype, channelsLast, depthwise, channels, outChannels } = shape;
+  if (direction === "weight-gradient" || dtype !== "f32") return [];
+  if (channelsLast?.operands !== narrow && !depthwise) return [];
   const slice = operands[writtenOperand[direction]];
   const { buffer } = slice;
-  const isAligned = (direction === "forward" ? outChannels : channels) % 8 === 0;
+  const isAligned = depthwise !== undefined || (direction === "forward" ? outChannels : channels) % 8 === 0;
   const fillsAll = isSameSlice(slice, { buffer, offset: 0, size: buffer.bytes });
   return isAligned && fillsAll && !buffer.storage ? [buffer] : [];
 }
@@ -187,9 +188,24 @@ function canRead(runtime: Runtime, { work }: Call, buffer: Buffer): boolean {
     }
     case "attention":
       return readAsHalves(work, narrow, isNarrow) !== undefined;
+    case "convolution":
+      return readsAsImage(work, buffer);
     default:
       return false;
   }
+}
+
+/** True if the buffer is an image that a depthwise convolution reads in f32, wherever it is an operand. Weights stay f32. */
+function readsAsImage({ shape, operands }: ConvolutionCall, buffer: Buffer): boolean {
+  const written = writtenOperand[shape.direction];
+  return (
+    shape.depthwise !== undefined &&
+    Object.entries(operands).every(
+      ([name, slice]) =>
+        slice.buffer !== buffer ||
+        ((name === "x" || name === "y") && name !== written && storedDtype(shape, name) === "f32"),
+    )
+  );
 }
 
 /** True if the buffer is an f32 input wherever it is an operand. */

@@ -104,8 +104,8 @@ function withRoundedStores(work: Work, buffer: Buffer): ConvolutionCall | RowCal
   if (work.kind === "row") return withRoundedOutputs(work, buffer);
   if (work.kind !== "convolution") return undefined;
   const { shape, operands } = work;
-  const { direction, dtype, channelsLast, epilogue } = shape;
-  if (direction === "weight-gradient" || dtype !== "f32" || !channelsLast) return undefined;
+  const { direction, dtype, channelsLast, depthwise, epilogue } = shape;
+  if (direction === "weight-gradient" || dtype !== "f32" || !(channelsLast || depthwise)) return undefined;
   if (operands[writtenOperand[direction]].buffer !== buffer) return undefined;
   const value = term.roundTf32(epilogue?.value ?? term.load(0, "f32"));
   return { ...work, shape: { ...shape, epilogue: { value, scalars: epilogue?.scalars ?? [] } } };

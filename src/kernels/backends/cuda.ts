@@ -32,15 +32,11 @@ import type { RowMapProblem } from "../compact-rows/problem.js";
 import {
   channelsLastConvolution,
   convolutionScratchBytes,
-  listChannelsLastConfigs,
+  countConvolutionCandidates,
+  isDepthwiseConvolution,
   lowerConvolutionOnCuda,
 } from "../convolution/cuda/index.js";
-import {
-  type ChannelsLastOperands,
-  type ConvolutionProblem,
-  type ConvolutionShape,
-  isChannelsLast,
-} from "../convolution/problem.js";
+import type { ChannelsLastOperands, ConvolutionProblem, ConvolutionShape } from "../convolution/problem.js";
 import {
   cudaCandidates,
   cudaScratchBytes,
@@ -161,7 +157,11 @@ export class CudaBackend implements Backend {
   }
 
   convolutionCandidates(shape: ConvolutionShape): number {
-    return isChannelsLast(shape) ? listChannelsLastConfigs(this.#target.device, shape).length : 1;
+    return countConvolutionCandidates(this.#target, shape);
+  }
+
+  isDepthwiseConvolution(shape: ConvolutionShape): boolean {
+    return isDepthwiseConvolution(shape);
   }
 
   channelsLastConvolution(shape: ConvolutionShape): ChannelsLastOperands | undefined {

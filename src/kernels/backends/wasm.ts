@@ -149,6 +149,10 @@ export class WasmBackend implements Backend {
     return 1;
   }
 
+  isDepthwiseConvolution(): boolean {
+    return false;
+  }
+
   channelsLastConvolution(): undefined {
     return undefined;
   }

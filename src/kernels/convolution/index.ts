@@ -8,10 +8,13 @@ export {
   type ConvolutionEpilogue,
   type ConvolutionProblem,
   type ConvolutionShape,
+  type DepthwiseOperands,
   isChannelsLast,
+  isDepthwise,
   isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,
+  storedDtype,
   writtenOperand,
 } from "./problem.js";

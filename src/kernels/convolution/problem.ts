@@ -32,9 +32,11 @@ export interface ConvolutionShape {
    * [batch, channels, size…], and all operands have the result's dtype.
    */
   readonly channelsLast?: ChannelsLastOperands;
-  /** Which of the backend's candidates computes a channels-last convolution. Default: 0, the one with the shortest estimated time. */
+  /** Each group has one input and one output channel, and the kernels for such groups compute it. */
+  readonly depthwise?: DepthwiseOperands;
+  /** Which of the backend's candidates computes it, if there are several. Default: 0, the one with the shortest estimated time. */
   readonly algorithm?: number;
-  /** Of a channels-last image that is written: a function of each element, before it is rounded. */
+  /** Of an image that is written, channels-last or depthwise: a function of each element, before it is rounded. */
   readonly epilogue?: ConvolutionEpilogue;
 }
 
@@ -55,6 +57,16 @@ export interface ChannelsLastOperands {
    */
   readonly rounded?: readonly ("x" | "weight" | "y")[];
 }
+
+export interface DepthwiseOperands {
+  /** Images are [batch, size…, groups] in memory. Default: false: [batch, groups, size…]. */
+  readonly isChannelsLast?: boolean;
+  /** The dtypes of operands that are read. The bias has the weight's. Default: the result's. */
+  readonly dtypes?: { readonly [Name in "x" | "weight" | "y"]?: ConvolutionShape["dtype"] };
+}
+
+export type DepthwiseShape = ConvolutionShape & { readonly depthwise: DepthwiseOperands };
+export type DepthwiseProblem = ConvolutionProblem & DepthwiseShape;
 
 export type ChannelsLastShape = ConvolutionShape & { readonly channelsLast: ChannelsLastOperands };
 export type ChannelsLastProblem = ConvolutionProblem & ChannelsLastShape;
@@ -116,6 +128,19 @@ export function isChannelsLast(shape: ConvolutionShape): shape is ChannelsLastSh
   return shape.channelsLast !== undefined;
 }
 
+export function isDepthwise(shape: ConvolutionShape): shape is DepthwiseShape {
+  return shape.depthwise !== undefined;
+}
+
+/** The dtype of an operand in memory. */
+export function storedDtype(
+  { direction, dtype, channelsLast, depthwise }: ConvolutionShape,
+  name: "x" | "weight" | "y",
+): ConvolutionShape["dtype"] {
+  if (name === writtenOperand[direction]) return dtype;
+  return channelsLast?.operands ?? depthwise?.dtypes?.[name] ?? dtype;
+}
+
 /** The channels of a channels-last operand in memory: whole vectors of 16 bytes. */
 export function paddedChannels(
   channels: number,
@@ -131,23 +156,26 @@ export function areaOf([height, width]: Pair): number {
 
 /** Rejects sizes and storages that do not fit each other. */
 export function requireConvolution(problem: ConvolutionProblem): void {
-  const { batch, groups, channels, outChannels, dtype, bias, direction, channelsLast } = problem;
+  const { batch, groups, channels, outChannels, bias, direction, channelsLast, depthwise } = problem;
   for (const [name, value] of Object.entries({ batch, groups, channels, outChannels })) {
     requireCount(name, value, 0);
   }
   for (const axis of [0, 1] as const) requireAxis(problem, axis);
   for (const [name, elements] of Object.entries(elementCounts(problem))) {
-    const isRead = name !== writtenOperand[direction];
-    const stored = (isRead && channelsLast?.operands) || dtype;
-    requireElements(name, elements, problem[name as "x" | "weight" | "y"], stored);
+    const operand = name as "x" | "weight" | "y";
+    requireElements(name, elements, problem[operand], storedDtype(problem, operand));
   }
-  if (problem.epilogue && (!channelsLast || direction === "weight-gradient")) {
-    throw rejected("only an image whose channels are last has an epilogue.");
+  if (problem.epilogue && !((channelsLast || depthwise) && direction !== "weight-gradient")) {
+    throw rejected("only an image whose channels are last, or a depthwise one, has an epilogue.");
+  }
+  if (depthwise && (channelsLast || channels !== 1 || outChannels !== 1)) {
+    throw rejected(`depthwise, and a group has ${channels} input and ${outChannels} output channels.`);
   }
   if (channelsLast && groups !== 1) throw rejected(`channels are last, and there are ${groups} groups.`);
   if (!bias) return;
   if (direction !== "forward") throw rejected("a gradient has no bias.");
-  requireElements("bias", groups * outChannels, bias, channelsLast ? "f32" : dtype);
+  const biasDtype = channelsLast ? "f32" : storedDtype(problem, "weight");
+  requireElements("bias", groups * outChannels, bias, biasDtype);
 }
 
 function requireAxis(problem: ConvolutionShape, axis: 0 | 1): void {

@@ -8,7 +8,7 @@ import { type ChunkedReduceKernel, dtypes, kernelKey } from "../../ir/index.js";
 import type { LaunchCommand, Storage } from "../../runtime/index.js";
 import { chunkLength } from "../codegen/cuda/chunked-reduce-kernel.js";
 import { chunksPerBlock, printSectionedReduceKernel } from "../codegen/cuda/sectioned-reduce-kernel.js";
-import { divisorArguments } from "../convolution/cuda/channels-last/divisor.js";
+import { divisorArguments } from "../convolution/cuda/divisor.js";
 import { cachedSource } from "../source-cache.js";
 import { paddedGroupSize } from "./group-size.js";
 import type { ChunkedReduceLaunch, ReducedVector, VectorSection } from "./reduce-problem.js";

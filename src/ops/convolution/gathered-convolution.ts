@@ -11,11 +11,13 @@ import {
   type ConvolutionDirection,
   type ConvolutionProblem,
   type ConvolutionShape,
+  type DepthwiseOperands,
   isChannelsLast as isChannelsLastShape,
   isTf32,
   type Pair,
   paddedChannels,
   readsTransposedWeight,
+  storedDtype,
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { sumReduction } from "../broadcast.js";
@@ -25,6 +27,7 @@ import {
   type DeviceArray,
   isChannelsLast,
   isContiguous,
+  type Layout,
   type Strides,
 } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
@@ -38,12 +41,13 @@ type GatherAttributes = WindowOptions & { readonly groups?: number };
 /** The gradient of an operand of this shape. */
 type GradientAttributes = GatherAttributes & { readonly shape: Shape };
 
-const dtypesOfKernels: readonly Dtype[] = ["f32", "f16", "bf16"] satisfies ConvolutionShape["dtype"][];
+const dtypesOfKernels: readonly ConvolutionShape["dtype"][] = ["f32", "f16", "bf16"];
 
 /** True if `gatheredConvolution` can compute the convolution of these operands: it needs elements, and sums in f32. */
 export function canGather(x: ValueType, weight: ValueType): boolean {
   const isEmpty = sizeOf(x.shape) === 0 || sizeOf(weight.shape) === 0;
-  return !isEmpty && dtypesOfKernels.includes(promote(x.dtype, weight.dtype));
+  const dtype = promote(x.dtype, weight.dtype);
+  return !isEmpty && dtypesOfKernels.some((known) => known === dtype);
 }
 
 /** Operands: the input, the weight and an optional bias, all of them not empty, as conv1d and conv2d take them. */
@@ -56,7 +60,9 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
   },
   outputStrides(backend, operands, [type], attributes) {
     const [x, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    return type ? [stridesOf(backend, "forward", type, x.shape, weight.shape, attributes)] : [];
+    return type
+      ? [stridesOf(backend, "forward", type, { x: x.shape, weight: weight.shape }, x, attributes)]
+      : [];
   },
   saves: ([needsX = false, needsWeight = false]) => ({
     operands: [...(needsWeight ? [0] : []), ...(needsX ? [1] : [])],
@@ -93,8 +99,10 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
 const inputGradient: KernelOp<GradientAttributes> = {
   ...gradientOp("convolutionInputGradient"),
   outputStrides(backend, operands, [type], attributes) {
-    const weight = arrayAt(operands, 1);
-    return type ? [stridesOf(backend, "input-gradient", type, type.shape, weight.shape, attributes)] : [];
+    const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (!type) return [];
+    const shapes = { x: type.shape, weight: weight.shape };
+    return [stridesOf(backend, "input-gradient", type, shapes, y, attributes)];
   },
   lower(lowering, operands, [x], attributes) {
     const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
@@ -128,7 +136,7 @@ const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly we
     const channelAxis = y.shape.length - spatialRank(weight) - 1;
     const axes = y.shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
     const shape = kernelShape("weight-gradient", y.dtype, x, weight, attributes);
-    const channelsLast = channelsLastOf(lowering.backend, shape, x);
+    const channelsLast = channelsLastOf(lowering.backend, shape, x, weight);
     const isRead =
       channelsLast &&
       channelsLast.operands !== "f32" &&
@@ -154,27 +162,35 @@ function gradientOp(name: string) {
 
 type Arrays = Readonly<Record<"x" | "weight" | "y", DeviceArray>> & { readonly bias?: DeviceArray };
 
-/** The strides of an output that is an image, if the backend computes it channels-last. */
+/** The strides of an output that is an image, if the backend computes it channels-last. `image`: the operand that is gathered. */
 function stridesOf(
   backend: Backend,
   direction: ConvolutionDirection,
   { shape, dtype }: ValueType,
-  x: Shape,
-  weight: Shape,
+  { x, weight }: { readonly x: Shape; readonly weight: Shape },
+  image: Layout,
   attributes: GatherAttributes,
 ): Strides | undefined {
+  const problem = kernelShape(direction, dtype, x, weight, attributes);
   const isLast =
-    channelsLastOf(backend, kernelShape(direction, dtype, x, weight, attributes), x) !== undefined;
+    channelsLastOf(backend, problem, x, weight) !== undefined ||
+    (backend.isDepthwiseConvolution(problem) && hasChannelsLast(image, weight));
   return isLast ? channelsLastStrides(shape) : undefined;
 }
 
-/** How the backend computes a batch of images channels-last, if it does. */
+/** True if the channels of a batch are last. */
+function hasChannelsLast(image: Layout, weight: Shape): boolean {
+  return image.shape.length === weight.length && isChannelsLast(image);
+}
+
+/** How the backend computes a batch channels-last, if it does. */
 function channelsLastOf(
   backend: Backend,
   shape: ConvolutionShape,
   x: Shape,
+  weight: Shape,
 ): ChannelsLastOperands | undefined {
-  return x.length === 4 ? backend.channelsLastConvolution(shape) : undefined;
+  return x.length === weight.length ? backend.channelsLastConvolution(shape) : undefined;
 }
 
 /** Operands in another layout, or of another dtype than the kernels read, are copied first. */
@@ -187,13 +203,19 @@ function lowerConvolution(
 ): void {
   const { x, weight, y, bias } = arrays;
   const firstShape = kernelShape(direction, result.dtype, x.shape, weight.shape, attributes);
-  const channelsLast = channelsLastOf(lowering.backend, firstShape, x.shape);
-  const shape = { ...firstShape, ...(channelsLast && { channelsLast }) };
+  const channelsLast = channelsLastOf(lowering.backend, firstShape, x.shape, weight.shape);
+  const depthwise = depthwiseOf(lowering.backend, firstShape, arrays);
+  const shape = { ...firstShape, ...(channelsLast && { channelsLast }), ...(depthwise && { depthwise }) };
   const prepare = (array: DeviceArray): PreparedOperand => {
     if (array === result) return { storage: array.storage };
-    return isChannelsLastShape(shape)
-      ? channelsLastOperand(lowering, array, shape)
-      : { storage: contiguousStorage(lowering, array, result.dtype) };
+    if (isChannelsLastShape(shape)) return channelsLastOperand(lowering, array, shape);
+    const isLast = depthwise?.isChannelsLast === true && array !== weight;
+    const dtype = depthwise ? depthwiseDtype(array, firstShape) : result.dtype;
+    return {
+      storage: isLast
+        ? channelsLastStorage(lowering, array, dtype)
+        : contiguousStorage(lowering, array, dtype),
+    };
   };
   const filter = readsTransposedWeight(shape) ? exchangeAxes(weight) : weight;
   const prepared = { x: prepare(x), weight: prepare(filter), y: prepare(y) };
@@ -201,7 +223,8 @@ function lowerConvolution(
   const rounded = (["x", "weight", "y"] as const).filter(
     (name) => direction !== "weight-gradient" && prepared[name].isRounded,
   );
-  const biasStorage = bias && contiguousStorage(lowering, bias, channelsLast ? "f32" : result.dtype);
+  const biasStorage =
+    bias && contiguousStorage(lowering, bias, channelsLast ? "f32" : storedDtype(shape, "weight"));
   const scratchBytes = lowering.backend.convolutionScratchBytes(shape);
   const problem = {
     ...{ ...shape, ...storages },
@@ -210,6 +233,35 @@ function lowerConvolution(
     ...(scratchBytes > 0 && { scratch: lowering.scratch(scratchBytes) }),
   };
   if (hasMemory(problem)) lowering.convolution(problem);
+}
+
+/**
+ * How the backend computes a depthwise convolution, if it is one: in the layout and dtype in which its operands are. A weight gradient has the
+ * input's layout.
+ */
+function depthwiseOf(
+  backend: Backend,
+  shape: ConvolutionShape,
+  { x, weight, y }: Arrays,
+): DepthwiseOperands | undefined {
+  if (channelsLastOf(backend, shape, x.shape, weight.shape) || !backend.isDepthwiseConvolution(shape))
+    return undefined;
+  const image = shape.direction === "input-gradient" ? y : x;
+  const dtypes = Object.fromEntries(
+    Object.entries({ x, weight, y }).flatMap(([name, array]) => {
+      const dtype = depthwiseDtype(array, shape);
+      return dtype === shape.dtype ? [] : [[name, dtype]];
+    }),
+  );
+  return {
+    ...(hasChannelsLast(image, weight.shape) && { isChannelsLast: true }),
+    ...(Object.keys(dtypes).length > 0 && { dtypes }),
+  };
+}
+
+/** The dtype as which a depthwise convolution reads an operand: its own, or that of the result if the kernels do not take it. */
+function depthwiseDtype({ dtype }: DeviceArray, shape: ConvolutionShape): ConvolutionShape["dtype"] {
+  return dtypesOfKernels.find((known) => known === dtype) ?? shape.dtype;
 }
 
 type Incomplete = { readonly [Name in keyof ConvolutionProblem]: ConvolutionProblem[Name] | undefined };
@@ -225,7 +277,16 @@ function contiguousStorage(lowering: Lowering, array: DeviceArray, dtype: Dtype)
   return copy.storage;
 }
 
-/** A weight [out, C, kH, kW] as a view [C, out, kH, kW]. */
+function channelsLastStorage(lowering: Lowering, array: DeviceArray, dtype: Dtype): Storage | undefined {
+  const [, channels = 0, ...positions] = array.shape;
+  const isBoth = isContiguous(array) && (channels === 1 || sizeOf(positions) === 1);
+  if (array.dtype === dtype && (isBoth || isChannelsLast(array))) return array.storage;
+  const copy = lowering.scratchArray(array.shape, dtype);
+  copyArray(lowering, array, { ...copy, strides: channelsLastStrides(array.shape) });
+  return copy.storage;
+}
+
+/** A weight [out, C, kernel…] as a view [C, out, kernel…]. */
 function exchangeAxes(weight: DeviceArray): DeviceArray {
   const exchanged = ([first = 0, second = 0, ...rest]: readonly number[]): number[] => [
     second,
@@ -241,20 +302,21 @@ interface PreparedOperand {
   readonly isRounded?: boolean;
 }
 
-/** An operand [N, C, H, W] as [N, H, W, C] in memory, with zeros up to a whole vector of channels. In TF32 a copy is rounded. */
+/** An operand with its channels last in memory, and zeros up to a whole vector of channels. In TF32 a copy is rounded. */
 function channelsLastOperand(
   lowering: Lowering,
   array: DeviceArray,
   shape: ChannelsLastShape,
 ): PreparedOperand {
   const { operands } = shape.channelsLast;
-  const [rows = 0, channels = 0, height = 0, width = 0] = array.shape;
+  const [rows = 0, channels = 0, ...positions] = array.shape;
   const padded = paddedChannels(channels, shape);
-  const isDense = isChannelsLast(array) || (isContiguous(array) && (channels === 1 || height * width === 1));
+  const isDense =
+    isChannelsLast(array) || (isContiguous(array) && (channels === 1 || sizeOf(positions) === 1));
   if (array.dtype === operands && isDense && padded === channels) return { storage: array.storage };
-  const copy = lowering.scratchArray([rows, height, width, padded], operands);
+  const copy = lowering.scratchArray([rows, ...positions, padded], operands);
   if (padded !== channels && copy.storage) lowering.fill(copy.storage, 0);
-  const strides = channelsLastStrides([rows, padded, height, width]);
+  const strides = channelsLastStrides([rows, padded, ...positions]);
   const target = { ...copy, shape: array.shape, strides };
   const isRounded = isTf32(shape.channelsLast);
   const to = padded === channels ? target : viewStrided(lowering, copy, target);

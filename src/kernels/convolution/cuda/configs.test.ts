@@ -17,7 +17,7 @@ const device = { computeCapability: "8.0", parallelism: 108 } as const;
 
 const layer = { batch: 64, size: [28, 28], kernel: [3, 3], padding: [1, 1] } as const;
 const dense = geometry({ ...layer, channels: 128, outChannels: 128 });
-const depthwise = geometry({ ...layer, groups: 128, channels: 1, outChannels: 1 });
+const oneChannel = geometry({ ...layer, groups: 128, channels: 1, outChannels: 1 });
 const oneImage = geometry({ ...layer, batch: 1, size: [7, 7], channels: 512, outChannels: 512 });
 
 const select = (shape: Omit<ConvolutionShape, "dtype">, precision: "f32" | "tf32" | "bf16" = "tf32") =>
@@ -28,12 +28,12 @@ const tiledConfig = (config: ConvolutionConfig) => {
   return config;
 };
 
-test("layers with many channels are implicit GEMMs, and depthwise ones are direct, in every direction and precision", () => {
+test("layers with many channels are implicit GEMMs, and groups with one channel are direct, in every direction and precision", () => {
   for (const direction of directions) {
     for (const precision of ["f32", "tf32", "bf16"] as const) {
       const { math } = tiledConfig(select({ ...dense, direction }, precision));
       assert.equal(math, precision);
-      assert.equal(select({ ...depthwise, direction }, precision).kind, "direct");
+      assert.equal(select({ ...oneChannel, direction }, precision).kind, "direct");
     }
   }
 });
@@ -55,7 +55,7 @@ test("the scratch memory holds the partial sums of the selected config", () => {
     typeof convolutionScratchBytes
   >[0];
   for (const direction of directions) {
-    for (const shape of [dense, depthwise, oneImage]) {
+    for (const shape of [dense, oneChannel, oneImage]) {
       const whole = { ...shape, direction, dtype: "f32" } as const;
       assert.equal(convolutionScratchBytes(target, whole), partialBytes(select(whole), whole));
     }

@@ -1,5 +1,5 @@
 /**
- * Convolutions without tiles, for groups with few channels such as depthwise ones: one thread sums one result in the order of channels,
+ * Convolutions without tiles, for groups with few channels: one thread sums one result in the order of channels,
  * then taps. A CTA sums one weight's gradient over a range of positions.
  */
 

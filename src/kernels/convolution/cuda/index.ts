@@ -1,4 +1,5 @@
-/** convolution/cuda: convolutions in CUDA C++: implicit GEMM with tiles, or one thread for each result if groups have few channels. */
+/** convolution/cuda: convolutions in CUDA C++: implicit GEMM with tiles, or without tiles if groups have few channels. */
 
-export { channelsLastConvolution, listChannelsLastConfigs } from "./channels-last/index.js";
-export { convolutionScratchBytes, lowerConvolutionOnCuda } from "./launch.js";
+export { channelsLastConvolution } from "./channels-last/index.js";
+export { isDepthwiseConvolution } from "./depthwise/index.js";
+export { convolutionScratchBytes, countConvolutionCandidates, lowerConvolutionOnCuda } from "./launch.js";

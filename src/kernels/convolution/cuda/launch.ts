@@ -13,11 +13,13 @@ import {
   type ConvolutionShape,
   elementCounts,
   isChannelsLast,
+  isDepthwise,
   rejected,
   writtenOperand,
 } from "../problem.js";
 import {
   channelsLastScratchBytes,
+  listChannelsLastConfigs,
   lowerChannelsLastWith,
   selectChannelsLastConfig,
 } from "./channels-last/index.js";
@@ -28,6 +30,7 @@ import {
   gemmSizes,
   selectConvolutionConfig,
 } from "./configs.js";
+import { countDepthwiseConfigs, depthwiseScratchBytes, lowerDepthwise } from "./depthwise/index.js";
 import { type DirectVariant, directKernel, directParameters } from "./direct.js";
 import { geometryArguments } from "./geometry.js";
 import { type ImplicitGemmVariant, implicitGemmKernel, implicitGemmParameters } from "./implicit-gemm.js";
@@ -43,6 +46,7 @@ export function lowerConvolutionOnCuda(
   if (isChannelsLast(problem)) {
     return lowerChannelsLastWith(selectChannelsLastConfig(target.device, problem), problem, op);
   }
+  if (isDepthwise(problem)) return lowerDepthwise(target, problem, op);
   return lowerConvolutionWith(configOf(target, problem), problem, op);
 }
 
@@ -51,7 +55,14 @@ export function convolutionScratchBytes(target: TargetFacts, shape: ConvolutionS
   if (isChannelsLast(shape)) {
     return bytes(channelsLastScratchBytes(selectChannelsLastConfig(target.device, shape), shape));
   }
+  if (isDepthwise(shape)) return bytes(depthwiseScratchBytes(target.device, shape));
   return bytes(partialBytes(configOf(target, shape), shape));
+}
+
+/** The number of algorithms that can compute a convolution. */
+export function countConvolutionCandidates({ device }: TargetFacts, shape: ConvolutionShape): number {
+  if (isChannelsLast(shape)) return listChannelsLastConfigs(device, shape).length;
+  return isDepthwise(shape) ? countDepthwiseConfigs(device, shape) : 1;
 }
 
 export function partialBytes({ splits }: ConvolutionConfig, shape: ConvolutionShape): number {

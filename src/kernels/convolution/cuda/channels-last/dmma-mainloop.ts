@@ -3,8 +3,8 @@
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
 import { type DmmaShape, declareDmma, dmmaLoop, residentDmmaCtas } from "../../../gemm/dmma/index.js";
 import type { ConvolutionEpilogue } from "../../problem.js";
+import { applyEpilogue } from "../epilogue.js";
 import { dmmaSharedBytes } from "./dmma-tiles.js";
-import { applyEpilogue } from "./epilogue.js";
 import type { Mainloop, OperandMajors } from "./mainloop.js";
 
 export function dmmaMainloop(tile: DmmaShape, isKMajor: OperandMajors, resultBytes: number): Mainloop {

@@ -19,9 +19,9 @@ import {
   rejected,
   writtenOperand,
 } from "../../problem.js";
+import { divisorArguments } from "../divisor.js";
+import { epilogueArguments } from "../epilogue.js";
 import { windowAxis } from "./axes.js";
-import { divisorArguments } from "./divisor.js";
-import { epilogueArguments } from "./epilogue.js";
 import { type GatherSizes, type GatherVariant, gatherKernel, gatherParameters } from "./gather-kernel.js";
 import { type Axes, countTiles, residueClasses } from "./gemm-sizes.js";
 import type { MainloopVariant } from "./select-mainloop.js";

@@ -6,8 +6,8 @@
 import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { sm90Capability } from "../../../gemm/sm90/index.js";
+import { constructDivisor, declareDivisor, divisorParameters } from "../divisor.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
-import { constructDivisor, declareDivisor, divisorParameters } from "./divisor.js";
 import type { Mainloop } from "./mainloop.js";
 import { type MainloopVariant, mainloopOf } from "./select-mainloop.js";
 

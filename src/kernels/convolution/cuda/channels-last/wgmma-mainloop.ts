@@ -17,7 +17,7 @@ import {
 } from "../../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../../codegen/cuda/prelude.js";
 import type { ConvolutionEpilogue } from "../../problem.js";
-import { applyEpilogue } from "./epilogue.js";
+import { applyEpilogue } from "../epilogue.js";
 import type { Mainloop, MainloopOptions, OperandMajors } from "./mainloop.js";
 import {
   type ChannelsLastTile,

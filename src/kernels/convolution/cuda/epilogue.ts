@@ -1,10 +1,10 @@
 /** C++: the function that a convolution applies to each of its results. */
 
-import type { Parameter } from "../../../../driver/index.js";
-import { expressionPrinter } from "../../../codegen/cuda/expressions.js";
-import { KernelText } from "../../../codegen/cuda/kernel-text.js";
-import { preludeOf } from "../../../codegen/cuda/prelude.js";
-import type { ConvolutionEpilogue } from "../../problem.js";
+import type { Parameter } from "../../../driver/index.js";
+import { expressionPrinter } from "../../codegen/cuda/expressions.js";
+import { KernelText } from "../../codegen/cuda/kernel-text.js";
+import { preludeOf } from "../../codegen/cuda/prelude.js";
+import type { ConvolutionEpilogue } from "../problem.js";
 
 export function epilogueParameters(
   epilogue: ConvolutionEpilogue | undefined,
@@ -20,7 +20,7 @@ export function epilogueArguments(
   return Object.fromEntries((epilogue?.scalars ?? []).map((value, index) => [`scalar${index}`, value]));
 }
 
-/** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. `usesFastMath`: the convolution rounds its operands to TF32 or bf16. */
+/** `applyEpilogue(value, scalars…)`, in f32; empty if there is none. `usesFastMath`: as in row kernels, in TF32 and bf16. */
 export function declareEpilogue(epilogue: ConvolutionEpilogue | undefined, usesFastMath: boolean): string {
   if (!epilogue) return "";
   const text = new KernelText({ usesFastMath });

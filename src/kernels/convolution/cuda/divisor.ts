@@ -1,6 +1,6 @@
 /** Division by numbers that are known at launch: the host computes the multiplier. */
 
-import type { Parameter } from "../../../../driver/index.js";
+import type { Parameter } from "../../../driver/index.js";
 
 /** C++: `Divisor`, for dividends below 2³¹. */
 export const declareDivisor = `// Granlund and Montgomery: n / divisor = (high 32 bits of n · magic + n) >> shift, for n < 2^31.
