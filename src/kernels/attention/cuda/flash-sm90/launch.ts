@@ -85,7 +85,7 @@ function argumentsOfMask(problem: FlashProblem | FlashBackwardProblem) {
   const { mask: stored, rows, columns } = problem;
   if (!stored) return { mask: "none" as const, maskArguments: {} };
   const mask = layOut(problem, stored, rows, columns);
-  const maskColumn = columns > 1 ? stored.columnStride : 0;
+  const maskColumn = columns > 1 ? stored.columnStride : 1;
   const read = maskOf(mask, maskColumn);
   return read && { mask: read, maskArguments: { mask: mask.storage, maskColumn, ...stridesOf({ mask }) } };
 }
