@@ -6,8 +6,10 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { Device, manualSeed, nn, randn, type Tensor } from "holdfast";
+import { interceptCalls, type KernelSource } from "../src/driver/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorDriver } from "./support/emulator-driver.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { withNullGpu } from "./support/null-gpu.js";
 import { testEnvironment } from "./support/test-device.js";
@@ -115,4 +117,27 @@ test("attention of f16 tensors reads and writes them as they are", () => {
     assert.equal(shape.resultDtype, "f16");
   }
   assert.equal(attention.length, 2);
+});
+
+test("attention of f16 tensors with a mask runs on wgmma, in eager code and in a compiled step", {
+  skip,
+}, () => {
+  const emulated = openEmulatorDriver({});
+  const loaded: string[] = [];
+  const driver = interceptCalls(emulated, (call, args, proceed) => {
+    if (call === "loadKernel") loaded.push((args[0] as KernelSource).name);
+    return proceed();
+  });
+  const device = new Device("cuda", {
+    ...{ driver, memory: "256MiB", stallAfter: "off", environment: testEnvironment, precision: "bf16" },
+    print: () => {},
+  });
+  const { results: eager } = train(device, { dtype: "f16" });
+  const attention = new Set(loaded.filter((name) => name.startsWith("attention")));
+  const sides = ["", ".backward.rows", ".backward.columns"];
+  assert.deepEqual(attention, new Set(sides.map((side) => `attention.flash.sm90${side}.f16`)));
+  assert.deepEqual(train(device, { dtype: "f16", isCompiled: true }).results, eager);
+  assert.equal(new Set(loaded.filter((name) => name.startsWith("attention"))).size, sides.length);
+  device.close();
+  emulated.close();
 });

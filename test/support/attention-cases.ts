@@ -19,8 +19,15 @@ export interface Case extends ReferenceShape {
   readonly shared: readonly Dimension[];
   /** The heads of keys and values; default: `heads`. */
   readonly keyHeads?: number;
-  /** The dimensions along which the mask is broadcast, and whether it hides some columns; default: no mask. */
-  readonly mask?: { readonly shared: readonly Dimension[]; readonly hides: boolean };
+  /**
+   * The dimensions along which the mask is broadcast, whether it hides some columns, and how many columns of each batch it does not hide
+   * altogether; default: no mask.
+   */
+  readonly mask?: {
+    readonly shared: readonly Dimension[];
+    readonly hides: boolean;
+    readonly lengths?: readonly number[];
+  };
 }
 
 export const plainCase: Case = {
@@ -162,6 +169,10 @@ export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) 
     for (const [index, value] of values.entries()) {
       if (index % size("column") > 0 && value > 0.3) values[index] = Number.NEGATIVE_INFINITY;
     }
+  }
+  for (const [index] of mask.lengths ? values.entries() : []) {
+    const length = mask.lengths?.[Math.floor(index / strides.batchStride)] ?? columns;
+    if (index % columns >= length) values[index] = Number.NEGATIVE_INFINITY;
   }
   const at: Lookup = (b, h, row, column) =>
     values[

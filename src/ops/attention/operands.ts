@@ -52,7 +52,10 @@ export function attentionMask(
   dtype: Dtype,
 ): AttentionMask | undefined {
   const shape = [...batch, heads, rows, columns];
-  const { storage, strides, batchStride } = broadcastTo(lowering, array, shape, dtype, () => true);
+  // Converted before it broadcasts, so that a mask of keys stays small.
+  const mask = array.dtype === dtype ? array : lowering.scratchArray(array.shape, dtype);
+  if (mask !== array) copyArray(lowering, array, mask);
+  const { storage, strides, batchStride } = broadcastTo(lowering, mask, shape, dtype, () => true);
   const [headStride = 0, rowStride = 0, columnStride = 0] = strides.slice(-3);
   return storage && { storage, batchStride, headStride, rowStride, columnStride };
 }

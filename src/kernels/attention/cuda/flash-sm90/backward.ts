@@ -25,6 +25,7 @@ import {
   warpgroupRows,
 } from "./config.js";
 import { declareSm90Flash, declareWork } from "./declarations.js";
+import { exponentOf, maskBytes, maskCode, maskParameters } from "./masks.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 import {
   keepInLoop,
@@ -40,13 +41,15 @@ export function sm90BackwardParameters({
   element,
   access,
   dropout,
+  mask,
   isGrouped,
-}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout" | "isGrouped">): Readonly<
+}: Pick<Sm90BackwardConfig, "side" | "element" | "access" | "dropout" | "mask" | "isGrouped">): Readonly<
   Record<string, Parameter>
 > {
   const isRows = side === "rows";
   return {
     ...inputParameters("query", "key", "value", "outGradient"),
+    ...maskParameters(mask),
     ...dropoutMemory(dropout),
     ...(isRows && { outGradientRows: "in" as const, out: "in" as const }),
     statistics: "in",
@@ -59,13 +62,14 @@ export function sm90BackwardParameters({
   };
 }
 
-/** The tiles that stay, which become the staging of the results, the stages, the row statistics of visited queries, and mbarriers. */
+/** The tiles that stay, which become the staging of the results, the stages, the row statistics of visited queries, masks, and mbarriers. */
 export function sm90BackwardBytes(config: Sm90BackwardConfig): number {
   const { tile, width, valueWidth, side } = config;
   const { stages, tileN } = tile;
   const rowBytes = (rows: number): number => tileBytes(rows, width) + tileBytes(rows, valueWidth);
   const statisticBytes = side === "columns" ? stages * (tileN * 8 + keptBytesOf(config)) : 0;
-  return rowBytes(tileM(tile)) + stages * rowBytes(tileN) + statisticBytes + 8 * (1 + 2 * stages);
+  const besideTiles = statisticBytes + maskBytes(config, side) + 8 * (1 + 2 * stages);
+  return rowBytes(tileM(tile)) + stages * rowBytes(tileN) + besideTiles;
 }
 
 /** The dropout bits in a stage of shared memory: for the keys of all warpgroups and the visited queries. Side "rows" has them in registers. */
@@ -104,6 +108,10 @@ export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const gradient = (delta: string): string =>
     drops ? `fmaf(kept.has(i) ? gradients[i] : 0, dropoutScale, -${delta})` : `(gradients[i] - ${delta})`;
   const issuesEarly = !isRows && tile.issuesEarly;
+  const maskTileBytes = maskBytes(config, side);
+  const masks = maskCode(config, side, {
+    ...{ head: isRows ? "head" : `(${queryHead(config)})`, stayed: "stayed", visit: "visit" },
+  });
   const producerLoop = `  if (threadIdx.x >= consumers) {
     setmaxnregDec<${producer}>();
     if (threadIdx.x == consumers) {
@@ -158,7 +166,8 @@ ${eachHead}
 ${isRows ? "" : `  constexpr unsigned keptBytes = ${keptBytesOf(config)};`}
 ${isRows ? "" : "  float2* const rowStatistics = reinterpret_cast<float2*>(stageTiles + stages * stageBytes);"}
 ${isRows ? "" : "  [[maybe_unused]] unsigned char* const keptTiles = reinterpret_cast<unsigned char*>(rowStatistics + stages * tileN);"}
-  Mbarrier* const stayFull = reinterpret_cast<Mbarrier*>(stageTiles + stages * (stageBytes${isRows ? "" : " + tileN * 8 + keptBytes"}));
+${maskTileBytes ? "  float* const maskTiles = reinterpret_cast<float*>(stageTiles + stages * stageBytes);" : ""}
+  Mbarrier* const stayFull = reinterpret_cast<Mbarrier*>(stageTiles + stages * (stageBytes${isRows ? "" : " + tileN * 8 + keptBytes"})${maskTileBytes ? ` + ${maskTileBytes}` : ""});
   Mbarrier *const full = stayFull + 1, *const empty = full + stages;
   if (threadIdx.x == 0) {
     mbarrierInit(stayFull, 1);
@@ -221,9 +230,9 @@ ${
     mbarrierWait(stayFull, 0);
     Position at${tile.loadsOwnTiles ? ", lastAt" : ""};
 ${drops ? "    Kept kept;" : ""}
-${isRows ? `${dropoutOfHead}\n    int visit = firstVisit;\n${dropout === "loads" ? prefetchKept : ""}` : ""}
+${isRows ? `${dropoutOfHead}\n${masks.declare}\n    int visit = firstVisit;\n${dropout === "loads" ? prefetchKept : ""}` : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
-${isRows ? "" : `${eachHead} {${dropout === "loads" ? "" : dropoutOfHead}\n    int visit = firstVisit;`}
+${isRows ? "" : `${eachHead} {${dropout === "loads" ? "" : dropoutOfHead}\n${masks.declare}\n    int visit = firstVisit;`}
 ${!isRows && isCausal ? skipHidden : ""}
 #pragma unroll 1
     for (; visit < ${isRows && isCausal ? "endVisit && visit <= firstOfGroup + 63" : "endVisit"}; visit += tileN) {
@@ -237,17 +246,20 @@ ${!isRows && isCausal ? skipHidden : ""}
       multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
       wgmmaCommit();
 ${tile.loadsOwnTiles ? loadNext(visitedHead) : ""}
+${masks.fetch}
 ${keepInLoop(config)}
+${masks.store}
       wgmmaWait<1>();
       fenceAll(scores);
       fenceAll(result1);
 ${isRows ? "" : "      fenceAll(result2);"}
 ${tile.drains ? "" : "      if (lastStage < stages) release(lastStage);\n      lastStage = at.stage;"}
+${masks.add}
 ${hideScores(isRows, isCausal)}
 ${isRows ? "" : "      const float2* const tileStatistics = rowStatistics + at.stage * tileN + member * 2;"}
 #pragma unroll
       for (unsigned i = 0; i < tileN / 2; i++) {
-        scores[i] = ex2Approx(fmaf(scores[i], scale2, -${isRows ? "statistic[i / 2 % 2]" : "tileStatistics[i / 4 * 8 + i % 2].x"}));
+        scores[i] = ex2Approx(${exponentOf(config, "scores[i]", isRows ? "statistic[i / 2 % 2]" : "tileStatistics[i / 4 * 8 + i % 2].x")});
       }
 ${issuesEarly ? packPowers : ""}
       wgmmaWait<0>();

@@ -22,6 +22,12 @@ export interface Sm90FlashTile {
   readonly loadsOwnTiles?: boolean;
 }
 
+/**
+ * How kernels read an additive mask: one for all queries ("keys"); or one for each score, element by element, or two neighbouring columns at
+ * once. The columns of the latter are contiguous.
+ */
+export type Sm90Mask = "none" | "keys" | "elements" | "pairs";
+
 /** Constants of a generated kernel. */
 export interface Sm90FlashConfig {
   readonly element: HalfElement;
@@ -33,6 +39,7 @@ export interface Sm90FlashConfig {
   /** True if several heads of queries share a head of keys and values. */
   readonly isGrouped: boolean;
   readonly dropout: FlashDropout;
+  readonly mask: Sm90Mask;
   readonly access: "out" | "partial-out";
 }
 

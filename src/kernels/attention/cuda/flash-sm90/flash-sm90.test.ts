@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
-import { type Case, plainCase, prepare } from "../../../../../test/support/attention-cases.js";
+import { type Case, plainCase, prepare, prepareMask } from "../../../../../test/support/attention-cases.js";
 import { dropoutMemory, keptBy } from "../../../../../test/support/attention-dropout.js";
 import {
   Dense,
@@ -94,12 +94,14 @@ function runCase(
       return { storage, batchStride, headStride, rowStride, dtype: element };
     };
     const numbers = (name: string) => on.arena.allocate(4 * batch * heads * rows, name);
+    const mask = prepareMask(testCase);
     const shape = { dtype: "f32", batch, heads, keyHeads, rows, columns, width, valueWidth } as const;
     const both = {
       ...{ ...shape, scale, isCausal, resultDtype: element },
       ...{ query: operand("query"), key: operand("key"), value: operand("value"), out: operand("out") },
       statistics: numbers("statistics"),
       ...(dropoutP && { dropoutP }),
+      ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
     };
     const dropout = dropoutP ? dropoutMemory(on, shape, storesBits) : undefined;
     const inputs = { ...both, ...dropout?.forward };
@@ -152,7 +154,11 @@ function refer(testCase: Case, dropoutP?: number) {
   const { query, key, value, outGradient } = operands;
   const inputs = { query: query.at, key: shared(key.at), value: shared(value.at) };
   const kept = dropoutP ? { kept: keptBy(testCase, dropoutP) } : {};
-  const { out, probabilities } = referenceAttention(testCase, { ...inputs, ...kept, mask: () => 0 });
+  const { out, probabilities } = referenceAttention(testCase, {
+    ...inputs,
+    ...kept,
+    mask: prepareMask(testCase)?.at ?? (() => 0),
+  });
   const gradients = referenceGradients(testCase, {
     ...{ ...inputs, ...kept, probabilities: probabilities.at, outGradient: outGradient.at },
   });
@@ -187,7 +193,10 @@ function check(on: Runtime, testCase: Case, options: Options = {}): void {
   for (const name of resultNames) {
     const { layout, values } = operands[name];
     const around = new Set(values.keys());
-    const largest = expected[name].values.reduce((most, one) => Math.max(most, Math.abs(one)), 1);
+    const largest = expected[name].values.reduce(
+      (most, one) => (Math.abs(one) > most ? Math.abs(one) : most),
+      1,
+    );
     const isOfRows = name === "out" || name === "queryGradient";
     const [long, headCount] = isOfRows ? [rows, heads] : [columns, keyHeads];
     const wide = name === "out" || name === "valueGradient" ? valueWidth : width;
@@ -198,8 +207,8 @@ function check(on: Runtime, testCase: Case, options: Options = {}): void {
             const index = layout.indexOf(b, h, row, d);
             around.delete(index);
             const [found, wanted] = [written[name][index]!, expected[name].at(b, h, row, d)];
-            // Written so that NaN fails.
-            if (!(Math.abs(found - wanted) <= tolerances[element] * largest))
+            // Written so that NaN fails, unless it is expected.
+            if (!Object.is(found, wanted) && !(Math.abs(found - wanted) <= tolerances[element] * largest))
               assert.fail(`${name}[${b}, ${h}, ${row}, ${d}] is ${found}, not ${wanted}`);
           }
     for (const index of around) assert.equal(written[name][index], values[index], `${name} at ${index}`);
@@ -213,6 +222,13 @@ const packed = {
 } as const satisfies Case;
 
 const wide = { rows: 20, columns: 20, width: 16, valueWidth: 128 } as const;
+
+/** A mask of padded keys that hides whole tiles, too. */
+const padded = {
+  ...{ rows: 20, columns: 140, width: 16 },
+  mask: { shared: ["head", "row"], hides: true, lengths: [70, 137] },
+} as const;
+const ofRows = { shared: ["batch"], hides: true } as const;
 
 const short = { tiles: "short", width: 16 } as const;
 
@@ -274,6 +290,53 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     });
   }
 
+  for (const tiles of ["long", "short"] as const) {
+    test(`with the tiles for ${tiles} visits adds masks, with and without rows`, () => {
+      const cases: readonly (Partial<Case> & Options)[] = [
+        { ...padded, rows: 20, heads: 1, isCausal: false, batch: 2, dropoutP: 0.3, storesBits: true },
+        { ...padded, batch: 2, rows: 70, columns: 67, keyHeads: 1, dropoutP: 0.3, mask: ofRows },
+        { ...padded, heads: 1, rows: 18, columns: 134, mask: { shared: ["head"], hides: true } },
+        { ...padded, rows: 140, columns: 136, dropoutP: 0.3, storesBits: true },
+        { rows: 300, columns: 300, width: 64, valueWidth: 64, scale: 0.125, dropoutP: 0.3, storesBits: true },
+        { rows: 130, columns: 70, width: 128, valueWidth: 128, scale: 0.1, isCausal: false, mask: ofRows },
+        { mask: { shared: ["row", "column"], hides: false }, rows: 70, columns: 68 },
+      ];
+      onGpu({}, (runtime) => {
+        for (const one of effort({ quick: cases.slice(0, tiles === "long" ? 3 : 1), thorough: cases })) {
+          const { dropoutP, storesBits = false, ...sizes } = one;
+          const options = { tiles, ...(dropoutP && { dropoutP, storesBits }) };
+          check(runtime, { ...packed, ...padded, ...sizes }, options);
+        }
+        const numRuns = effort({ quick: 0, thorough: 25 });
+        if (numRuns === 0) return;
+        const size = fc.constantFrom(1, 15, 63, 64, 65, 130, 193);
+        const shared = fc.subarray<"batch" | "head" | "row">(["batch", "head", "row"]);
+        const mask = fc.record({ shared, hides: fc.boolean() });
+        const drawn = fc.record({
+          rows: size,
+          columns: size,
+          mask,
+          isCausal: fc.boolean(),
+          batch: fc.constantFrom(1, 2),
+        });
+        fc.assert(
+          fc.property(drawn, (one) => check(runtime, { ...packed, ...padded, ...one }, { tiles })),
+          { numRuns, seed: 7 },
+        );
+      });
+    });
+  }
+
+  test("with a mask that hides all keys of a sequence has NaN for it, and right results for the others", () => {
+    const loaded: string[] = [];
+    const mask = { shared: ["head", "row"], hides: false, lengths: [70, 0] } as const;
+    const testCase = { ...packed, ...padded, batch: 2, heads: 1, rows: 20, isCausal: false, mask } as const;
+    const { out } = refer(testCase).expected;
+    assert.ok(!Number.isNaN(out.at(0, 0, 0, 0)) && Number.isNaN(out.at(1, 0, 0, 0)));
+    onGpu({ loaded }, (runtime) => check(runtime, testCase, { tiles: "own" }));
+    assert.equal(loaded.filter((name) => name.includes("sm90")).length, 3, loaded.join(", "));
+  });
+
   test("leaves what it can't compute to other kernels", () => {
     const loaded: string[] = [];
     onGpu({ loaded }, (runtime) => {
@@ -283,6 +346,8 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         // Rows that are not aligned, and keys that all rows share.
         { padding: 4 },
         { shared: ["row"] },
+        // A mask of rows without columns.
+        { mask: { shared: ["column"], hides: false } },
       ] as const satisfies readonly Partial<Case>[];
       const small = { ...packed, heads: 2, rows: 9, columns: 9 };
       for (const other of others) check(runtime, { ...small, ...other }, { tiles: "own" });
@@ -405,6 +470,25 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "from += pairBytes;",
       "",
       { ...stored, heads: 2, keyHeads: 1 },
+    ],
+    [
+      "each key has the mask of its neighbour",
+      "maskPair[offsetOf(column, maskColumn)]",
+      "maskPair[offsetOf(column ^ 1, maskColumn)]",
+      padded,
+    ],
+    [
+      "the mask of a tile is that of the first",
+      "visited + (int)(32 * i + lane)",
+      "0 * visited + (int)(32 * i + lane)",
+      { ...padded, isCausal: false },
+    ],
+    ["keys that stay have the mask of others", "ownMask[i / 2 % 2]);", "ownMask[i % 2]);", padded],
+    [
+      "keys that stay have the mask of the next query",
+      "offsetOf(row, maskRow) + stayed",
+      "offsetOf(row ^ 1, maskRow) + stayed",
+      { ...padded, mask: ofRows },
     ],
     [
       "the heads of a group draw the same numbers",

@@ -24,6 +24,7 @@ import {
   warpgroupRows,
 } from "./config.js";
 import { declareSm90Flash, declareWork, drawKept, visibleSteps } from "./declarations.js";
+import { exponentOf, maskBytes, maskCode, maskParameters } from "./masks.js";
 import { inputMap, inputParameters, sizeParameters } from "./operands.js";
 
 /** Powers of 2 below this one keep their precision in bf16 and f16, and their sums in f32. */
@@ -34,12 +35,14 @@ export function sm90ForwardParameters({
   element,
   access,
   dropout,
+  mask,
   isGrouped,
-}: Pick<Sm90FlashConfig, "element" | "access" | "dropout" | "isGrouped">): Readonly<
+}: Pick<Sm90FlashConfig, "element" | "access" | "dropout" | "mask" | "isGrouped">): Readonly<
   Record<string, Parameter>
 > {
   return {
     ...inputParameters("query", "key", "value"),
+    ...maskParameters(mask),
     ...dropoutMemory(dropout),
     out: access,
     statistics: access,
@@ -52,20 +55,24 @@ export function sm90ForwardParameters({
   };
 }
 
-/** Queries, which become the staging of the result, the stages of keys and values, and mbarriers. */
-export function sm90ForwardBytes({ tile, width, valueWidth }: Sm90FlashConfig): number {
+/** Queries, which become the staging of the result, the stages of keys and values, masks, and mbarriers. */
+export function sm90ForwardBytes(config: Sm90FlashConfig): number {
+  const { tile, width, valueWidth } = config;
   const { stages, tileN } = tile;
   const queryBytes = tileBytes(tileM(tile), Math.max(width, valueWidth));
   const stageBytes = tileBytes(tileN, width) + tileBytes(tileN, valueWidth);
-  return queryBytes + stages * stageBytes + 8 * (1 + 4 * stages);
+  return queryBytes + stages * stageBytes + maskBytes(config, "rows") + 8 * (1 + 4 * stages);
 }
 
 export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   const { element, tile, isCausal, width, valueWidth, dropout } = config;
   const sharedBytes = sm90ForwardBytes(config);
+  const maskTileBytes = maskBytes(config, "rows");
   // Each load would divide, to save a register.
   const keyHead = config.isGrouped ? "head / groupHeads" : "head";
   const drops = dropout !== "none";
+  const hasMask = config.mask !== "none";
+  const masks = maskCode(config, "rows", { head: "head", stayed: "row", visit: "visit * tileN" });
   // While the products of the tile are computed.
   const draw = (lastRow?: string): string =>
     drops ? drawKept("rows", "firstOfWarp", "visit * tileN", lastRow) : "";
@@ -88,7 +95,8 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   constexpr unsigned queryBytes = ${tileBytes(warpgroupRows, Math.max(width, valueWidth))};
   unsigned char* const keys = queries + warpgroups * queryBytes;
   unsigned char* const values = keys + stages * KeyTile::bytes;
-  Mbarrier* const queryFull = reinterpret_cast<Mbarrier*>(values + stages * ValueTile::bytes);
+${maskTileBytes ? "  float* const maskTiles = reinterpret_cast<float*>(values + stages * ValueTile::bytes);" : ""}
+  Mbarrier* const queryFull = reinterpret_cast<Mbarrier*>(values + stages * ValueTile::bytes${maskTileBytes ? ` + ${maskTileBytes}` : ""});
   Mbarrier *const keyFull = queryFull + 1, *const keyEmpty = keyFull + stages, *const valueFull = keyEmpty + stages;
   Mbarrier* const valueEmpty = valueFull + stages;
   if (threadIdx.x == 0) {
@@ -138,9 +146,10 @@ ${tile.loadsOwnTiles ? firstLoads : producerLoop(tile)}
 ${drops ? `${declareDropoutOfPair(dropout, "pairNumber")}\n    Kept kept;` : ""}
 #pragma unroll
     for (unsigned i = 0; i < valueWidth / 2; i++) result[i] = 0;
-
+${masks.declare}
     // Scores of a tile to powers of 2, relative to the row's base.
     auto toPowers = [&](int firstColumn, bool isFirst) {
+${hasMask ? "      addMask(firstColumn);" : ""}
       // Tiles and warpgroups begin at multiples of 64, so only the first tile has hidden columns.
       if (isFirst && (${isCausal ? "firstColumn + (int)tileN > firstOfGroup + 1 || " : ""}firstColumn + (int)tileN > columns)) {
 #pragma unroll
@@ -160,7 +169,7 @@ ${drops ? `${declareDropoutOfPair(dropout, "pairNumber")}\n    Kept kept;` : ""}
 #pragma unroll
         for (unsigned i = 2; i < tileN / 4; i++) highest[i % 2] = fmaxf(highest[i % 2], scores[i / 2 * 4 + 2 * half + i % 2]);
         // Finite, so that the power of a hidden score is 0.
-        tileMax[half] = fmaxf(fmaxf(highest[0], highest[1]) * scale2, -3e38f);
+        tileMax[half] = fmaxf(fmaxf(highest[0], highest[1])${hasMask ? "" : " * scale2"}, -3e38f);
       }
       isRaised = isFirst || __any_sync(0xffffffffu, tileMax[0] > base[0] + ${headroom} || tileMax[1] > base[1] + ${headroom});
       if (isRaised) {
@@ -184,7 +193,7 @@ ${drops ? `${declareDropoutOfPair(dropout, "pairNumber")}\n    Kept kept;` : ""}
 #pragma unroll
         for (unsigned i = 0; i < tileN / 4; i++) {
           float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-          score = ex2Approx(fmaf(score, scale2, -base[half]));
+          score = ex2Approx(${exponentOf(config, "score", "base[half]")});
           total[i % 2] = i < 2 ? score : total[i % 2] + score;
 ${drops ? "          if (!kept.has(i / 2 * 4 + 2 * half + i % 2)) score = 0;" : ""}
         }
@@ -215,7 +224,9 @@ ${
     wgmmaFence();
     multiply<width, tileN>(scores, myQueries, keys + keyAt.stage * KeyTile::bytes);
     wgmmaCommit();
+${masks.fetch}
 ${draw(isCausal ? "firstOfWarp + 15" : undefined)}
+${masks.store}
     wgmmaWait<0>();
     fenceAll(scores);
     release(keyEmpty + keyAt.stage);
@@ -236,7 +247,9 @@ ${draw(isCausal ? "firstOfWarp + 15" : undefined)}
       multiplyPacked<tileN, valueWidth>(result, probabilities, values + valueAt.stage * ValueTile::bytes);
       wgmmaCommit();
 ${tile.loadsOwnTiles ? loadNext : ""}
+${masks.fetch}
 ${draw()}
+${masks.store}
       wgmmaWait<1>();
       fenceAll(scores);
       release(keyEmpty + keyAt.stage);

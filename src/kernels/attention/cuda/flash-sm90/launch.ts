@@ -26,6 +26,7 @@ import {
   widthUnit,
 } from "./config.js";
 import { sm90ForwardKernel, sm90ForwardParameters } from "./forward.js";
+import { maskOf } from "./masks.js";
 import { chooseBackwardTile, chooseForwardTile, type Work } from "./tiles.js";
 
 type Access = "out" | "partial-out";
@@ -43,10 +44,10 @@ function elementOf(
   inputs: readonly OperandLayout[],
   results: readonly OperandLayout[],
 ): HalfElement | undefined {
-  const { width, valueWidth, scale, mask } = problem;
+  const { width, valueWidth, scale } = problem;
   const element = resultDtypeOf(problem);
   if (device.computeCapability !== capability || (element !== "bf16" && element !== "f16")) return undefined;
-  if (mask || !(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
+  if (!(scale > 0) || width % widthUnit !== 0 || valueWidth % widthUnit !== 0) return undefined;
   const operands = [...inputs, ...results];
   return operands.every((operand) => operand.dtype === element && isAligned(operand)) ? element : undefined;
 }
@@ -79,6 +80,16 @@ function mapArguments(
   };
 }
 
+/** How kernels read the mask, and the arguments for it; undefined if they can't read it. */
+function argumentsOfMask(problem: FlashProblem | FlashBackwardProblem) {
+  const { mask: stored, rows, columns } = problem;
+  if (!stored) return { mask: "none" as const, maskArguments: {} };
+  const mask = layOut(problem, stored, rows, columns);
+  const maskColumn = columns > 1 ? stored.columnStride : 1;
+  const read = maskOf(mask, maskColumn);
+  return read && { mask: read, maskArguments: { mask: mask.storage, maskColumn, ...stridesOf({ mask }) } };
+}
+
 /** The launch of the forward pass; undefined if another kernel has to compute it. */
 export function lowerSm90Forward(
   target: Target,
@@ -98,9 +109,12 @@ export function lowerSm90Forward(
     return undefined;
   const pairs = batch * heads;
   const { dropout, dropoutArguments } = dropoutOf(problem);
+  const masked = argumentsOfMask(problem);
+  if (!masked) return undefined;
+  const { mask, maskArguments } = masked;
   const partial = {
     ...{ element, width, valueWidth, isCausal, access, isGrouped: keyShape.heads < heads },
-    dropout,
+    ...{ dropout, mask },
   };
   const tile = chooseTile(partial, workOf(target, problem, rows, columns));
   if (!tile) return undefined;
@@ -118,6 +132,7 @@ export function lowerSm90Forward(
         ...{ pairs, sectionPairs: sectionPairsOf(columns * (width + valueWidth), element), heads, tiles },
         ...{ groupHeads: heads / keyShape.heads, rows, columns, scale, ...stridesOf({ out }) },
         ...dropoutArguments,
+        ...maskArguments,
       }),
     },
   ];
@@ -150,8 +165,13 @@ export function lowerSm90Backward(
   const element = elementOf(target, problem, [...Object.values(inputs), out], Object.values(results));
   const areRows = [query, outGradient].every((operand) => hasRows(operand, rows));
   if (!element || !areRows || ![key, value].every((operand) => hasRows(operand, columns))) return undefined;
-  const { statistics, deltas } = problem;
+  const { statistics, deltas, scoreGradient } = problem;
+  // The gradient of the mask: these kernels don't store it.
+  if (scoreGradient) return undefined;
   const { dropout, dropoutArguments } = dropoutOf(problem);
+  const masked = argumentsOfMask(problem);
+  if (!masked) return undefined;
+  const { mask, maskArguments } = masked;
   const values = {
     ...{ ...storagesOf({ ...inputs, out, ...results }), outGradientRows: outGradient.storage },
     ...Object.assign(
@@ -162,11 +182,12 @@ export function lowerSm90Backward(
     ),
     ...{ ...stridesOf({ out, ...results }), statistics, deltas, heads, groupHeads, rows, columns, scale },
     ...dropoutArguments,
+    ...maskArguments,
   };
   const launchOf = (side: Side): LaunchCommand | undefined => {
     const partial = {
       ...{ element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 },
-      dropout,
+      ...{ dropout, mask },
     };
     const [stays, stayCount, visitCount] =
       side === "rows" ? [problem, rows, columns] : [keyShape, columns, groupHeads * rows];

@@ -16,6 +16,7 @@ test("rows that visit few others are in small blocks, several per SM", () => {
     isCausal: true,
     isGrouped: false,
     access: "out",
+    mask: "none",
   } as const;
   const blocksOf = (rows: number) => {
     const work = { pairs: 384, rows, visited: rows / 2, sms: 132 };
@@ -43,39 +44,48 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
   const works = lengths.map((rows) => ({ pairs: 96, rows, visited: rows / 2, sms: 132 }));
   const problems = sizes.flatMap((width) =>
     works.flatMap((work) =>
-      (["none", "draws", "stores"] as const).map((dropout) => ({ width, work, dropout })),
+      (["none", "draws", "stores"] as const).flatMap((dropout) =>
+        (["none", "keys", "pairs", "elements"] as const).map((mask) => ({ width, work, dropout, mask })),
+      ),
     ),
   );
-  // Of each length without dropout, and of one with stored bits.
+  // Of each length without dropout, and of one with stored bits, without a mask and with one of keys.
   const quickProblems = problems.filter(
-    ({ work, dropout }) => dropout === "none" || (dropout === "stores" && work === works[0]),
+    ({ work, dropout, mask }) =>
+      (dropout === "none" && mask === "none") ||
+      (dropout === "stores" && work === works[0] && (mask === "none" || mask === "keys")),
   );
-  const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(({ width, work, dropout }) => {
-    const sizes = { width, valueWidth: width };
-    const config = {
-      element: "bf16",
-      ...sizes,
-      isCausal: true,
-      isGrouped: width === 128,
-      access: "out",
-      dropout,
-    } as const;
-    const sides = (["rows", "columns"] as const).map((side) => {
-      const loads = dropout === "stores" ? ({ dropout: "loads" } as const) : {};
-      const backward = { ...config, ...loads, side };
-      const tile = chooseBackwardTile(backward, work);
-      assert.ok(tile, `a tile of ${width} for ${side}`);
-      return sm90BackwardKernel({ ...backward, tile });
-    });
-    const tile = chooseForwardTile(config, work);
-    assert.ok(tile, `a tile of ${width}`);
-    // A wide forward pass spills a few numbers around its loop.
-    const forwardSpill = dropout === "stores" && width === 128 ? 32 : 0;
-    return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel, index) => ({
-      ...{ kernel, maxSpillBytes: index === 0 ? forwardSpill : 0 },
-      what: `${kernel.name} of ${JSON.stringify({ ...sizes, dropout, rows: work.rows })}`,
-    }));
-  });
+  const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(
+    ({ width, work, dropout, mask }) => {
+      const sizes = { width, valueWidth: width };
+      const config = {
+        element: "bf16",
+        ...sizes,
+        isCausal: true,
+        isGrouped: width === 128,
+        access: "out",
+        dropout,
+        mask,
+      } as const;
+      const sides = (["rows", "columns"] as const).map((side) => {
+        const loads = dropout === "stores" ? ({ dropout: "loads" } as const) : {};
+        const backward = { ...config, ...loads, side };
+        const tile = chooseBackwardTile(backward, work);
+        assert.ok(tile, `a tile of ${width} for ${side}`);
+        return sm90BackwardKernel({ ...backward, tile });
+      });
+      const tile = chooseForwardTile(config, work);
+      assert.ok(tile, `a tile of ${width}`);
+      // A wide forward pass spills a few numbers around its loop.
+      const forwardSpill = dropout === "stores" && width === 128 ? 32 : 0;
+      // Some masks spill a number or two.
+      const maskSpill = mask === "elements" || (dropout === "draws" && mask !== "none") ? 16 : 0;
+      return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel, index) => ({
+        ...{ kernel, maxSpillBytes: Math.max(maskSpill, index === 0 ? forwardSpill : 0) },
+        what: `${kernel.name} of ${JSON.stringify({ ...sizes, dropout, mask, rows: work.rows })}`,
+      }));
+    },
+  );
 
   test("needs no local memory, and does not serialise wgmma", () => {
     const costs = compileWithNvcc(
@@ -99,6 +109,7 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
       isGrouped: false,
       access: "out",
       dropout: "none",
+      mask: "none",
       tile,
     } as const;
     const [cost] = compileWithNvcc([sm90ForwardKernel(config)], "sm_90a");

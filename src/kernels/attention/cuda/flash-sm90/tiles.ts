@@ -28,6 +28,9 @@ const dropoutRegisters: Readonly<Record<FlashDropout, number>> = { none: 0, draw
 /** Registers of dropout in the forward kernel, for each word of bits of a tile. */
 const forwardDropoutRegisters = 14;
 
+/** Registers of side "rows" for a mask with rows, if tiles are wider than 64: more of its loads are in flight. */
+const wideMaskRegisters = 24;
+
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
 
@@ -136,7 +139,8 @@ export function chooseBackwardTile(
   config: Omit<Sm90BackwardConfig, "tile">,
   work: Work,
 ): Sm90BackwardTile | undefined {
-  const { side, width, valueWidth, isGrouped, dropout } = config;
+  const { side, width, valueWidth, isGrouped, dropout, mask } = config;
+  const hasMaskRows = side === "rows" && (mask === "pairs" || mask === "elements");
   const results = width / 2 + (side === "columns" ? valueWidth / 2 + (isGrouped ? groupRegisters : 0) : 0);
   const drawn = dropoutRegisters[dropout];
   return chooseTile(
@@ -144,7 +148,11 @@ export function chooseBackwardTile(
     work,
     // Scores and their gradients, and the packed operands of products in flight.
     ({ tileN, issuesEarly, drains }) =>
-      results + drawn + tileN + (drains ? 0 : tileN / (issuesEarly ? 2 : 4)),
+      results +
+      drawn +
+      tileN +
+      (drains ? 0 : tileN / (issuesEarly ? 2 : 4)) +
+      (hasMaskRows && tileN > 64 ? wideMaskRegisters : 0),
     (tile) => sm90BackwardBytes({ ...config, tile }),
   );
 }
