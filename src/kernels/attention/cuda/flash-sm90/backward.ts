@@ -204,7 +204,7 @@ ${
     Visit2::load(stageTile + Visit1::bytes, &${visit2}, visitedHead * ${visit2}Head, visit, ${visit2}Matrix, full + stage);
   };
 
-${tile.loadsOwnTiles ? firstLoads(visitedHead) : producerLoop}
+${producerLoop}
     const unsigned warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     const int firstOfGroup = firstStay + 64 * (int)warpgroup;
@@ -228,7 +228,7 @@ ${
     for (unsigned i = 0; i < valueWidth / 2; i++) result2[i] = 0;`
 }
     mbarrierWait(stayFull, 0);
-    Position at${tile.loadsOwnTiles ? ", lastAt" : ""};
+    Position at;
 ${drops ? "    Kept kept;" : ""}
 ${isRows ? `${dropoutOfHead}\n${masks.declare}\n    int visit = firstVisit;\n${dropout === "loads" ? prefetchKept : ""}` : ""}
 ${tile.drains ? "" : "    // The stage that the products in flight still read.\n    unsigned lastStage = stages;"}
@@ -245,7 +245,6 @@ ${!isRows && isCausal ? skipHidden : ""}
       wgmmaCommit();
       multiply<valueWidth, tileN>(gradients, myStays + Stay1::bytes, stageTile + Visit1::bytes);
       wgmmaCommit();
-${tile.loadsOwnTiles ? loadNext(visitedHead) : ""}
 ${masks.fetch}
 ${keepInLoop(config)}
 ${masks.store}
@@ -275,7 +274,6 @@ ${isRows || issuesEarly ? "" : `${packPowers}\n${multiplyPowers}`}
       multiplyPacked<tileN, width>(result1, packed, stageTile);
       wgmmaCommit();
 ${tile.drains ? drain(isRows) : ""}
-${tile.loadsOwnTiles ? "      lastAt = at;" : ""}
       at.advance();
     }
 ${isRows ? "" : "    }"}
@@ -298,24 +296,6 @@ ${storeResult("valueGradient", "valueWidth", "result2", "factors2", "myStays + S
   }`,
   });
 }
-
-const firstLoads = (visitedHead: string): string => `  if (threadIdx.x == 0) {
-    loadStays();
-#pragma unroll 1
-    for (unsigned stage = 0; stage < stages && firstVisit + (int)(stage * tileN) < endVisit; stage++)
-      loadVisit(stage, firstVisit + stage * tileN, ${visitedHead});
-  }
-  {`;
-
-/**
- * C++: loads a tile to the stage that the last tile has left. The other warps have issued the products of this tile too, or are about to, so
- * the thread hardly waits for their releases.
- */
-const loadNext = (visitedHead: string): string => `
-      if (threadIdx.x == 0 && visit > firstVisit && visit + (int)((stages - 1) * tileN) < endVisit) {
-        mbarrierWait(empty + lastAt.stage, lastAt.parity);
-        loadVisit(lastAt.stage, visit + (stages - 1) * tileN, ${visitedHead});
-      }`;
 
 const drain = (isRows: boolean): string => `      wgmmaWait<0>();
       fenceAll(result1);

@@ -381,7 +381,6 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     ["columns after the last one count", "firstColumn + (int)tileN > columns", "false", { isCausal: false }],
     ...(
       [
-        ["tiles", "visit + (stages - 1) * tileN, ", "visit + stages * tileN, "],
         ["keys", "visit + 1 - stages);", "visit + 2 - stages);"],
         ["values", "visit + 2 - stages);", "visit + 1 - stages);"],
       ] as const

@@ -28,7 +28,7 @@ test("rows that visit few others are in small blocks, several per SM", () => {
   };
   assert.deepEqual(blocksOf(256), [
     [1, 4],
-    [1, 4],
+    [1, 3],
     [1, 2],
   ]);
   assert.deepEqual(blocksOf(4096), [

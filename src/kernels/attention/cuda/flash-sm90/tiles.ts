@@ -101,24 +101,14 @@ export function chooseForwardTile(
 
 const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
   rows: {
-    short: [
-      {
-        warpgroups: 1,
-        tileN: 64,
-        stages: 2,
-        blocksPerSm: 4,
-        issuesEarly: false,
-        drains: true,
-        loadsOwnTiles: true,
-      },
-      { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 3, issuesEarly: false, drains: true },
-    ],
+    short: [{ warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 3, issuesEarly: false, drains: true }],
     long: [
       { warpgroups: 3, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 2, tileN: 128, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
       { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: false },
       { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: false },
     ],
+    // A producer is faster here: 404 instead of 412 µs for six layers of 64 × 6 × 256 causal rows, forward 178 instead of 174 µs.
     // Measured on an H200 with a width of 64: 51 instead of 56 µs for 1024 causal rows, 74 instead of 85 without a mask, 67 instead of 63 for
     // 2048 rows without one.
     maxShortVisits: 1025,
