@@ -28,11 +28,11 @@ export const busyGemmElements = ({ parallelism }: Device): number => 11_000 * pa
  */
 export const maxBatchedWaves = 4;
 
-/** The tiles of a group of GEMMs on tensor cores for doubles, and the share of its time that its last wave may leave idle. */
+/** The elements of a DMMA tile, and the maximum idle share of a group's time. */
 const exactTileElements = 64 * 64;
 const maxIdleShare = 1 / 16;
 
-/** True if most multiprocessors would have no tile in the last wave of an exact grouped GEMM: its tiles all take as long. */
+/** True if the last wave leaves more than `maxIdleShare` of the time of an exact grouped GEMM idle. All tiles take the same time. */
 export function hasIdleWave({ parallelism }: Device, elements: number): boolean {
   const waves = elements / (exactTileElements * parallelism);
   return Math.ceil(waves) - waves > maxIdleShare * waves;
@@ -106,8 +106,8 @@ const fullWaves = 8;
 export const minMeasuredElements = ({ parallelism }: Device): number => 2 * tileElements * parallelism;
 
 /**
- * Products from which the tiles of exact GEMMs are measured: one launch's worth for each multiprocessor, at 128 a cycle and 2 GHz. In shorter
- * ones, latencies decide.
+ * Minimum multiply-adds of an exact GEMM whose tiles are measured: 2 µs on every multiprocessor, at 128 per cycle and 2 GHz. Latency
+ * dominates smaller GEMMs.
  */
 export const minMeasuredProducts = ({ parallelism }: Device): number => 512 * 1024 * parallelism;
 
@@ -144,7 +144,7 @@ export const transposeLead = 3;
  */
 export const minWantedShare = 0.6;
 
-/** Multiply-adds of a GEMM from which aligned rows matter: with fewer, it takes about as long as a launch. */
+/** Minimum multiply-adds of a GEMM for which aligned rows matter. A smaller one takes about as long as a launch. */
 export const minPaddedMacs = 1 << 24;
 
 /** Padding may add this share to the elements that a GEMM reads and writes. */

@@ -3,7 +3,7 @@
 import type { ColumnKernel, InputDtype, RowKernel } from "../../ir/index.js";
 import type { BufferSlice, GemmCall } from "../program/program.js";
 
-/** What f32 becomes. */
+/** The dtype that replaces f32. */
 export const narrow = "bf16";
 
 /** The bias stays f32. */

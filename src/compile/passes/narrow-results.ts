@@ -111,7 +111,7 @@ function writesOnlyElements(work: RowCall, buffer: Buffer): boolean {
   return outputs.every((slice) => stored.includes(slice));
 }
 
-/** The results of attention that are whole numbers of f32, if its kernels can round them. */
+/** The f32 results of attention, if its kernels can store them as bf16. */
 function attentionResults(runtime: Runtime, work: AttentionCall): readonly Buffer[] {
   const { dtype, resultDtype = dtype } = work.shape;
   if (!capabilitiesOf(runtime).storesHalfAttention || dtype !== "f32" || resultDtype !== dtype) return [];

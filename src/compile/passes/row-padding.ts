@@ -22,7 +22,7 @@ import type {
 } from "../program/program.js";
 import { isWhole } from "./copy-propagation.js";
 
-/** Padded rows begin at multiples of so many elements: 16 bytes of bf16, and what is f32 now may become bf16. */
+/** The alignment of padded rows in elements: 16 bytes of bf16. f32 matrices have it too, because they may become bf16. */
 const alignedElements = 8;
 
 /** `minMacs`: the multiply-adds of a GEMM that is large enough. */

@@ -166,10 +166,17 @@ export function requireConvolution(problem: ConvolutionProblem): void {
     requireElements(name, elements, problem[operand], storedDtype(problem, operand));
   }
   if (problem.epilogue && !((channelsLast || depthwise) && direction !== "weight-gradient")) {
-    throw rejected("only an image whose channels are last, or a depthwise one, has an epilogue.");
+    throw rejected(
+      "an epilogue needs the image of a channels-last or depthwise convolution. Apply the function in a call of its own.",
+    );
   }
-  if (depthwise && (channelsLast || channels !== 1 || outChannels !== 1)) {
-    throw rejected(`depthwise, and a group has ${channels} input and ${outChannels} output channels.`);
+  if (depthwise && channelsLast) {
+    throw rejected("`depthwise` and `channelsLast` exclude each other. Set `depthwise.isChannelsLast`.");
+  }
+  if (depthwise && (channels !== 1 || outChannels !== 1)) {
+    throw rejected(
+      `a depthwise convolution has one input and one output channel per group, and this one has ${channels} and ${outChannels}. Omit \`depthwise\`.`,
+    );
   }
   if (channelsLast && groups !== 1) throw rejected(`channels are last, and there are ${groups} groups.`);
   if (!bias) return;

@@ -70,8 +70,8 @@ function print({ dtype, access, isVectorised }: Variant): string {
   const long long outerSlice = blockIdx.x / chunks / length;
   const unsigned begin = starts[row], count = starts[row + 1] - begin;
 
-  // Of each round, a copying warp has ${perWarp} consecutive entries. A lane has the position of one of them, which it loads a round ahead.
-  // Some lanes copy the columns of an entry together.
+  // A copying warp has ${perWarp} consecutive entries per round. Each lane has one entry's position, loaded one round ahead. Some lanes copy
+  // the columns of an entry together.
   const unsigned ownEntry = warp > 0 ? (warp - 1) * ${perWarp} : 0, copiedEntry = lane * ${vector} / ${warpSize};
   const unsigned copiedColumn = lane * ${vector} % ${warpSize};
   const bool isCopying = warp > 0 && firstColumn + copiedColumn < inner, hasPosition = warp > 0 && lane < ${perWarp};

@@ -6,8 +6,8 @@
  * - Or three launches partition the entries by rows first, and a block reads one bucket. This pays off if the bytes that the blocks read
  *   again take longer to read than three launches take.
  *
- * - If a table has few rows with many entries each, one launch lists the entries of every row. Each of its blocks reads the whole index,
- *   so this is for tables whose rows read less than the two saved launches take. See cuda-row-lists.ts.
+ * - If a table has few rows with many entries each, one launch lists the entries of every row. Each of its blocks reads the whole index.
+ *   So lists are used if these reads take less time than the two saved launches. See cuda-row-lists.ts.
  *
  * There are three kernels. The one for sparse entries, at most one per row on average, spends little on rows without entries. One is for
  * rows with more entries, and one adds the entries of row lists.
@@ -97,7 +97,7 @@ export function planScatter(device: Pick<DeviceInfo, "parallelism">, shape: Scat
   }
 }
 
-/** Entries of a row on average from which a block of its own is busy: half of a round. */
+/** Minimum of entries per row, on average, that keep a block busy: half of a round. */
 const minListedEntries = 32;
 
 /** True if the blocks of row lists read fewer bytes than the launches that they save move, and rows have many entries. */

@@ -32,7 +32,7 @@ import {
 
 /**
  * A grouped GEMM pays off if K fills the pipeline more often than this. Otherwise filling and draining it costs as much as the saved
- * launches. Measured: K = 512 does not gain, K = 1024 does.
+ * launches. Measured on an H200 with CrossAsset's step: K = 512 does not gain, K = 1024 does.
  */
 const minPipelineFills = 2;
 

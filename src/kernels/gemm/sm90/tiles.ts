@@ -76,12 +76,12 @@ export function singleWaveTile(
   return best;
 }
 
-/** A 128-column tile computes this many times the columns of C, or more, before a narrower tile pays off. */
+/** Minimum ratio of computed to needed columns at which a tile of fewer columns pays off. */
 const minWastedColumns = 8 / 7;
 
 /**
- * A tile whose N divides the columns of C with less than eight columns left over per tile, for a C whose columns would leave much of
- * the last 128-column tile empty, such as 65 or 10 classes. Two CTAs share an SM, so that one loads while the other stores. Undefined if
+ * A tile whose N is fitted to the columns of C, in steps of eight. It is for a C that leaves much of its last 128-column tile empty, such as
+ * 65 or 10 classes. Two CTAs share an SM, so that one loads while the other stores. Undefined if
  * 128 columns fit.
  */
 export function fittedTile(problem: Pick<GemmDesc, "m" | "n" | "batch">, sms: number): Sm90Tile | undefined {

@@ -134,7 +134,7 @@ static __device__ __forceinline__ void pack(unsigned (&a)[n / 16][4], const floa
     a[i / 4][i % 4] = packHalves<Element>(kept.has(2 * i) ? acc[2 * i] : 0, kept.has(2 * i + 1) ? acc[2 * i + 1] : 0);
 }`;
 
-/** C++: blocks of 16 columns of a word, of which so many columns are visible. */
+/** C++: the number of blocks of 16 columns to draw, if the first `visible` columns of a word are visible. */
 export const visibleSteps = `
 static __device__ __forceinline__ unsigned visibleSteps(int visible) {
   const int steps = visible / 16;

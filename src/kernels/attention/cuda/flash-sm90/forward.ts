@@ -68,7 +68,7 @@ export function sm90ForwardKernel(config: Sm90FlashConfig): KernelSource {
   const { element, tile, isCausal, width, valueWidth, dropout } = config;
   const sharedBytes = sm90ForwardBytes(config);
   const maskTileBytes = maskBytes(config, "rows");
-  // Each load would divide, to save a register.
+  // Without groups both are equal. The compiler cannot know that, and would divide in every load.
   const keyHead = config.isGrouped ? "head / groupHeads" : "head";
   const drops = dropout !== "none";
   const hasMask = config.mask !== "none";
@@ -131,7 +131,7 @@ ${declareWork(true)}
   };
 
 ${tile.loadsOwnTiles ? firstLoads : producerLoop(tile)}
-    // Uniform for the compiler.
+    // The shuffle tells the compiler that the threads of a warp agree.
     const unsigned warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), warpgroup = warp / 4;
     const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     const int firstOfGroup = firstRow + 64 * (int)warpgroup, firstOfWarp = firstRow + 16 * (int)warp, row = firstOfWarp + (int)group;
@@ -325,8 +325,8 @@ const firstLoads = `  if (threadIdx.x == 0) {
   {`;
 
 /**
- * C++: loads tiles to the stages that the last products have left: the keys of the tile before this one, and the values of the tile before
- * that. The other warps have issued the products of this tile too, or are about to, so the thread hardly waits for their releases.
+ * C++: refills two free stages: that of the keys of the previous tile, and that of the values of the tile before it. The other warps are at
+ * most one step behind, so the wait is short.
  */
 const loadNext = `      if (threadIdx.x == 0) {
         if (visit + 1 >= stages) {

@@ -56,8 +56,8 @@ export function exponentOf({ mask }: Sm90FlashConfig, score: string, base: strin
 }
 
 /**
- * The code for one side. `head` is the head of queries; `stayed` is a lane's first row of the tile that stays, `visit` the first row of the
- * visited tile; `tiles` is the shared memory.
+ * The code for one side. `head`: the head of queries. `stayed`: a lane's first row of the tile that stays in the block. `visit`: the first row
+ * of the visited tile.
  */
 export function maskCode(
   { mask }: Sm90FlashConfig,

@@ -112,14 +112,14 @@ ${isDrawn ? drawnMembers : ""}${dropout === "draws" ? "" : storedMembers(dropout
 }
 
 const visibleSteps = `
-  // Those after the first \`steps\` blocks of 16 visited elements are not drawn.`;
+  // Blocks of 16 columns after the first \`steps\` are not drawn.`;
 
 const drawnMembers = `
   const unsigned counter0, counter1, seed0, seed1;
-  // 2^32 less the threshold, which has its 16 bits at the top: a sum with a number below the threshold has no carry.
+  // 2^32 − threshold, with the 16-bit threshold in the upper half. The sum with a number carries if the number is at least the threshold.
   const unsigned complement;
 
-  // Shifts in a bit for each number of a call, the last number first: 1 if it is dropped.
+  // Shifts in one bit per number of a call, the last number first. 1: dropped.
   __device__ __forceinline__ unsigned draw(unsigned dropped, unsigned row, unsigned column) const {
     const unsigned callsPerRow = (columns + ${numbersPerCall - 1}) / ${numbersPerCall};
     const unsigned long long call = ((unsigned long long)pair * rows + row) * callsPerRow + column / ${numbersPerCall};
@@ -195,7 +195,7 @@ static __device__ __forceinline__ unsigned transposeKept(Bytes byteOf) {
   return kept;
 }`;
 
-/** Two instructions for each number. A comparison takes three: a predicate, its bit, and a third of a sum of bits. */
+/** Two instructions per number. A comparison takes more: it sets a predicate, selects a bit, and the bits are added. */
 const shiftInCarry = `// bits << 1, with the carry of a + b as the new bit.
 static __device__ __forceinline__ unsigned shiftInCarry(unsigned bits, unsigned a, unsigned b) {
   asm("{\\n.reg .u32 sum;\\nadd.cc.u32 sum, %1, %2;\\naddc.u32 %0, %0, %0;\\n}" : "+r"(bits) : "r"(a), "r"(b));

@@ -53,7 +53,10 @@ export function selectDepthwiseConfig(
 ): DepthwiseConfig {
   const runs = runsOf(device, shape);
   const run = runs[shape.algorithm ?? 0];
-  if (run === undefined) throw rejected(`algorithm ${shape.algorithm} of ${runs.length}.`);
+  if (run === undefined)
+    throw rejected(
+      `there is no algorithm ${shape.algorithm}: this convolution has ${runs.length}, numbered from 0.`,
+    );
   const [vector, block] = [vectorOf(shape, alignment), channelBlockOf(shape)];
   const lanes = block / vector;
   const { tapRows, tapColumns } = tapGroupOf(shape, vector);
@@ -75,7 +78,7 @@ export function countDepthwiseConfigs(device: Device, shape: DepthwiseShape): nu
 const maxTilesPerThread = 8;
 /** A few waves of CTAs, so that the last one costs little. */
 const ctasPerSm = 8;
-/** Fewer threads than this for each SM do not reach the bandwidth of memory. */
+/** An estimate: with fewer threads per SM, too few loads are in flight for the bandwidth of memory. */
 const threadsPerSm = 1024;
 /** The floats that a thread sums. */
 const maxSums = 40;

@@ -12,8 +12,8 @@ import type { ConvolutionEpilogue } from "../../problem.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "../divisor.js";
 import { type ConvolutionDtype, typeOf } from "../element.js";
 import { applyEpilogue, declareEpilogue, epilogueParameters } from "../epilogue.js";
-import { declareDivideExactly, elementAt, meetingsOf, originOf, type WindowSizes } from "./meetings.js";
 import { declareOperands } from "./operands.js";
+import { declareDivideExactly, elementAt, originOf, overlapsOf, type WindowSizes } from "./tap-overlaps.js";
 
 /** Which code is printed. */
 export interface GatherVariant {
@@ -37,10 +37,10 @@ export interface GatherVariant {
 }
 
 export const gatherThreads = 256;
-/** With more floats in registers, two CTAs instead of three are resident. */
+/** With more floats in registers, nvcc 13 for sm_90 leaves room for two CTAs on an SM instead of three. */
 const maxFloats = 40;
 
-/** Tiles are the results of a thread. Channels-last, a thread computes `tilesPerThread` of them. */
+/** A tile is the `run` results that a thread computes together. Channels-last, a thread computes `tilesPerThread` tiles. */
 const sizes = {
   last: ["channels", "imageHeight", "imageWidth", "resultWidth", "tiles", "tilesPerThread"],
   first: ["imageHeight", "imageWidth", "resultHeight", "resultWidth", "tiles"],
@@ -162,7 +162,7 @@ function tapGroups({ direction, columns: { kernel, stride } }: GatherVariant): r
   return [{ taps, count: Math.floor(kernel / taps) }, ...(rest > 0 ? [{ taps: rest, count: 1 }] : [])];
 }
 
-/** A longer row is a loop over groups of so many taps. */
+/** Taps of a group: a longer row of taps is a loop over groups. */
 export const maxGroupTaps = 8;
 
 /** C++: adds the products of a row of the image with a group of taps. */
@@ -171,7 +171,7 @@ function productsOf(
   { taps, count }: TapGroup,
   isLast: boolean,
 ): string {
-  const elements = meetingsOf(direction, { ...columns, kernel: taps }, run).map(
+  const elements = overlapsOf(direction, { ...columns, kernel: taps }, run).map(
     ({ offset, products }) => `      {
         float values[vector] = {};
         if (isRow && (unsigned)(origin + ${offset}) < (unsigned)imageWidth) Image::load(values, elements + (long long)${offset} * channels);
@@ -190,7 +190,7 @@ ${elements.join("\n")}
 }
 
 function countLoads({ direction, columns, run }: GatherVariant, group: TapGroup | undefined): number {
-  return meetingsOf(direction, { ...columns, kernel: group?.taps ?? 1 }, run).length;
+  return overlapsOf(direction, { ...columns, kernel: group?.taps ?? 1 }, run).length;
 }
 
 /** The floats of sums and taps that a thread has at once. Channels-first, loads of many elements are in flight too. */
@@ -212,7 +212,7 @@ function channelsFirstBody(variant: GatherVariant): string {
     return `${load}      sums[${result}][0] = fmaf(${value}, values[0], sums[${result}][0]);`;
   };
   const step = direction === "forward" ? columns.dilation : -columns.dilation;
-  const products = meetingsOf(direction, rows, run).map(
+  const products = overlapsOf(direction, rows, run).map(
     ({ offset, products }) => `  {
     const bool isRow = (unsigned)(origin + ${offset}) < (unsigned)imageHeight;
     const Image::Element* const row = elements + (long long)${offset} * imageWidth;
@@ -248,7 +248,7 @@ ${finish(variant)}
   }`;
 }
 
-/** Rows of taps are unrolled as long as all elements, and all taps, are at most so many floats: they can be in registers at once. */
+/** The maximum of floats in registers, elements or taps, for which rows of taps are unrolled. */
 const maxUnrolledLoads = 48;
 
 const loadBias = `

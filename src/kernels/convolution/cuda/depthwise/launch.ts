@@ -31,7 +31,7 @@ import {
   gatherParameters,
   gatherThreads,
 } from "./gather-kernel.js";
-import { windowSizes } from "./meetings.js";
+import { windowSizes } from "./tap-overlaps.js";
 import {
   sumKernel,
   sumParameters,
@@ -120,7 +120,7 @@ function lowerWeightGradient(
   const scratchBytes = depthwiseScratchBytes(device, problem);
   if (!scratch || scratch.span.size < scratchBytes) {
     throw rejected(
-      `the partial sums take ${scratchBytes} bytes of scratch memory, and there are ${scratch?.span.size ?? 0}.`,
+      `the weight gradient needs ${scratchBytes} bytes of scratch memory for its partial sums, and has ${scratch?.span.size ?? 0}.`,
     );
   }
   const variant: WeightGradientVariant = {

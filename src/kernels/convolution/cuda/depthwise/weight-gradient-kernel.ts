@@ -8,8 +8,8 @@ import type { KernelSource, Parameter } from "../../../../driver/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { constructDivisor, declareDivisor, divisorParameters } from "../divisor.js";
 import { type ConvolutionDtype, declareElement, typeOf } from "../element.js";
-import { meetingsOf, originOf, type WindowSizes } from "./meetings.js";
 import { declareOperands } from "./operands.js";
+import { originOf, overlapsOf, type WindowSizes } from "./tap-overlaps.js";
 
 /** Which code is printed. */
 export interface WeightGradientVariant {
@@ -92,7 +92,7 @@ ${reduce}`,
 }
 
 function channelsLastTile({ rows, columns, run, tapColumns }: WeightGradientVariant): string {
-  const meetings = meetingsOf("weight-gradient", { ...columns, kernel: tapColumns }, run);
+  const overlaps = overlapsOf("weight-gradient", { ...columns, kernel: tapColumns }, run);
   return `    const unsigned firstColumn = inLine * run, row = inImage;
     const unsigned firstGradient = (tileLine * gradientWidth + firstColumn) * channels + channel;
     float gradients[run][vector] = {};
@@ -108,7 +108,7 @@ function channelsLastTile({ rows, columns, run, tapColumns }: WeightGradientVari
       const bool isRow = (unsigned)imageRow < (unsigned)imageHeight;
       const Image::Element* const elements =
           image + (long long)(((int)batch * imageHeight + imageRow) * imageWidth + origin) * channels + channel;
-${meetings
+${overlaps
   .map(
     ({ offset, products }) => `      {
         float values[vector] = {};
@@ -125,7 +125,7 @@ ${products.map(({ result, tap }) => `          sums[i][${tap}][k] = fmaf(gradien
 
 /** There is one channel, and the planes of its images are \`channels\` apart. */
 function channelsFirstTile({ rows, columns, run, tapRows }: WeightGradientVariant): string {
-  const meetings = meetingsOf("weight-gradient", { ...rows, kernel: tapRows }, run);
+  const overlaps = overlapsOf("weight-gradient", { ...rows, kernel: tapRows }, run);
   return `    const unsigned column = inLine, firstRow = inImage * run, plane = batch * channels + channel;
     const unsigned firstGradient = (plane * gradientHeight + firstRow) * gradientWidth + column;
     float gradients[run][vector] = {};
@@ -136,7 +136,7 @@ function channelsFirstTile({ rows, columns, run, tapRows }: WeightGradientVarian
     const int origin = ${originOf("weight-gradient", rows, "firstRow")} + (int)firstTapRow * ${rows.dilation};
     const int firstColumn = ${originOf("weight-gradient", columns, "column")} + (int)firstTapColumn * ${columns.dilation};
     const Image::Element* const elements = image + ((long long)((int)plane * imageHeight + origin) * imageWidth + firstColumn);
-${meetings
+${overlaps
   .map(
     ({ offset, products }) => `    {
       const bool isRow = (unsigned)(origin + ${offset}) < (unsigned)imageHeight;
@@ -182,7 +182,7 @@ export function sumParameters(access: "out" | "partial-out"): Readonly<Record<st
   return { partials: "in", weight: access, count: "u32", splits: "u32" };
 }
 
-/** Adds the partial sums [splits, weights]: each thread every so many of them, and then those of the threads in their order. */
+/** Adds the partial sums [splits, weights]. Each thread adds a strided subset; the sums of the threads are added in their order. */
 export function sumKernel(dtype: ConvolutionDtype, access: "out" | "partial-out"): KernelSource {
   return cudaKernel({
     name: `convolution.depthwise.sum.${dtype}`,

@@ -1,4 +1,4 @@
-/** Which taps meet which elements along one axis, for the results that a thread computes: known when a kernel is printed. */
+/** Lists the products of elements and taps along one axis, for the results that a thread computes. Known when a kernel is printed. */
 
 import type { ConvolutionDirection, ConvolutionShape } from "../../problem.js";
 
@@ -11,7 +11,7 @@ export interface WindowSizes {
 }
 
 /** An element of the gathered image, and its products with taps. */
-export interface Meeting {
+export interface TapOverlap {
   /** The distance from the element `origin` of the thread's first result. */
   readonly offset: number;
   readonly products: readonly { readonly result: number; readonly tap: number }[];
@@ -25,16 +25,16 @@ export function windowSizes(
 }
 
 /**
- * The elements that `run` neighbouring results meet. The first result is a multiple of `run`; of an input gradient, `run` is a multiple of the
- * stride. Each result meets its taps in ascending order, whatever the run is.
+ * The elements that `run` neighbouring results need. The first result is a multiple of `run`. In an input gradient, `run` is a multiple of the
+ * stride. The taps of each result are in ascending order, whatever the run is.
  */
-export function meetingsOf(
+export function overlapsOf(
   direction: ConvolutionDirection,
   { kernel, stride, dilation, padding }: WindowSizes,
   run: number,
-): readonly Meeting[] {
+): readonly TapOverlap[] {
   const isGradient = direction === "input-gradient";
-  const meetings = new Map<number, { result: number; tap: number }[]>();
+  const overlaps = new Map<number, { result: number; tap: number }[]>();
   for (let result = 0; result < run; result++) {
     for (let tap = 0; tap < kernel; tap++) {
       const distance = isGradient
@@ -42,16 +42,16 @@ export function meetingsOf(
         : result * stride + tap * dilation;
       if (isGradient && distance % stride !== 0) continue;
       const offset = isGradient ? distance / stride : distance;
-      meetings.set(offset, [...(meetings.get(offset) ?? []), { result, tap }]);
+      overlaps.set(offset, [...(overlaps.get(offset) ?? []), { result, tap }]);
     }
   }
   const order = isGradient ? -1 : 1;
-  return [...meetings]
+  return [...overlaps]
     .map(([offset, products]) => ({ offset, products }))
     .sort((a, b) => order * (a.offset - b.offset));
 }
 
-/** C++: the element of the gathered image from which `meetingsOf` counts, for the first result `first`. */
+/** C++: the element of the gathered image from which `overlapsOf` counts, for the first result `first`. */
 export function originOf(
   direction: ConvolutionDirection,
   { stride, padding }: WindowSizes,
@@ -63,8 +63,8 @@ export function originOf(
 }
 
 /**
- * C++: the element of the gathered image where one result, `at`, meets a tap; below zero if they do not meet. The axis of the other results
- * is `meetingsOf`.
+ * C++: the element of the gathered image that a tap multiplies for one result, `at`; below zero if there is none. For the axis along which a
+ * thread has one result; `overlapsOf` is for the other axis.
  */
 export function elementAt(
   direction: ConvolutionDirection,
