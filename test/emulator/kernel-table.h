@@ -50,8 +50,8 @@ struct EmulatorHooks {
   void (*wgmmaSs)(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
                         float* acc, const unsigned char* left, const unsigned char* right);
   void (*wgmmaRs)(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right);
-  /** The same with 16-bit elements, two in a register, and an MN-major B whose blocks of 64 columns are so far apart. */
-  void (*wgmmaRsHalves)(int element, unsigned columns, unsigned lane, float* acc, const unsigned (*left)[4],
+  /** The same with 16-bit elements, two in a register. `leadingBytes`: between blocks of 64 columns of an MN-major B. */
+  void (*wgmmaRsHalves)(int element, unsigned columns, bool isBKMajor, unsigned lane, float* acc, const unsigned (*left)[4],
                         const unsigned char* right, unsigned leadingBytes);
 };
 

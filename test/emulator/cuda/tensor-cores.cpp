@@ -123,7 +123,7 @@ void hookWgmmaRs(unsigned columns, unsigned lane, float* acc, const double (*lef
 namespace {
 
 template <int element>
-inline void multiplyRsHalves(unsigned columns, unsigned lane, float* acc, const unsigned (*left)[4],
+inline void multiplyRsHalves(unsigned columns, bool isBKMajor, unsigned lane, float* acc, const unsigned (*left)[4],
                              const unsigned char* right, unsigned leadingBytes) {
   float elements[2][maxK];
   for (unsigned row = 0; row < 2; ++row) {
@@ -133,7 +133,7 @@ inline void multiplyRsHalves(unsigned columns, unsigned lane, float* acc, const 
       elements[row][k] = widen<element>(reinterpret_cast<const unsigned char*>(&half));
     }
   }
-  multiply<element>(columns, false, lane % 4, acc, elements, right, leadingBytes);
+  multiply<element>(columns, isBKMajor, lane % 4, acc, elements, right, leadingBytes);
 }
 
 }  // namespace
@@ -142,10 +142,10 @@ inline void multiplyRsHalves(unsigned columns, unsigned lane, float* acc, const 
  * acc[64, columns] += left[64, 16] · right[16, columns] of 16-bit elements. A lane of group g and member t has rows g and g + 8 of its
  * warp's 16 at k = 2t and 2t + 1, then at k = 2t + 8 and 2t + 9. `left` has the registers of all lanes of the warp.
  */
-void hookWgmmaRsHalves(int element, unsigned columns, unsigned lane, float* acc, const unsigned (*left)[4],
+void hookWgmmaRsHalves(int element, unsigned columns, bool isBKMajor, unsigned lane, float* acc, const unsigned (*left)[4],
                        const unsigned char* right, unsigned leadingBytes) {
   const auto run = element == emulatorBf16 ? multiplyRsHalves<emulatorBf16> : multiplyRsHalves<emulatorF16>;
-  run(columns, lane, acc, left, right, leadingBytes);
+  run(columns, isBKMajor, lane, acc, left, right, leadingBytes);
 }
 
 }  // namespace emulator

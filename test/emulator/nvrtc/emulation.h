@@ -254,13 +254,13 @@ static inline void wgmmaSs(float (&acc)[columns / 2], SmemOperand left, SmemOper
 
 static unsigned emulatorHalves[emulatorWarps][32][4];
 
-template <class Element, unsigned columns>
+template <class Element, unsigned columns, bool isBKMajor = false>
 static inline void wgmmaRs(float (&acc)[columns / 2], const unsigned (&left)[4], SmemOperand right, bool accumulates) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane();
   if (!accumulates) for (unsigned index = 0; index < columns / 2; ++index) acc[index] = 0;
   for (unsigned index = 0; index < 4; ++index) emulatorHalves[warp][lane][index] = left[index];
   __syncwarp();
-  emulatorHooks.wgmmaRsHalves(Element::element, columns, lane, acc, emulatorHalves[warp], right.tile, right.leadingBytes);
+  emulatorHooks.wgmmaRsHalves(Element::element, columns, isBKMajor, lane, acc, emulatorHalves[warp], right.tile, right.leadingBytes);
   __syncwarp();
 }
 template <unsigned count> static inline void setmaxnregDec() {}

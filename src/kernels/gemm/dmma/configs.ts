@@ -94,7 +94,7 @@ export function listDmmaConfigs(
   if (precision !== "f32") return [];
   const [first] = problems;
   if (!first || !problems.every((problem) => canImplement(problem) && canGroup(problem, first))) return [];
-  const tile = selectTile(device.parallelism, problems);
+  const tile = selectTile(device.parallelism, problems)?.shape;
   if (!tile) return [];
   const copyFloats = (operand: "a" | "b" | "c"): CopyFloats =>
     Math.min(...problems.map((problem) => copyFloatsOf(problem[operand]))) as CopyFloats;
@@ -106,6 +106,20 @@ export function listDmmaConfigs(
     readsC: (first.beta ?? 0) !== 0,
   };
   return (measuredTiles.get(tile) ?? [tile]).map((shape) => ({ tile: shape, ...layouts }));
+}
+
+/** Multiplications of one SM per clock. */
+const productsPerClock = 128;
+
+/** The estimated clocks of a GEMM by DMMA; undefined if DMMA cannot compute it. */
+export function estimateDmmaClocks(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+): number | undefined {
+  if (listDmmaConfigs(device, precision, [problem]).length === 0) return undefined;
+  const { time = 0 } = selectTile(device.parallelism, [problem]) ?? {};
+  return (time * problem.k) / productsPerClock;
 }
 
 export function countCtas(
@@ -129,7 +143,10 @@ function canGroup(problem: GemmDesc, other: GemmDesc): boolean {
 }
 
 /** The tile with the shortest estimated time of the busiest SM. */
-function selectTile(sms: number, problems: readonly GemmDesc[]): DmmaShape | undefined {
+function selectTile(
+  sms: number,
+  problems: readonly GemmDesc[],
+): { readonly shape: DmmaShape; readonly time: number } | undefined {
   let best: { readonly shape: DmmaShape; readonly time: number } | undefined;
   for (const { shape, aloneCost, sharedCost } of estimatedTiles) {
     const ctas = problems.reduce((sum, problem) => sum + countCtas(problem, shape), 0);
@@ -138,7 +155,7 @@ function selectTile(sms: number, problems: readonly GemmDesc[]): DmmaShape | und
     const time = waves * shape.tileM * shape.tileN * (waves === 1 ? aloneCost : sharedCost);
     if (!best || time < best.time) best = { shape, time };
   }
-  return best?.shape;
+  return best;
 }
 
 type CopyFloats = DmmaOperand["copyFloats"];

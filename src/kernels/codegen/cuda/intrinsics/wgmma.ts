@@ -94,7 +94,7 @@ static __device__ __forceinline__ SmemOperand smemOperand(const unsigned char* t
 }
 static __device__ __forceinline__ SmemOperand advance(SmemOperand operand, unsigned bytes) { return operand + (bytes >> 4); }`;
 
-/** wgmma of 16-bit elements: SS of K-major tiles, and RS with an MN-major B, for each of these n. Needs `smemDescriptor`. */
+/** wgmma of 16-bit elements: SS of K-major tiles, and RS, for each of these n. Needs `smemDescriptor`. */
 export function wgmmaHalves(element: "bf16" | "f16", sizes: readonly number[]): string {
   const of = (n: number, a: (next: number) => string, end: (next: number) => string): string => {
     const { placeholders, constraints, next } = accumulators(n);
@@ -117,8 +117,8 @@ export function wgmmaHalves(element: "bf16" | "f16", sizes: readonly number[]): 
       `${of(
         n,
         (a) => `{%${a}, %${a + 1}, %${a + 2}, %${a + 3}}, %${a + 4}`,
-        () => "1",
-      )}"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));`,
+        (next) => `%${next + 6}`,
+      )}"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(!isBKMajor));`,
   );
   return `${smemOperand}
 // acc[64, n] (+)= a[64, 16] · b[16, n] with K-major tiles, distributed over four warps. Asynchronous.
@@ -126,8 +126,8 @@ template <class Element, unsigned n>
 static __device__ __forceinline__ void wgmmaSs(float (&acc)[n / 2], SmemOperand a, SmemOperand b, bool accumulates) {
   ${ss.join("\n  ")}
 }
-// The same with A in registers of four warps, and an MN-major B.
-template <class Element, unsigned n>
+// The same with A in registers of four warps.
+template <class Element, unsigned n, bool isBKMajor = false>
 static __device__ __forceinline__ void wgmmaRs(float (&acc)[n / 2], const unsigned (&a)[4], SmemOperand b, bool accumulates) {
   ${rs.join("\n  ")}
 }`;
