@@ -94,6 +94,15 @@ export function wavesOf(ctas: number, sms: number): number {
   return Math.ceil(ctas / sms);
 }
 
+/** Clusters of more than two CTAs leave some SMs idle: an H200 with 132 SMs holds 30 clusters of four at once, and 15 of eight. */
+const smShareOfLargeClusters = 10 / 11;
+
+/** The CTAs that run at the same time in clusters of this size, with one CTA per SM. */
+export function residentClusterCtas(sms: number, clusterSize: number): number {
+  const clusters = Math.floor((sms * (clusterSize > 2 ? smShareOfLargeClusters : 1)) / clusterSize);
+  return clusterSize * Math.max(clusters, 1);
+}
+
 /** True if there is a CTA for at least this share of the SMs. */
 export function fillsSms(ctas: number, sms: number, share: number): boolean {
   return ctas >= share * sms;

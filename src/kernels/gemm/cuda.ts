@@ -21,7 +21,7 @@ import {
   rejected,
   requireValid,
 } from "./desc.js";
-import { dmmaConfigOf, lowerDmmaGemms } from "./dmma/index.js";
+import { exactGemmCandidates, lowerF32Gemms } from "./f32.js";
 import {
   type EpilogueOn,
   lowerSm90Gemms,
@@ -45,8 +45,8 @@ export function lowerGemmOnCuda(target: Target, problem: Problem, op: string): r
 }
 
 function lowerSingle(target: Target, problem: Problem, op: string): LaunchCommand {
-  const dmma = dmmaConfigOf(target, [problem]);
-  if (dmma) return lowerDmmaGemms([problem], dmma, op);
+  const f32 = lowerF32Gemms(target, [problem], op);
+  if (f32) return f32;
   const sm90 = sm90BatchedConfig(target, problem) ?? selectedConfig(target, problem);
   if (sm90) return lowerSm90Gemms([problem], sm90, op);
   return lowerCublasLt(target, problem, op);
@@ -63,8 +63,8 @@ export function lowerGroupedGemm(
   algorithm = 0,
 ): LaunchCommand {
   for (const problem of problems) requireValid(problem);
-  const dmma = dmmaConfigOf(target, problems);
-  if (dmma) return lowerDmmaGemms(problems, dmma, op);
+  const f32 = lowerF32Gemms(target, problems, op);
+  if (f32) return f32;
   const sm90 = sm90GroupedConfigs(target, problems)[algorithm];
   if (sm90) return lowerSm90Gemms(problems, sm90, op);
   throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
@@ -109,5 +109,5 @@ function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefin
 
 /** True if a native kernel computes this GEMM without autotuning. */
 export function hasNativeGemm(target: Pick<Target, "device" | "settings">, problem: GemmDesc): boolean {
-  return (dmmaConfigOf(target, [problem]) ?? sm90BatchedConfig(target, problem)) !== undefined;
+  return exactGemmCandidates(target, [problem]) > 0 || sm90BatchedConfig(target, problem) !== undefined;
 }

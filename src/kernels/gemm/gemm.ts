@@ -6,7 +6,7 @@ import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
 import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
-import { dmmaConfigOf, dmmaConfigsOf } from "./dmma/index.js";
+import { exactGemmCandidates } from "./f32.js";
 import {
   type Epilogue,
   sm90EpilogueConfigs,
@@ -48,12 +48,7 @@ export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]
 /** The number of algorithms of a grouped GEMM, the default first; 0 if one launch cannot compute it. */
 export function groupedCandidates(target: TargetFacts, problems: readonly GemmDesc[]): number {
   if (problems.some(({ activation }) => activation)) return 0;
-  return dmmaConfigOf(target, problems) ? 1 : sm90GroupedConfigs(target, problems).length;
-}
-
-/** The number of algorithms with the same bits that can compute these GEMMs in one launch, the default first; 0 if there is none. */
-export function exactGemmCandidates(target: TargetFacts, problems: readonly GemmDesc[]): number {
-  return dmmaConfigsOf(target, problems).length;
+  return exactGemmCandidates(target, problems) > 0 ? 1 : sm90GroupedConfigs(target, problems).length;
 }
 
 /** True if one launch can compute this GEMM with its epilogue. */

@@ -12,11 +12,11 @@ export {
   type MatrixLayout,
   type Operand,
 } from "./desc.js";
+export { exactGemmCandidates } from "./f32.js";
 export {
   canFuseEpilogue,
   canGroupGemms,
   epilogueCandidates,
-  exactGemmCandidates,
   gemmCalls,
   gemmCandidates,
   gemmScratchBytes,

@@ -20,7 +20,7 @@ import { submit } from "../../submit.js";
 import type { GemmDesc, GemmProblem } from "../desc.js";
 import { type Bf16x6Config, selectBf16x6 } from "./configs.js";
 import { bf16x6Source } from "./kernel.js";
-import { bf16x6ConfigOf, lowerBf16x6Gemm } from "./launch.js";
+import { bf16x6ConfigOf, lowerBf16x6Gemms } from "./launch.js";
 
 const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
 
@@ -93,7 +93,7 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
             runtime.step(() => {
               const { problem, prove } = prepare(randomGemm);
               const { config } = selectBf16x6(hopper, "f32", problem)!;
-              submit(runtime, [lowerBf16x6Gemm(problem, { ...config, splitsK }, "product")]);
+              submit(runtime, [lowerBf16x6Gemms([problem], { ...config, splitsK }, "product")]);
               prove();
             }),
           ),
@@ -117,7 +117,7 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
       c: { storage: c, rowStride: n },
     };
     const { config } = selectBf16x6(hopper, "f32", problem)!;
-    const { source, ...launch } = lowerBf16x6Gemm(problem, { ...config, splitsK: 1, ...more }, "product");
+    const { source, ...launch } = lowerBf16x6Gemms([problem], { ...config, splitsK: 1, ...more }, "product");
     const cuda = { ...source.cuda!, code: alter(source.cuda!.code) };
     submit(runtime, [{ ...launch, source: { ...source, cuda } }]);
     return new Float32Array(runtime.read(c).slice().buffer);
@@ -160,8 +160,43 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
 
   test("red proof: the check detects a missing term", () => {
     runtime.step(() => {
-      const { ours, f32 } = errorsOf(replacing("fragments[2][kStep], termTile(stageTerms + 0", "fragments[2][kStep], termTile(stageTerms + 2"));
+      const { ours, f32 } = errorsOf(
+        replacing(
+          "fragments[2][kStep], termTile(stageTerms + 0",
+          "fragments[2][kStep], termTile(stageTerms + 2",
+        ),
+      );
       assert.ok(ours > f32, `${ours} of ${f32}`);
+    });
+  });
+
+  test("has the same bits alone and in a group", () => {
+    const [m, n, k] = [150, 132, 260];
+    runtime.step(() => {
+      const draw = (length: number, seed: number) =>
+        put(
+          runtime,
+          Float32Array.from({ length }, (_, index) => Math.sin(index * seed + seed)),
+          "operand",
+        );
+      const make = (seed: number): GemmProblem => ({
+        ...{ dtype: "f32", m, n, k, a: { storage: draw(m * k, seed), rowStride: k } },
+        ...{ b: { storage: draw(k * n, seed / 2), rowStride: n } },
+        c: { storage: runtime.arena.allocate(4 * m * n, "c"), rowStride: n },
+      });
+      const problems = [1.7, 0.9, 2.3].map(make);
+      const { config } = selectBf16x6(hopper, "f32", problems[0]!)!;
+      const read = () =>
+        problems.map(({ c }) => [...new Float32Array(runtime.read(c.storage).slice().buffer)]);
+      for (const problem of problems)
+        submit(runtime, [lowerBf16x6Gemms([problem], { ...config, splitsK: 2 }, "product")]);
+      const alone = read();
+      submit(runtime, [
+        lowerBf16x6Gemms(problems.slice(0, 2).reverse(), { ...config, splitsK: 2 }, "products"),
+      ]);
+      assert.deepEqual(read(), alone);
+      const [first, second] = alone;
+      assert.notDeepEqual(first, second);
     });
   });
 
@@ -172,15 +207,19 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
       left[3 * k + 5] = Number.NaN;
       left[7 * k] = Number.POSITIVE_INFINITY;
       left[9 * k + 39] = -3.4e38;
-      const actual = multiply([m, n, k], left, new Float32Array(k * n).fill(0.5), { ...(alter && { alter }) });
+      const actual = multiply([m, n, k], left, new Float32Array(k * n).fill(0.5), {
+        ...(alter && { alter }),
+      });
       for (const [index, value] of actual.entries()) {
         const row = Math.floor(index / n);
-        const expected = row === 3 ? Number.NaN : row === 7 ? Infinity : row === 9 ? Math.fround(-1.7e38) : 20;
+        const expected =
+          row === 3 ? Number.NaN : row === 7 ? Infinity : row === 9 ? Math.fround(-1.7e38) : 20;
         assert.ok(Object.is(value, expected), `row ${row}: ${value}`);
       }
     });
 
-  test("keeps NaN and infinities in their own elements, and the largest floats finite", () => proveNonFinite());
+  test("keeps NaN and infinities in their own elements, and the largest floats finite", () =>
+    proveNonFinite());
 
   test("red proof: the check detects sums that are not computed again", () => {
     assert.throws(() => proveNonFinite(replacing("notFinite != 0; notFinite", "false; notFinite")));
@@ -192,7 +231,10 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
       ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
       ...{ bias: "one", activation: "none", a: side, b: side, c: side },
     };
-    const faults: Record<string, (problem: GemmProblem, config: Bf16x6Config) => [GemmProblem, Bf16x6Config]> = {
+    const faults: Record<
+      string,
+      (problem: GemmProblem, config: Bf16x6Config) => [GemmProblem, Bf16x6Config]
+    > = {
       "A's layout": (problem, config) => [problem, { ...config, isKMajor: { a: false, b: false } }],
       "B's layout": (problem, config) => [problem, { ...config, isKMajor: { a: true, b: true } }],
       "C's stride": (problem, config) => [{ ...problem, c: { ...problem.c, rowStride: 40 } }, config],
@@ -203,7 +245,8 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
       runtime.step(() => {
         const { problem, prove } = prepare(randomGemm);
         const { config } = selectBf16x6(hopper, "f32", problem)!;
-        submit(runtime, [lowerBf16x6Gemm(...inject(problem, { ...config, splitsK: 1 }), "product")]);
+        const [injected, faulty] = inject(problem, { ...config, splitsK: 1 });
+        submit(runtime, [lowerBf16x6Gemms([injected], faulty, "product")]);
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
@@ -212,18 +255,24 @@ describe("a bf16x6 GEMM", { skip: cudaMissing }, () => {
   const proveSubnormals = () =>
     runtime.step(() => {
       const [m, n, k] = [8, 8, 8];
-      const left = Float32Array.from({ length: 64 }, (_, index) => (index % 9 === 0 ? 2 ** -149 * (1 + index) : 0));
+      const left = Float32Array.from({ length: 64 }, (_, index) =>
+        index % 9 === 0 ? 2 ** -149 * (1 + index) : 0,
+      );
       const right = Float32Array.from({ length: 64 }, (_, index) => (index % 9 === 0 ? 1 : 0));
-      assert.deepEqual([...multiply([m, n, k], left, right)].map((value) => value / 2 ** -149), [
-        ...Float32Array.from(left, (value) => Math.round(value / 2 ** -133) * 2 ** 16),
-      ]);
+      assert.deepEqual(
+        [...multiply([m, n, k], left, right)].map((value) => value / 2 ** -149),
+        [...Float32Array.from(left, (value) => Math.round(value / 2 ** -133) * 2 ** 16)],
+      );
     });
 
   test("rounds subnormal floats to multiples of 2⁻¹³³", () => proveSubnormals());
 });
 
 describe("the config of bf16x6 GEMMs", () => {
-  const matrixOf = (rowStride: number, address = 256) => ({ storage: { span: span(address, 2 ** 30) }, rowStride });
+  const matrixOf = (rowStride: number, address = 256) => ({
+    storage: { span: span(address, 2 ** 30) },
+    rowStride,
+  });
   const gemmDesc = ({ m, n, k }: { m: number; n: number; k: number }, more = {}): GemmDesc => ({
     ...{ dtype: "f32", m, n, k, a: matrixOf(k), b: matrixOf(n), c: matrixOf(n), ...more },
   });
@@ -233,7 +282,10 @@ describe("the config of bf16x6 GEMMs", () => {
 
   test("exists for f32 on Hopper, with aligned operands", () => {
     assert.ok(bf16x6ConfigOf(target(), gemmDesc(large)));
-    assert.equal(bf16x6ConfigOf(target({ ...hopper, computeCapability: "10.0" }), gemmDesc(large)), undefined);
+    assert.equal(
+      bf16x6ConfigOf(target({ ...hopper, computeCapability: "10.0" }), gemmDesc(large)),
+      undefined,
+    );
     assert.equal(bf16x6ConfigOf(target(hopper, "tf32"), gemmDesc(large)), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
       assert.equal(bf16x6ConfigOf(target(), gemmDesc(large, { dtype })), undefined);
@@ -245,7 +297,7 @@ describe("the config of bf16x6 GEMMs", () => {
     const splitsOf = (shape: { m: number; n: number; k: number }) =>
       selectBf16x6(hopper, "f32", gemmDesc(shape))?.config.splitsK;
     assert.equal(splitsOf(large), 1);
-    assert.equal(splitsOf({ m: 512, n: 512, k: 16384 }), 8);
+    assert.equal(splitsOf({ m: 384, n: 384, k: 16384 }), 8);
     assert.equal(splitsOf({ m: 1024, n: 1024, k: 16384 }), 2);
     assert.equal(splitsOf({ m: 512, n: 512, k: 64 }), 1);
   });
@@ -255,7 +307,9 @@ describe("the config of bf16x6 GEMMs", () => {
   });
 });
 
-test("the code of bf16x6 GEMMs compiles under nvcc without a warning and without spills", { skip: noCompiler() }, () => {
+test("the code of bf16x6 GEMMs compiles under nvcc without a warning and without spills", {
+  skip: noCompiler(),
+}, () => {
   const sources = layouts.flatMap(([isAMn, isBMn], index) =>
     ([1, 2, 4, 8] as const)
       .filter((splitsK) => isThorough || splitsK === (index === 0 ? 1 : index === 2 ? 8 : 0))
@@ -265,7 +319,7 @@ test("the code of bf16x6 GEMMs compiles under nvcc without a warning and without
             isKMajor: { a: !isAMn, b: !isBMn },
             ...{ hasBias: index % 2 === 0, readsC: index === 1, storesVectors: index !== 3, splitsK },
           },
-          "out",
+          ["out"],
         ),
       ),
   );

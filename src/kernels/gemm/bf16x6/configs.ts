@@ -1,7 +1,8 @@
 /** Which f32 GEMMs run as six bf16 products, and how they split K. */
 
 import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
-import { wavesOf } from "../../cost-model.js";
+import { literalKey } from "../../../units/index.js";
+import { residentClusterCtas, wavesOf } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 
 /** The tile of a CTA: two consumer warpgroups of 64 × 128. Each thread has 64 accumulators of a k-tile, and 64 of all k-tiles. */
@@ -21,12 +22,11 @@ export interface Bf16x6Config {
 
 type Device = Pick<DeviceInfo, "computeCapability" | "parallelism">;
 
-/** Clocks of an SM: for a product of two bf16 k-tiles at the tensor cores' peak, … */
-const productClocks = (tileM * tileN * tileK) / 2048;
-/** … for a k-tile: six products, of which the splits of the operands hide all but a fifth, … */
-const kTileClocks = (6 * productClocks) / 0.8;
-/** … and for a CTA's first loads and its stores. A cluster's exchange of accumulators costs as much again. */
-const ctaClocks = 4000;
+/**
+ * Clocks of an SM, in the unit of DMMA's estimates: of a k-tile, of a CTA's first loads and its stores, and of a cluster's exchange of
+ * accumulators. Measured on an H200 (`bench/gpu/f32-gemms.ts`).
+ */
+const [kTileClocks, ctaClocks, exchangeClocks] = [4800, 7500, 3000];
 
 /** The number of CTAs, with all splits of K. */
 export function countCtas(
@@ -34,6 +34,11 @@ export function countCtas(
   { splitsK }: Pick<Bf16x6Config, "splitsK">,
 ): number {
   return Math.ceil(m / tileM) * Math.ceil(n / tileN) * batch * splitsK;
+}
+
+/** True if one launch can compute GEMMs of these configs. */
+export function areEqualConfigs(configs: readonly Bf16x6Config[]): boolean {
+  return new Set(configs.map(literalKey)).size === 1;
 }
 
 /** The config of a GEMM, and its estimated clocks. Undefined if the kernel cannot compute it. */
@@ -46,8 +51,8 @@ export function selectBf16x6(
   const { a, b, c, bias, beta = 0, k } = problem;
   const kTiles = Math.ceil(k / tileK);
   const clocksOf = (splitsK: Bf16x6Config["splitsK"]): number =>
-    wavesOf(countCtas(problem, { splitsK }), device.parallelism) *
-    (Math.ceil(kTiles / splitsK) * kTileClocks + (splitsK > 1 ? 2 : 1) * ctaClocks);
+    wavesOf(countCtas(problem, { splitsK }), residentClusterCtas(device.parallelism, splitsK)) *
+    (Math.ceil(kTiles / splitsK) * kTileClocks + ctaClocks + (splitsK > 1 ? exchangeClocks : 0));
   let splitsK: Bf16x6Config["splitsK"] = 1;
   for (const splits of [2, 4, 8] as const)
     if (splits <= kTiles && clocksOf(splits) < clocksOf(splitsK)) splitsK = splits;
@@ -75,7 +80,5 @@ function canImplement({ dtype, resultDtype = dtype, biasDtype = resultDtype, a, 
 
 /** True if rows and matrices begin at multiples of so many floats. */
 function isAligned({ rowStride, batchStride = 0, storage }: GemmDesc["c"], floats: number): boolean {
-  return (
-    rowStride % floats === 0 && batchStride % floats === 0 && storage.span.address % (4 * floats) === 0
-  );
+  return rowStride % floats === 0 && batchStride % floats === 0 && storage.span.address % (4 * floats) === 0;
 }

@@ -5,7 +5,7 @@
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { indented, type MemberLocal } from "../../codegen/cuda/combo/select-member.js";
-import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
+import { cudaKernel, type NamedTensorMap } from "../../codegen/cuda/cuda-function.js";
 import { clusterIntrinsics } from "../../codegen/cuda/intrinsics/cluster.js";
 import { onlyOnDevice } from "../../codegen/cuda/intrinsics/intrinsic.js";
 import { mbarrierIntrinsics } from "../../codegen/cuda/intrinsics/mbarrier.js";
@@ -32,12 +32,19 @@ const sizes = ["m", "n", "k", "aStride", "bStride", "cStride", "aBatch", "bBatch
 /** The parameters in order. A and B are passed twice: as tensor maps, and as pointers for elements that are computed again. */
 export function bf16x6Parameters(
   { hasBias, readsC }: Pick<Bf16x6Config, "hasBias" | "readsC">,
-  access: AccessToC,
+  accesses: readonly AccessToC[],
 ): Readonly<Record<string, Parameter>> {
   const scalars = readsC ? (["alpha", "beta"] as const) : (["alpha"] as const);
   const signature = { storesC: true, hasBias, sizes, scalars, tensorMapSizes: ["batch"] as const };
-  return { ...groupParameters(signature, [access]), aElements: "in", bElements: "in" };
+  const elements = accesses.flatMap((_, gemm) => elementNames(gemm));
+  return {
+    ...groupParameters(signature, accesses),
+    ...Object.fromEntries(elements.map((name) => [name, "in" as const])),
+  };
 }
+
+/** The pointers to A and B. */
+export const elementNames = (gemm: number) => [`aElements${gemm}`, `bElements${gemm}`] as const;
 
 /** Tiles in shared memory: stages of A and B as floats, and as many of B's terms. */
 const tileBytes = { a: tileM * tileK * 4, b: tileN * tileK * 4, terms: 3 * tileN * tileK * 2 } as const;
@@ -48,7 +55,8 @@ const alignment = 1024;
 const sharedBytesOf = ({ splitsK }: Bf16x6Config): number =>
   stages * (tileBytes.a + tileBytes.b + tileBytes.terms) + mbarrierBytes + (splitsK > 1 ? alignment : 0);
 
-export function bf16x6Source(config: Bf16x6Config, access: AccessToC): KernelSource {
+/** One kernel for a group of GEMMs of one config, with the access of each to its C. */
+export function bf16x6Source(config: Bf16x6Config, accesses: readonly AccessToC[]): KernelSource {
   const { isKMajor, splitsK } = config;
   const sharedBytes = sharedBytesOf(config);
   const sharedMemory = splitsK > 1 ? "dynamicSharedMemory" : "swizzledSharedMemory";
@@ -57,35 +65,46 @@ export function bf16x6Source(config: Bf16x6Config, access: AccessToC): KernelSou
     ...[mbarrierIntrinsics, tmaIntrinsics, packHalves("bf16")],
     ...(splitsK > 1 ? [clusterIntrinsics] : []),
   ];
-  const map = (operand: "a" | "b", size: "m" | "n", rows: number) => {
-    const [columns, others] = isKMajor[operand] ? ["k0", `${size}0`] : [`${size}0`, "k0"];
-    return {
-      ...{ dtype: "f32" as const, columns: columns!, rows: others!, rowStride: `${operand}Stride0` },
-      ...{ matrices: "batch0", matrixStride: `${operand}Batch0` },
-      box: { columns: 32, rows: isKMajor[operand] ? rows : tileK },
-    };
-  };
   return cudaKernel({
     ...{ name: "gemm_f32_bf16x6", elements: "float", requiredCapability: "9.0" },
     ...{ threads: consumers + producers, blocksPerSm: 1, sharedBytes },
     ...(splitsK > 1 && { cluster: splitsK }),
-    parameters: bf16x6Parameters(config, access),
-    maps: { a0: map("a", "m", tileM), b0: map("b", "n", (tileN * 32) / producers) },
+    parameters: bf16x6Parameters(config, accesses),
+    maps: Object.assign({}, ...accesses.map((_, gemm) => tensorMaps(config, gemm))),
     declarations: `${preludeOf(new Set([sharedMemory]))}${onlyOnDevice(intrinsics.join("\n"))}
 static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, tileK = ${tileK}, stages = ${stages}, consumers = ${consumers};
 static constexpr bool isAKMajor = ${isKMajor.a}, isBKMajor = ${isKMajor.b};
 ${splitTerms}`,
     body: [
-      indented(selectGemm(1, locals(config))),
+      indented(selectGemm(accesses.length, locals(config))),
       `  ${sharedMemory}(${splitsK > 1 ? "allocated" : "smem"}, ${sharedBytes});`,
       ...(splitsK > 1 ? [alignedMemory, splitKRank(splitsK)] : []),
       tileScheduler,
-      splitsK > 1 ? splitKTiles(splitsK) : "\n  const unsigned firstKTile = 0, kTiles = (k + tileK - 1) / tileK;",
+      splitsK > 1
+        ? splitKTiles(splitsK)
+        : "\n  const unsigned firstKTile = 0, kTiles = (k + tileK - 1) / tileK;",
       producer(config),
       consumer(config),
       epilogueStore(config),
     ].join(""),
   });
+}
+
+/** The tensor maps of a GEMM. A box has 128 bytes of each of its rows: those of a producer warp for B, those of the CTA for A. */
+function tensorMaps({ isKMajor }: Bf16x6Config, gemm: number): Record<string, NamedTensorMap<string>> {
+  const mapOf = (operand: "a" | "b", size: "m" | "n", rows: number): NamedTensorMap<string> => ({
+    dtype: "f32",
+    ...(isKMajor[operand]
+      ? { columns: `k${gemm}`, rows: `${size}${gemm}` }
+      : { columns: `${size}${gemm}`, rows: `k${gemm}` }),
+    ...{
+      rowStride: `${operand}Stride${gemm}`,
+      matrices: `batch${gemm}`,
+      matrixStride: `${operand}Batch${gemm}`,
+    },
+    box: { columns: 32, rows: isKMajor[operand] ? rows : tileK },
+  });
+  return { [`a${gemm}`]: mapOf("a", "m", tileM), [`b${gemm}`]: mapOf("b", "n", (tileN * 32) / producers) };
 }
 
 const alignedMemory = `
@@ -125,7 +144,7 @@ function locals({ hasBias, readsC }: Bf16x6Config): readonly MemberLocal[] {
       name,
       valueOf: (gemm: number) => `&${name}${gemm}`,
     })),
-    ...gemmLocals("const float*", ...(hasBias ? ["bias"] : [])),
+    ...gemmLocals("const float*", "aElements", "bElements", ...(hasBias ? ["bias"] : [])),
     ...gemmLocals("float*", "c"),
     ...gemmLocals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),
     ...gemmLocals("float", "alpha", ...(readsC ? ["beta"] : [])),

@@ -10,9 +10,12 @@ import { type AccessToC, accessToC, type GemmDesc, type GemmInputDtype, type Gem
 import { estimateDmmaClocks } from "../dmma/index.js";
 import { groupArguments } from "../group-launch.js";
 import { type Bf16x6Config, countCtas, selectBf16x6 } from "./configs.js";
-import { bf16x6Parameters, bf16x6Source } from "./kernel.js";
+import { bf16x6Parameters, bf16x6Source, elementNames } from "./kernel.js";
 
-/** The config of a GEMM that six bf16 products compute faster than DMMA, by estimate: a choice that depends on the shape and the device only. */
+/**
+ * The config of a GEMM that six bf16 products compute faster than DMMA, by estimate. The choice depends on the shape and the device only, so
+ * that eager and compiled steps have the same bits.
+ */
 export function bf16x6ConfigOf(
   { device, settings }: Pick<Target, "device" | "settings">,
   problem: GemmDesc,
@@ -20,23 +23,34 @@ export function bf16x6ConfigOf(
   const selected = selectBf16x6(device, settings.precision, problem);
   if (!selected) return undefined;
   const dmmaClocks = estimateDmmaClocks(device, settings.precision, problem);
-  return dmmaClocks === undefined || selected.clocks < dmmaClocks ? selected.config : undefined;
+  return dmmaClocks === undefined || selected.clocks < maxShareOfDmma * dmmaClocks
+    ? selected.config
+    : undefined;
 }
 
-export function lowerBf16x6Gemm(
-  problem: GemmProblem<GemmInputDtype>,
+/** DMMA has smaller errors, so that a small gain does not count. */
+const maxShareOfDmma = 0.9;
+
+/** One launch for independent GEMMs of one config. */
+export function lowerBf16x6Gemms(
+  problems: readonly GemmProblem<GemmInputDtype>[],
   config: Bf16x6Config,
   op: string,
 ): LaunchCommand {
-  const access = accessToC(problem);
-  const { values, ctas } = groupArguments([problem], (gemm) => countCtas(gemm, config));
-  Object.assign(values, { aElements: problem.a.storage, bElements: problem.b.storage });
+  const accesses = problems.map(accessToC);
+  const { values, ctas } = groupArguments(problems, (problem) => countCtas(problem, config));
+  for (const [gemm, { a, b }] of problems.entries()) {
+    const [aElements, bElements] = elementNames(gemm);
+    Object.assign(values, { [aElements]: a.storage, [bElements]: b.storage });
+  }
   return {
-    ...{ kind: "launch", op, source: sourceOf(config, access), blocks: ctas },
-    arguments: argumentsInOrder(bf16x6Parameters(config, access), values),
+    ...{ kind: "launch", op, source: sourceOf(config, accesses), blocks: ctas },
+    arguments: argumentsInOrder(bf16x6Parameters(config, accesses), values),
   };
 }
 
-function sourceOf(config: Bf16x6Config, access: AccessToC): KernelSource {
-  return cachedSource(`bf16x6 gemm ${access} ${literalKey(config)}`, () => bf16x6Source(config, access));
+function sourceOf(config: Bf16x6Config, accesses: readonly AccessToC[]): KernelSource {
+  return cachedSource(`bf16x6 gemm ${accesses.join(" ")} ${literalKey(config)}`, () =>
+    bf16x6Source(config, accesses),
+  );
 }

@@ -8,7 +8,7 @@
 
 import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
 import { dtypes } from "../../../ir/index.js";
-import { wavesOf } from "../../cost-model.js";
+import { residentClusterCtas, wavesOf } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 import type { Sm90Config } from "./configs.js";
 import {
@@ -92,14 +92,10 @@ const [multiplicationsPerClock, smemBytesPerClock] = [2048, 128];
 /** Clocks until the first k-tile arrives; per byte of C that is stored, or that is sent to another CTA of the cluster. */
 const [fillClocks, storeClocksPerByte, sendClocksPerByte] = [2000, 1 / 64, 1 / 32];
 
-/** Clusters of more than two CTAs leave some SMs idle: an H200 with 132 SMs holds 30 clusters of four at once. */
-const smShareOfLargeClusters = 10 / 11;
-
 /** The estimated clocks of a group, from its waves. */
 function clocksOf(problems: readonly GemmDesc[], tile: Sm90Tile, sms: number): number {
   const { tileM, tileN, splitsK = 1 } = tile;
   const ctas = problems.reduce((sum, problem) => sum + countCtas(problem, tile), 0);
-  const busySms = splitsK * Math.floor((sms * (splitsK > 2 ? smShareOfLargeClusters : 1)) / splitsK);
   const kTiles = Math.max(...problems.map(({ k }) => Math.ceil(k / (kElements * splitsK))));
   const tileBytes = tileM * tileN * 4;
   const sentShare = (splitsK - 1) / splitsK;
@@ -108,7 +104,7 @@ function clocksOf(problems: readonly GemmDesc[], tile: Sm90Tile, sms: number): n
     fillClocks +
     (tileBytes / splitsK) * storeClocksPerByte +
     tileBytes * sentShare * sendClocksPerByte;
-  return wavesOf(ctas, Math.max(busySms, splitsK)) * ctaClocks;
+  return wavesOf(ctas, residentClusterCtas(sms, splitsK)) * ctaClocks;
 }
 
 /** Elements of K in a k-tile. */
