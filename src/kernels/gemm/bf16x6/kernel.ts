@@ -48,7 +48,7 @@ export const elementNames = (gemm: number) => [`aElements${gemm}`, `bElements${g
 
 /** Tiles in shared memory: stages of A and B as floats, and as many of B's terms. */
 const tileBytes = { a: tileM * tileK * 4, b: tileN * tileK * 4, terms: 3 * tileN * tileK * 2 } as const;
-const mbarrierBytes = 8 * (stages * (3 + producers / 32) + 2);
+const mbarrierBytes = 8 * stages * (1 + producers / 32 + 2);
 /** The 128-byte swizzle follows address bits. Shared memory of a cluster's CTA is aligned by the kernel. */
 const alignment = 1024;
 

@@ -24,16 +24,14 @@ export const producer = ({ isKMajor, splitsK }: Bf16x6Config): string => `
   Mbarrier* const fullA = reinterpret_cast<Mbarrier*>(tilesB + stages * bytesB);
   Mbarrier* const fullTerms = fullA + stages;
   Mbarrier* const empty = fullTerms + stages;
-  Mbarrier* const turn = empty + stages;
-  Mbarrier* const loadedB = turn + 2 + threadIdx.x % ${producers} / 32 * stages;
+  Mbarrier* const loadedB = empty + stages + threadIdx.x % ${producers} / 32 * stages;
   if (threadIdx.x == 0) {
     for (unsigned stage = 0; stage < stages; stage++) {
       mbarrierInit(fullA + stage, 1);
       mbarrierInit(fullTerms + stage, ${producerWarps});
       mbarrierInit(empty + stage, consumers / 32);
     }
-    for (unsigned warpgroup = 0; warpgroup < 2; warpgroup++) mbarrierInit(turn + warpgroup, 4);
-    for (unsigned barrier = 0; barrier < ${producerWarps} * stages; barrier++) mbarrierInit(turn + 2 + barrier, 1);
+    for (unsigned barrier = 0; barrier < ${producerWarps} * stages; barrier++) mbarrierInit(empty + stages + barrier, 1);
   }
   fenceMbarrierInit();
   __syncthreads();
@@ -183,15 +181,12 @@ ${isKMajor.a ? loadKMajor : loadMnMajor}
       }
     }
     mbarrierWait(fullTerms + stage, parity);
-    // A fresh mbarrier has completed the phase before its first, so the first warpgroup begins.
-    mbarrierWait(turn + threadIdx.x / 128, (kTile + (threadIdx.x / 128 ^ 1)) % 2);
     const unsigned char* const stageTerms = termsB + stage * (3 * termBytes);
 #pragma unroll
     for (unsigned e = 0; e < 64; e++) fenceOperand(acc[e]);
     wgmmaFence();
 ${products.map(multiply).join("\n")}
     wgmmaCommit();
-    if (lane == 0) mbarrierArrive(turn + (threadIdx.x / 128 ^ 1));
     wgmmaWait<0>();
 #pragma unroll
     for (unsigned e = 0; e < 64; e++) fenceOperand(acc[e]);
