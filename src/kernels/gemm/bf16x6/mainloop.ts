@@ -162,7 +162,6 @@ ${
 #pragma unroll 1
   for (unsigned kTile = 0; kTile < kTiles; kTile++) {
     const unsigned stage = kTile % stages, parity = kTile / stages % 2;
-    const float sign = kTile % 2 == 0 ? 1.0f : -1.0f;
     unsigned fragments[3][tileK / 16][4];
     mbarrierWait(fullA + stage, parity);
 #pragma unroll
@@ -171,8 +170,8 @@ ${
       for (unsigned half = 0; half < 2; half++) {
 ${isKMajor.a ? loadKMajor : loadMnMajor}
         unsigned terms[2][3];
-        splitPair(${isKMajor.a ? "sign * upper.x, sign * upper.y" : "sign * even.x, sign * odd.x"}, terms[0]);
-        splitPair(${isKMajor.a ? "sign * lower.x, sign * lower.y" : "sign * even.y, sign * odd.y"}, terms[1]);
+        splitPair(${isKMajor.a ? "upper.x, upper.y" : "even.x, odd.x"}, terms[0]);
+        splitPair(${isKMajor.a ? "lower.x, lower.y" : "even.y, odd.y"}, terms[1]);
 #pragma unroll
         for (unsigned term = 0; term < 3; term++) {
           fragments[term][kStep][2 * half] = terms[0][term];
@@ -192,7 +191,7 @@ ${products.map(multiply).join("\n")}
     for (unsigned e = 0; e < 64; e++) fenceOperand(acc[e]);
     if (lane == 0) mbarrierArrive(empty + stage);
 #pragma unroll
-    for (unsigned e = 0; e < 64; e++) sums[e] = fmaf(sign, acc[e], sums[e]);
+    for (unsigned e = 0; e < 64; e++) sums[e] += acc[e];
   }`;
 
 const loadKMajor = `        // Chunks of four floats: this lane's two floats are in one half of one.
