@@ -16,6 +16,11 @@ const packed = {
 
 const wide = { rows: 20, columns: 20, width: 16, valueWidth: 128 } as const;
 
+/** Two stages of queries, each of which is filled several times. */
+const wideVisits = {
+  ...{ heads: 1, rows: 330, columns: 20, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
+} as const;
+
 /** A mask of padded keys that hides whole tiles, too. */
 const padded = {
   ...{ rows: 20, columns: 140, width: 16 },
@@ -45,12 +50,13 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
           { rows: 66, columns: 10, batch: 2, order: "heads first" },
           { heads: 4, keyHeads: 2, rows: 66, columns: 66, width: 16 },
           { heads: 1 },
+          wideVisits,
           { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
           { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 300, columns: 300, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 400, columns: 400, width: 64, valueWidth: 64, scale: 0.125 },
         ];
-        for (const one of effort({ quick: cases.slice(0, 4), thorough: cases }))
+        for (const one of effort({ quick: cases.slice(0, 5), thorough: cases }))
           check(runtime, { ...packed, ...one }, { tiles });
         const numRuns = effort({ quick: 0, thorough: 25 });
         if (numRuns === 0) return;
@@ -214,6 +220,12 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "two tiles of queries share their row statistics",
       "rowStatistics[at.stage * tileN + 32 * i + lane]",
       "rowStatistics[32 * i + lane]",
+    ],
+    [
+      "more warps than stages load row statistics in turns",
+      "loadingWarps = 2",
+      "loadingWarps = 3",
+      wideVisits,
     ],
     [
       "lanes keep the numbers of their own call",

@@ -119,8 +119,9 @@ const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
     long: [
       { warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 2, issuesEarly: true, drains: false },
       { warpgroups: 2, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: true, drains: false },
+      { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
+      { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
     ],
-    // Wider heads use mma.sync: with two stages, the gradient of keys of 128 × 128 was wrong from 257 rows on, on the emulator.
     maxShortVisits: 0,
   },
 };
