@@ -36,8 +36,8 @@ export interface Run {
   readonly alter?: (code: string) => string;
   /** Names of the loaded kernels are added here. */
   readonly loaded?: string[];
-  /** The order of the emulator. "late": threads run from the last to the first, and copies complete as late as they can. */
-  readonly order?: "early" | "late";
+  /** On the emulator: threads run from the last to the first, and copies and products complete as late as they can. */
+  readonly isReversed?: boolean;
 }
 
 /** The tiles of the kernels: forward, and of each side backward. */
@@ -47,12 +47,12 @@ export interface SweptTiles {
 }
 
 export function onGpu(
-  { alter = (code) => code, loaded = [], order = "early" }: Run,
+  { alter = (code) => code, loaded = [], isReversed = false }: Run,
   run: (runtime: Runtime) => void,
 ): void {
   const gpu = openTestGpu();
   const emulator = testDevice === "cuda" ? undefined : openEmulator();
-  emulator?.set("reversed", order === "late" ? 1 : 0);
+  emulator?.set("reversed", isReversed ? 1 : 0);
   const driver = interceptCalls(strict(gpu), (call, args, proceed) => {
     const source = call === "loadKernel" ? (args[0] as KernelSource) : undefined;
     if (source?.cuda) {

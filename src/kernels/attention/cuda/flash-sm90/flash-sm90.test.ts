@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type Case, plainCase } from "../../../../../test/support/attention-cases.js";
 import { effort } from "../../../../../test/support/effort.js";
-import { check, type Options, onGpu, refer } from "../../../../../test/support/flash-sm90-runs.js";
+import { check, type Options, onGpu, type Run, refer } from "../../../../../test/support/flash-sm90-runs.js";
 import { cudaMissing } from "../../../../../test/support/kernel-runtime.js";
 
 /** Views whose rows are interleaved with those of other heads, as in a packed projection. */
@@ -234,6 +234,12 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       dropped,
     ],
     [
+      "a stage is free while products still read it",
+      "if (lastStage < stages) release(lastStage);\n      lastStage = at.stage;",
+      "if (lastStage == stages) release(at.stage);",
+      { heads: 1, rows: 330, columns: 20, isCausal: false, isReversed: true },
+    ],
+    [
       "the last warps of a causal tile draw no more than the first",
       "firstOfWarp + 15 + 1",
       "firstOfGroup + 16",
@@ -305,7 +311,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     string,
     string,
     string,
-    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles">)?,
+    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles"> & Pick<Run, "isReversed">)?,
   ])[];
 
   const tried = effort({ quick: faults.filter((_, index) => index % 2 === 0), thorough: faults });
@@ -316,10 +322,10 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         isAltered ||= code.includes(from);
         return code.replaceAll(from, to);
       };
-      const { dropoutP, storesBits = false, tiles = "long", ...sizes } = of;
+      const { dropoutP, storesBits = false, tiles = "long", isReversed = false, ...sizes } = of;
       const testCase = { ...packed, heads: 1, ...sizes };
       const options = { tiles, ...(dropoutP && { dropoutP, storesBits }) };
-      const run = () => onGpu({ alter }, (runtime) => check(runtime, testCase, options));
+      const run = () => onGpu({ alter, isReversed }, (runtime) => check(runtime, testCase, options));
       assert.throws(run, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");
     });
