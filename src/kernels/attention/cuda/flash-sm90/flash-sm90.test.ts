@@ -274,7 +274,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     ["bits of the next tile are those of this one", "visit + tileN)", "visit)", stored],
     ["keys of odd numbers have the bits of even ones", "byte >> group % 2 & 0x55u", "byte & 0x55u", stored],
     ["the warps of a group have the same keys", "+ 4 * word + threadIdx.x % 128 / 32", "+ 4 * word", stored],
-    ["all visited queries have the bits of the first", "+ visit * 8, bytes", ", bytes", stored],
+    ["all visited queries have the bits of the first", "+ visit * 8), bytes", "), bytes", stored],
     ["bits are those of another stage", "keptTiles[at.stage * keptBytes", "keptTiles[0 * keptBytes", stored],
     [
       "the heads of a group have the same bits",

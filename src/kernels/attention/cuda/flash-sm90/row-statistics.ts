@@ -51,9 +51,11 @@ ${eachHead} {
         const unsigned blocks = (rows - visit + 15) / 16, bytes = 128 * (blocks < tileN / 16 ? blocks : tileN / 16);
         mbarrierWait(empty + at.stage, at.parity ^ 1);
         mbarrierArriveExpectTx(full + at.stage, copies * bytes);
-#pragma unroll 1
-        for (unsigned i = 0; i < copies; i++)
-          cpAsyncBulk(keptTiles + at.stage * keptBytes + i * (tileN * 8), from + i * groupBytes + visit * 8, bytes, full + at.stage);
+#pragma unroll
+        for (unsigned i = 0; i < warpgroups; i++) {
+          if (i < copies)
+            cpAsyncBulk(keptTiles + at.stage * keptBytes + i * (tileN * 8), from + (i * groupBytes + visit * 8), bytes, full + at.stage);
+        }
       }
       from += pairBytes;
       }
