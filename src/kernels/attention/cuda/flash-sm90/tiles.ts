@@ -28,8 +28,11 @@ const dropoutRegisters: Readonly<Record<FlashDropout, number>> = { none: 0, draw
 /** Registers of dropout in the forward kernel, for each word of bits of a tile. */
 const forwardDropoutRegisters = 14;
 
-/** Registers of side "rows" for a mask with rows, if tiles are wider than 64: more of its loads are in flight. */
-const wideMaskRegisters = 24;
+/** Registers of side "rows" for a mask with rows: its loads in flight, which are more with tiles wider than 64. */
+const rowMaskRegisters = (tileN: number): number => (tileN > 64 ? 24 : 12);
+
+/** Registers for numbers that are drawn while the products of the last tile are in flight. */
+const drawnInFlightRegisters = 12;
 
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
@@ -143,7 +146,8 @@ export function chooseBackwardTile(
       drawn +
       tileN +
       (drains ? 0 : tileN / (issuesEarly ? 2 : 4)) +
-      (hasMaskRows && tileN > 64 ? wideMaskRegisters : 0),
+      (dropout === "draws" && issuesEarly ? drawnInFlightRegisters : 0) +
+      (hasMaskRows ? rowMaskRegisters(tileN) : 0),
     (tile) => sm90BackwardBytes({ ...config, tile }),
   );
 }
