@@ -52,7 +52,8 @@ export function onGpu(
 ): void {
   const gpu = openTestGpu();
   const emulator = testDevice === "cuda" ? undefined : openEmulator();
-  emulator?.set("reversed", isReversed ? 1 : 0);
+  const before = emulator?.get("reversed") ?? 0;
+  if (isReversed) emulator?.set("reversed", 1);
   const driver = interceptCalls(strict(gpu), (call, args, proceed) => {
     const source = call === "loadKernel" ? (args[0] as KernelSource) : undefined;
     if (source?.cuda) {
@@ -70,7 +71,7 @@ export function onGpu(
   } finally {
     runtime.close();
     gpu.close();
-    emulator?.set("reversed", 0);
+    emulator?.set("reversed", before);
   }
 }
 
