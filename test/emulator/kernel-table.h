@@ -46,13 +46,20 @@ struct EmulatorHooks {
   void (*tmaLoad)(void* to, const void* map, int column, int row, int matrix, unsigned long long* mbarrier, int line);
   /** Waits for the preceding launch (griddepcontrol.wait). */
   void (*gridDependencyWait)();
-  /** A thread's part of wgmma with both operands in shared memory, and with A in registers. */
-  void (*wgmmaSs)(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+  /**
+   * A thread's part of wgmma with both operands in shared memory, and with A in registers. Its result is there after the wait for its
+   * group.
+   */
+  void (*wgmmaSs)(int element, unsigned columns, bool isAKMajor, bool isBKMajor, bool accumulates, unsigned warpgroupThread,
                         float* acc, const unsigned char* left, const unsigned char* right);
   void (*wgmmaRs)(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right);
   /** The same with 16-bit elements, two in a register. `leadingBytes`: between blocks of 64 columns of an MN-major B. */
-  void (*wgmmaRsHalves)(int element, unsigned columns, bool isBKMajor, unsigned lane, float* acc, const unsigned (*left)[4],
+  void (*wgmmaRsHalves)(int element, unsigned columns, bool isBKMajor, bool accumulates, unsigned lane, float* acc, const unsigned (*left)[4],
                         const unsigned char* right, unsigned leadingBytes);
+  /** The thread's products since its last commit are a group. */
+  void (*wgmmaCommit)();
+  /** Waits until at most `left` groups of the thread are incomplete. */
+  void (*wgmmaWait)(unsigned left);
 };
 
 struct EmulatorKernel {

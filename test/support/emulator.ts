@@ -43,7 +43,7 @@ export type EmulatorSetting =
   | "deferred"
   /** 1: a failing launch returns the error itself, instead of the next call. */
   | "blocking"
-  /** 1: blocks and threads run from the last to the first, and copies complete as late as possible. */
+  /** 1: blocks and threads run from the last to the first, and copies and products complete as late as possible. */
   | "reversed"
   /** 1: before its wait, a PDL launch reads memory from before the preceding kernel. */
   | "early"

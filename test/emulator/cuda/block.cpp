@@ -27,6 +27,7 @@ void hookFault(int status, const char* what, int line) { failInLine(status, what
 void endThread(Launch& current, unsigned self) {
   const unsigned rank = self / current.threadStride;
   current.threads[self].state = State::done;
+  if (!current.products[self].products.empty()) fail(launchFailed, "a thread that ended before its products completed");
   if (--current.blocks[rank].left > 0) return;
   if (hasCopiesFor(current, rank)) fail(launchFailed, "a block that ended before a copy completed");
   if (current.blocks.size() > 1) closeClusterMemory(rank);
@@ -253,6 +254,7 @@ void runCluster(Launch& current, unsigned first) {
     for (unsigned thread = 0; thread < current.threadCount; ++thread) {
       const unsigned index = rank * current.threadStride + thread;
       current.threads[index] = {};
+      current.products[index] = {};
       current.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
     }
   }
@@ -288,7 +290,7 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookNamedBarrier,
                    hookClusterArrive, hookClusterWait, hookMbarrier,  hookCpAsyncBulk,
                    hookTmaLoad,        hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs,
-                   hookWgmmaRsHalves};
+                   hookWgmmaRsHalves,   hookWgmmaCommit, hookWgmmaWait};
   Launch current;
   current.module = &module;
   current.kernel = &kernel;
@@ -306,6 +308,7 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   // All threads of a PDL launch wait for the preceding one.
   if (kernel.isCooperative || kernel.clusterSize > 1 || current.isPdl) {
     current.threads.resize(kernel.clusterSize * current.threadStride);
+    current.products.resize(current.threads.size());
     for (unsigned block = 0; block < blocks && current.fault.status == success; block += kernel.clusterSize) {
       runCluster(current, block);
     }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <vector>
 
 #include "../kernel-table.h"
@@ -67,6 +69,17 @@ struct Copy {
   Corner corner;
 };
 
+/** The products of a thread that have not completed: in order, each with its group. */
+struct PendingProducts {
+  struct Product {
+    unsigned group;
+    std::function<void()> multiply;
+  };
+  std::deque<Product> products;
+  /** The number of groups that have been committed. */
+  unsigned groups = 0;
+};
+
 /** The launch that runs on this thread. */
 struct Launch {
   const EmulatorModule* module;
@@ -82,6 +95,8 @@ struct Launch {
   std::vector<Block> blocks;
   /** Their threads, block after block; each block starts at a whole warp. */
   std::vector<Thread> threads;
+  /** Of each of these threads. Products complete at once unless threads run in reverse order. */
+  std::vector<PendingProducts> products;
   unsigned threadStride;
   /** The first block's dynamic shared memory; the others follow at `emulatorClusterStride`. */
   uint64_t dynamicShared = 0;

@@ -1,6 +1,8 @@
 /**
  * wgmma for one thread: the elements of its rows and columns are read once, then multiplied and added in the
- * order of K.
+ * order of K. If threads run in reverse order, a product reads shared memory and changes the accumulators when
+ * the thread waits for its group. So a tile that is overwritten too early is found, and a result that is read
+ * too early.
  */
 #include "tensor-cores.h"
 
@@ -8,6 +10,7 @@
 #include <cstring>
 
 #include "../kernel-table.h"
+#include "launch.h"
 
 // Most of the time of an emulated GEMM is spent here.
 #pragma GCC push_options
@@ -93,16 +96,57 @@ inline void multiplySs(unsigned columns, bool isAKMajor, bool isBKMajor, unsigne
 
 }  // namespace
 
+namespace {
+
+/** Multiplies now, or when the thread waits for it. */
+template <class Multiply>
+void multiplyNowOrLater(Multiply multiply) {
+  Launch& current = *launch;
+  if (!current.isReversed || current.threads.empty()) return multiply();
+  PendingProducts& pending = current.products[current.running];
+  pending.products.push_back({pending.groups, multiply});
+}
+
+void clearUnless(bool accumulates, float* acc, unsigned columns) {
+  if (!accumulates) std::memset(acc, 0, columns / 2 * sizeof *acc);
+}
+
+/** The registers of the four lanes that have a lane's rows. */
+template <class Register>
+struct Quad {
+  Register left[4][4];
+
+  Quad(const Register (*lanes)[4], unsigned lane) { std::memcpy(left, lanes[lane / 4 * 4], sizeof left); }
+};
+
+}  // namespace
+
+void hookWgmmaCommit() {
+  if (!launch->products.empty()) launch->products[launch->running].groups += 1;
+}
+
+void hookWgmmaWait(unsigned left) {
+  if (launch->products.empty()) return;
+  PendingProducts& pending = launch->products[launch->running];
+  while (!pending.products.empty() && pending.products.front().group + left < pending.groups) {
+    pending.products.front().multiply();
+    pending.products.pop_front();
+  }
+}
+
 /**
  * acc[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps. A lane of group
  * g and member t has two of every eight columns, from 2t on, in rows g and g + 8 of its warp's 16.
  */
-void hookWgmmaSs(int element, unsigned columns, bool isAKMajor, bool isBKMajor, unsigned warpgroupThread,
+void hookWgmmaSs(int element, unsigned columns, bool isAKMajor, bool isBKMajor, bool accumulates, unsigned warpgroupThread,
                        float* acc, const unsigned char* left, const unsigned char* right) {
   const auto run = element == emulatorBf16  ? multiplySs<emulatorBf16>
                    : element == emulatorF16 ? multiplySs<emulatorF16>
                                             : multiplySs<emulatorTf32>;
-  run(columns, isAKMajor, isBKMajor, warpgroupThread, acc, left, right);
+  multiplyNowOrLater([=] {
+    clearUnless(accumulates, acc, columns);
+    run(columns, isAKMajor, isBKMajor, warpgroupThread, acc, left, right);
+  });
 }
 
 /**
@@ -111,29 +155,29 @@ void hookWgmmaSs(int element, unsigned columns, bool isAKMajor, bool isBKMajor, 
  * lanes of the warp.
  */
 void hookWgmmaRs(unsigned columns, unsigned lane, float* acc, const double (*left)[4], const unsigned char* right) {
-  float elements[2][maxK];
-  for (unsigned row = 0; row < 2; ++row) {
-    for (unsigned k = 0; k < 8; ++k) {
-      elements[row][k] = static_cast<float>(left[lane / 4 * 4 + k % 4][k / 4 * 2 + row]);
+  multiplyNowOrLater([=, quad = Quad(left, lane)] {
+    float elements[2][maxK];
+    for (unsigned row = 0; row < 2; ++row) {
+      for (unsigned k = 0; k < 8; ++k) elements[row][k] = static_cast<float>(quad.left[k % 4][k / 4 * 2 + row]);
     }
-  }
-  multiply<emulatorTf32>(columns, true, lane % 4, acc, elements, right);
+    multiply<emulatorTf32>(columns, true, lane % 4, acc, elements, right);
+  });
 }
 
 namespace {
 
 template <int element>
-inline void multiplyRsHalves(unsigned columns, bool isBKMajor, unsigned lane, float* acc, const unsigned (*left)[4],
+inline void multiplyRsHalves(unsigned columns, bool isBKMajor, unsigned member, float* acc, const unsigned (*left)[4],
                              const unsigned char* right, unsigned leadingBytes) {
   float elements[2][maxK];
   for (unsigned row = 0; row < 2; ++row) {
     for (unsigned k = 0; k < 16; ++k) {
-      const unsigned word = left[lane / 4 * 4 + k % 8 / 2][k / 8 * 2 + row];
+      const unsigned word = left[k % 8 / 2][k / 8 * 2 + row];
       const auto half = static_cast<uint16_t>(word >> 16 * (k % 2));
       elements[row][k] = widen<element>(reinterpret_cast<const unsigned char*>(&half));
     }
   }
-  multiply<element>(columns, isBKMajor, lane % 4, acc, elements, right, leadingBytes);
+  multiply<element>(columns, isBKMajor, member, acc, elements, right, leadingBytes);
 }
 
 }  // namespace
@@ -142,10 +186,13 @@ inline void multiplyRsHalves(unsigned columns, bool isBKMajor, unsigned lane, fl
  * acc[64, columns] += left[64, 16] · right[16, columns] of 16-bit elements. A lane of group g and member t has rows g and g + 8 of its
  * warp's 16 at k = 2t and 2t + 1, then at k = 2t + 8 and 2t + 9. `left` has the registers of all lanes of the warp.
  */
-void hookWgmmaRsHalves(int element, unsigned columns, bool isBKMajor, unsigned lane, float* acc, const unsigned (*left)[4],
+void hookWgmmaRsHalves(int element, unsigned columns, bool isBKMajor, bool accumulates, unsigned lane, float* acc, const unsigned (*left)[4],
                        const unsigned char* right, unsigned leadingBytes) {
   const auto run = element == emulatorBf16 ? multiplyRsHalves<emulatorBf16> : multiplyRsHalves<emulatorF16>;
-  run(columns, isBKMajor, lane, acc, left, right, leadingBytes);
+  multiplyNowOrLater([=, quad = Quad(left, lane)] {
+    clearUnless(accumulates, acc, columns);
+    run(columns, isBKMajor, lane % 4, acc, quad.left, right, leadingBytes);
+  });
 }
 
 }  // namespace emulator

@@ -227,8 +227,8 @@ static inline const unsigned char* emulatorTile(unsigned address, int line) {
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
 static inline void wgmmaSs(float (&acc)[columns / 2], unsigned left, unsigned right, int line = __builtin_LINE()) {
-  emulatorHooks.wgmmaSs(
-      Element::element, columns, isAKMajor, isBKMajor, threadIdx.x % 128, acc, emulatorTile(left, line), emulatorTile(right, line));
+  emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, true, threadIdx.x % 128, acc, emulatorTile(left, line),
+                        emulatorTile(right, line));
 }
 
 template <unsigned columns>
@@ -248,8 +248,7 @@ static inline SmemOperand advance(SmemOperand operand, unsigned bytes) { return 
 
 template <class Element, unsigned columns>
 static inline void wgmmaSs(float (&acc)[columns / 2], SmemOperand left, SmemOperand right, bool accumulates) {
-  if (!accumulates) for (unsigned index = 0; index < columns / 2; ++index) acc[index] = 0;
-  emulatorHooks.wgmmaSs(Element::element, columns, true, true, threadIdx.x % 128, acc, left.tile, right.tile);
+  emulatorHooks.wgmmaSs(Element::element, columns, true, true, accumulates, threadIdx.x % 128, acc, left.tile, right.tile);
 }
 
 static unsigned emulatorHalves[emulatorWarps][32][4];
@@ -257,18 +256,17 @@ static unsigned emulatorHalves[emulatorWarps][32][4];
 template <class Element, unsigned columns, bool isBKMajor = false>
 static inline void wgmmaRs(float (&acc)[columns / 2], const unsigned (&left)[4], SmemOperand right, bool accumulates) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane();
-  if (!accumulates) for (unsigned index = 0; index < columns / 2; ++index) acc[index] = 0;
   for (unsigned index = 0; index < 4; ++index) emulatorHalves[warp][lane][index] = left[index];
   __syncwarp();
-  emulatorHooks.wgmmaRsHalves(Element::element, columns, isBKMajor, lane, acc, emulatorHalves[warp], right.tile, right.leadingBytes);
+  emulatorHooks.wgmmaRsHalves(Element::element, columns, isBKMajor, accumulates, lane, acc, emulatorHalves[warp], right.tile, right.leadingBytes);
   __syncwarp();
 }
 template <unsigned count> static inline void setmaxnregDec() {}
 template <unsigned count> static inline void setmaxnregInc() {}
 static inline void fenceOperand(float&) {}
 static inline void wgmmaFence() {}
-static inline void wgmmaCommit() {}
-template <unsigned left> static inline void wgmmaWait() {}
+static inline void wgmmaCommit() { emulatorHooks.wgmmaCommit(); }
+template <unsigned left> static inline void wgmmaWait() { emulatorHooks.wgmmaWait(left); }
 static inline void fenceProxyAsync() {}
 static inline float cvtRnaTf32(float value) {
   unsigned bits;

@@ -86,8 +86,20 @@ function arrivalsOf({ side, dropout }: Sm90BackwardConfig): number {
   return dropout === "loads" ? 34 : 33;
 }
 
+/**
+ * With fewer stages a block would wait forever. Products in flight keep their stage until those of the next tile are issued, so that tile needs
+ * another stage. Before it, side "columns" skips the tiles that the warpgroup does not see of the next head, and keeps the stage.
+ */
+export function minStagesOf({ side, tile, isCausal, isGrouped }: Sm90BackwardConfig): number {
+  if (tile.drains) return 1;
+  const skips = side === "columns" && isCausal && isGrouped;
+  return 2 + (skips ? Math.ceil((tileM(tile) - warpgroupRows) / tile.tileN) : 0);
+}
+
 export function sm90BackwardKernel(config: Sm90BackwardConfig): KernelSource {
   const { element, tile, isCausal, side, dropout } = config;
+  if (tile.stages < minStagesOf(config))
+    throw new Error(`The tile has ${tile.stages} stages, and needs ${minStagesOf(config)}.`);
   const isRows = side === "rows";
   const [stay1, stay2] = isRows ? (["query", "outGradient"] as const) : (["key", "value"] as const);
   const [visit1, visit2] = isRows ? (["key", "value"] as const) : (["query", "outGradient"] as const);

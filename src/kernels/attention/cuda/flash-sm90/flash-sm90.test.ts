@@ -3,217 +3,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { openRuntime, type Runtime, type Storage } from "holdfast/internals";
-import { type Case, plainCase, prepare, prepareMask } from "../../../../../test/support/attention-cases.js";
-import { dropoutMemory, keptBy } from "../../../../../test/support/attention-dropout.js";
-import {
-  Dense,
-  type Lookup,
-  referenceAttention,
-  referenceGradients,
-} from "../../../../../test/support/attention-reference.js";
+import { type Case, plainCase } from "../../../../../test/support/attention-cases.js";
 import { effort } from "../../../../../test/support/effort.js";
-import { cudaMissing, put } from "../../../../../test/support/kernel-runtime.js";
-import { openTestGpu } from "../../../../../test/support/test-device.js";
-import { interceptCalls, type KernelSource, strict } from "../../../../driver/index.js";
-import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../../../ir/index.js";
-import { submit } from "../../../submit.js";
-import { attentionBackwardCalls, attentionCalls } from "../../attention.js";
-import { lowerSm90Backward, lowerSm90Forward } from "./launch.js";
-import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
-
-type Element = "bf16" | "f16";
-
-const codecs = {
-  bf16: { narrow: narrowToBf16, widen: widenBf16 },
-  f16: { narrow: narrowToF16, widen: widenF16 },
-} as const;
-
-/** Of the largest element. The probabilities and their gradients are rounded to the elements of the tensor cores. */
-const tolerances: Readonly<Record<Element, number>> = { bf16: 2e-2, f16: 3e-3 };
-
-interface Run {
-  /** Changes the code of kernels. */
-  readonly alter?: (code: string) => string;
-  /** Names of the loaded kernels are added here. */
-  readonly loaded?: string[];
-}
-
-function onGpu({ alter = (code) => code, loaded = [] }: Run, run: (runtime: Runtime) => void): void {
-  const gpu = openTestGpu();
-  const driver = interceptCalls(strict(gpu), (call, args, proceed) => {
-    const source = call === "loadKernel" ? (args[0] as KernelSource) : undefined;
-    if (source?.cuda) {
-      loaded.push(source.name);
-      Object.assign(args, [{ ...source, cuda: { ...source.cuda, code: alter(source.cuda.code) } }]);
-    }
-    return proceed();
-  });
-  const runtime = openRuntime({
-    ...{ driver, memory: "256MiB", poison: true, stallAfter: "off", environment: {}, print: () => {} },
-    precision: "bf16",
-  });
-  try {
-    run(runtime);
-  } finally {
-    runtime.close();
-    gpu.close();
-  }
-}
-
-const resultNames = ["out", "queryGradient", "keyGradient", "valueGradient"] as const;
-type ResultName = (typeof resultNames)[number];
-
-interface Options {
-  readonly element?: Element;
-  /** The tiles for long or short visits; default: long. Or the problem's own, as the backend lowers it. */
-  readonly tiles?: "long" | "short" | "own";
-  /** The probability that a probability is dropped. */
-  readonly dropoutP?: number;
-  /** Whether backward reads the bits of kept probabilities; default: it draws again. */
-  readonly storesBits?: boolean;
-}
-
-/** Runs a case in both directions, and returns each result's buffer, whole. */
-function runCase(
-  on: Runtime,
-  testCase: Case,
-  operands: ReturnType<typeof prepare>,
-  { element = "bf16", tiles = "long", dropoutP, storesBits = false }: Options,
-) {
-  const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth, scale, isCausal } = testCase;
-  const { narrow, widen } = codecs[element];
-  return on.step(() => {
-    const buffers = new Map<string, Storage>();
-    const operand = (name: keyof typeof operands) => {
-      const { layout, values } = operands[name];
-      const { batchStride, headStride, rowStride, offset, extent } = layout;
-      const buffer = buffers.get(name) ?? put(on, narrow(values as Float32Array), name);
-      buffers.set(name, buffer);
-      const storage = on.view(buffer, 2 * offset, 2 * extent);
-      return { storage, batchStride, headStride, rowStride, dtype: element };
-    };
-    const numbers = (name: string) => on.arena.allocate(4 * batch * heads * rows, name);
-    const mask = prepareMask(testCase);
-    const shape = { dtype: "f32", batch, heads, keyHeads, rows, columns, width, valueWidth } as const;
-    const both = {
-      ...{ ...shape, scale, isCausal, resultDtype: element },
-      ...{ query: operand("query"), key: operand("key"), value: operand("value"), out: operand("out") },
-      statistics: numbers("statistics"),
-      ...(dropoutP && { dropoutP }),
-      ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
-    };
-    const dropout = dropoutP ? dropoutMemory(on, shape, storesBits) : undefined;
-    const inputs = { ...both, ...dropout?.forward };
-    const backward = {
-      ...{ ...both, ...dropout?.backward, deltas: numbers("deltas"), outGradient: operand("outGradient") },
-      queryGradient: operand("queryGradient"),
-      keyGradient: operand("keyGradient"),
-      valueGradient: operand("valueGradient"),
-    };
-    if (tiles === "own") {
-      submit(on, attentionCalls(inputs));
-      submit(on, attentionBackwardCalls(backward));
-    } else {
-      const visited = tiles === "short" ? 1 : 1e6;
-      const forwardTile: typeof chooseForwardTile = (config, work) =>
-        chooseForwardTile(config, { ...work, sms: 1, visited });
-      const backwardTile: typeof chooseBackwardTile = (config, work) =>
-        chooseBackwardTile(config, { ...work, sms: 1, visited });
-      for (const commands of [
-        lowerSm90Forward(on, inputs, "partial-out", "forward", forwardTile),
-        lowerSm90Backward(on, backward, "partial-out", "backward", backwardTile),
-      ]) {
-        assert.ok(commands, "wgmma computes it");
-        on.submit(on.load(commands));
-      }
-    }
-    const read = (name: ResultName): Float32Array =>
-      widen(new Uint16Array(on.read(buffers.get(name) as Storage).buffer));
-    return {
-      out: read("out"),
-      queryGradient: read("queryGradient"),
-      keyGradient: read("keyGradient"),
-      valueGradient: read("valueGradient"),
-    };
-  });
-}
-
-/** The operands of a case and its results in float64. */
-function refer(testCase: Case, dropoutP?: number) {
-  const operands = prepare(testCase);
-  // Values that both element types represent: what remains is the rounding inside of the kernels.
-  for (const { values } of Object.values(operands))
-    values.set(widenF16(narrowToF16(widenBf16(narrowToBf16(values as Float32Array)))));
-  const { batch, heads, keyHeads = heads, columns, width, valueWidth } = testCase;
-  const keyHeadOf = (head: number): number => Math.floor((head * keyHeads) / heads);
-  const shared =
-    (at: Lookup): Lookup =>
-    (b, h, row, d) =>
-      at(b, keyHeadOf(h), row, d);
-  const { query, key, value, outGradient } = operands;
-  const inputs = { query: query.at, key: shared(key.at), value: shared(value.at) };
-  const kept = dropoutP ? { kept: keptBy(testCase, dropoutP) } : {};
-  const { out, probabilities } = referenceAttention(testCase, {
-    ...inputs,
-    ...kept,
-    mask: prepareMask(testCase)?.at ?? (() => 0),
-  });
-  const gradients = referenceGradients(testCase, {
-    ...{ ...inputs, ...kept, probabilities: probabilities.at, outGradient: outGradient.at },
-  });
-  // A head of keys gets the gradients of all heads that share it.
-  const summed = (dense: Dense, size: number): Dense => {
-    const sum = new Dense(batch, keyHeads, columns, size);
-    for (let b = 0; b < batch; b++)
-      for (let h = 0; h < heads; h++)
-        for (let row = 0; row < columns; row++)
-          for (let d = 0; d < size; d++) sum.add(b, keyHeadOf(h), row, d, dense.at(b, h, row, d));
-    return sum;
-  };
-  const { queryGradient, keyGradient, valueGradient } = gradients;
-  const expected = {
-    ...{ out, queryGradient },
-    ...{ keyGradient: summed(keyGradient, width), valueGradient: summed(valueGradient, valueWidth) },
-  };
-  return { operands, expected };
-}
-
-/** By case: several tests have the same. */
-const references = new Map<string, ReturnType<typeof refer>>();
-
-/** Fails unless the results of a case are right, and the memory around them is unchanged. */
-function check(on: Runtime, testCase: Case, options: Options = {}): void {
-  const { element = "bf16", dropoutP } = options;
-  const { batch, heads, keyHeads = heads, rows, columns, width, valueWidth } = testCase;
-  const key = JSON.stringify([testCase, dropoutP]);
-  const { operands, expected } = references.get(key) ?? refer(testCase, dropoutP);
-  references.set(key, { operands, expected });
-  const written = runCase(on, testCase, operands, options);
-  for (const name of resultNames) {
-    const { layout, values } = operands[name];
-    const around = new Set(values.keys());
-    const largest = expected[name].values.reduce(
-      (most, one) => (Math.abs(one) > most ? Math.abs(one) : most),
-      1,
-    );
-    const isOfRows = name === "out" || name === "queryGradient";
-    const [long, headCount] = isOfRows ? [rows, heads] : [columns, keyHeads];
-    const wide = name === "out" || name === "valueGradient" ? valueWidth : width;
-    for (let b = 0; b < batch; b++)
-      for (let h = 0; h < headCount; h++)
-        for (let row = 0; row < long; row++)
-          for (let d = 0; d < wide; d++) {
-            const index = layout.indexOf(b, h, row, d);
-            around.delete(index);
-            const [found, wanted] = [written[name][index]!, expected[name].at(b, h, row, d)];
-            // Written so that NaN fails, unless it is expected.
-            if (!Object.is(found, wanted) && !(Math.abs(found - wanted) <= tolerances[element] * largest))
-              assert.fail(`${name}[${b}, ${h}, ${row}, ${d}] is ${found}, not ${wanted}`);
-          }
-    for (const index of around) assert.equal(written[name][index], values[index], `${name} at ${index}`);
-  }
-}
+import { check, type Options, onGpu, type Run, refer } from "../../../../../test/support/flash-sm90-runs.js";
+import { cudaMissing } from "../../../../../test/support/kernel-runtime.js";
 
 /** Views whose rows are interleaved with those of other heads, as in a packed projection. */
 const packed = {
@@ -222,6 +15,11 @@ const packed = {
 } as const satisfies Case;
 
 const wide = { rows: 20, columns: 20, width: 16, valueWidth: 128 } as const;
+
+/** Two stages of queries, each of which is filled several times. */
+const wideVisits = {
+  ...{ heads: 1, rows: 330, columns: 20, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
+} as const;
 
 /** A mask of padded keys that hides whole tiles, too. */
 const padded = {
@@ -252,12 +50,13 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
           { rows: 66, columns: 10, batch: 2, order: "heads first" },
           { heads: 4, keyHeads: 2, rows: 66, columns: 66, width: 16 },
           { heads: 1 },
+          wideVisits,
           { rows: 65, columns: 193, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
           { rows: 70, columns: 300, isCausal: false, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 300, columns: 300, width: 128, valueWidth: 128, scale: 0.1 },
           { rows: 400, columns: 400, width: 64, valueWidth: 64, scale: 0.125 },
         ];
-        for (const one of effort({ quick: cases.slice(0, 4), thorough: cases }))
+        for (const one of effort({ quick: cases.slice(0, 5), thorough: cases }))
           check(runtime, { ...packed, ...one }, { tiles });
         const numRuns = effort({ quick: 0, thorough: 25 });
         if (numRuns === 0) return;
@@ -423,10 +222,22 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "rowStatistics[32 * i + lane]",
     ],
     [
+      "more warps than stages load row statistics in turns",
+      "loadingWarps = 2",
+      "loadingWarps = 3",
+      wideVisits,
+    ],
+    [
       "lanes keep the numbers of their own call",
       "exchangeBits<1, 2, 0x33333333u>(dropped)",
       "dropped",
       dropped,
+    ],
+    [
+      "a stage is free while products still read it",
+      "if (lastStage < stages) release(lastStage);\n      lastStage = at.stage;",
+      "if (lastStage == stages) release(at.stage);",
+      { heads: 1, rows: 330, columns: 20, isCausal: false, isReversed: true },
     ],
     [
       "the last warps of a causal tile draw no more than the first",
@@ -463,7 +274,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     ["bits of the next tile are those of this one", "visit + tileN)", "visit)", stored],
     ["keys of odd numbers have the bits of even ones", "byte >> group % 2 & 0x55u", "byte & 0x55u", stored],
     ["the warps of a group have the same keys", "+ 4 * word + threadIdx.x % 128 / 32", "+ 4 * word", stored],
-    ["all visited queries have the bits of the first", "+ visit * 8, bytes", ", bytes", stored],
+    ["all visited queries have the bits of the first", "+ visit * 8), bytes", "), bytes", stored],
     ["bits are those of another stage", "keptTiles[at.stage * keptBytes", "keptTiles[0 * keptBytes", stored],
     [
       "the heads of a group have the same bits",
@@ -500,7 +311,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     string,
     string,
     string,
-    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles">)?,
+    (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles"> & Pick<Run, "isReversed">)?,
   ])[];
 
   const tried = effort({ quick: faults.filter((_, index) => index % 2 === 0), thorough: faults });
@@ -511,10 +322,10 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
         isAltered ||= code.includes(from);
         return code.replaceAll(from, to);
       };
-      const { dropoutP, storesBits = false, tiles = "long", ...sizes } = of;
+      const { dropoutP, storesBits = false, tiles = "long", isReversed = false, ...sizes } = of;
       const testCase = { ...packed, heads: 1, ...sizes };
       const options = { tiles, ...(dropoutP && { dropoutP, storesBits }) };
-      const run = () => onGpu({ alter }, (runtime) => check(runtime, testCase, options));
+      const run = () => onGpu({ alter, isReversed }, (runtime) => check(runtime, testCase, options));
       assert.throws(run, { code: "ERR_ASSERTION" });
       assert.ok(isAltered, "the code has the line");
     });

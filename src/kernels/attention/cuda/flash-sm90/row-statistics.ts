@@ -51,9 +51,11 @@ ${eachHead} {
         const unsigned blocks = (rows - visit + 15) / 16, bytes = 128 * (blocks < tileN / 16 ? blocks : tileN / 16);
         mbarrierWait(empty + at.stage, at.parity ^ 1);
         mbarrierArriveExpectTx(full + at.stage, copies * bytes);
-#pragma unroll 1
-        for (unsigned i = 0; i < copies; i++)
-          cpAsyncBulk(keptTiles + at.stage * keptBytes + i * (tileN * 8), from + i * groupBytes + visit * 8, bytes, full + at.stage);
+#pragma unroll
+        for (unsigned i = 0; i < warpgroups; i++) {
+          if (i < copies)
+            cpAsyncBulk(keptTiles + at.stage * keptBytes + i * (tileN * 8), from + (i * groupBytes + visit * 8), bytes, full + at.stage);
+        }
       }
       from += pairBytes;
       }
@@ -62,22 +64,27 @@ ${eachHead} {
 /**
  * The warps of the producer warpgroup without another task load the row statistics of visited queries in turns, so that the latencies of
  * their loads overlap. The loads don't wait for a stage. The statistics of queries that don't exist make their probabilities 0.
+ *
+ * No more warps than stages take turns. A wait names only the parity of a phase, so it ends too early if the stage is two phases behind. A
+ * warp that has filled a stage knows that the visit `stages` before is complete. Its next visit is at most `stages` later, so the stage of
+ * that visit is at most one phase behind.
  */
 export function loadVisitedStatistics(config: Sm90BackwardConfig, eachHead: string): string {
   const isCopied = config.dropout === "loads";
   const firstWarp = isCopied ? 2 : 1;
   return `${isCopied ? copyKept(eachHead) : ""}
-    if (threadIdx.x >= consumers + ${32 * firstWarp}) {
+    constexpr unsigned firstLoader = consumers + ${32 * firstWarp}, loadingWarps = ${Math.min(4 - firstWarp, config.tile.stages)};
+    if (threadIdx.x >= firstLoader && threadIdx.x < firstLoader + 32 * loadingWarps) {
       const unsigned lane = threadIdx.x % 32;
       // Visits until this warp's next one.
-      unsigned turn = (threadIdx.x - consumers) / 32 - ${firstWarp};
+      unsigned turn = (threadIdx.x - firstLoader) / 32;
       Position at;
 ${eachHead} {
       const long long firstRow = (batch * heads + ${queryHead(config)}) * rows;
 #pragma unroll 1
       for (int visit = firstVisit; visit < endVisit; visit += tileN, at.advance()) {
         if (turn-- != 0) continue;
-        turn = ${3 - firstWarp};
+        turn = loadingWarps - 1;
         float2 visited[tileN / 32];
 #pragma unroll
         for (unsigned i = 0; i < tileN / 32; i++) {

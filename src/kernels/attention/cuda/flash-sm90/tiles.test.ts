@@ -39,7 +39,7 @@ test("rows that visit few others are in small blocks, several per SM", () => {
 });
 
 describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
-  const sizes = effort({ quick: [64], thorough: [16, 64, 80, 96, 128] });
+  const sizes = effort({ quick: [64, 128], thorough: [16, 64, 80, 96, 128] });
   const lengths = effort({ quick: [256, 4096], thorough: [256, 1024, 4096] });
   const works = lengths.map((rows) => ({ pairs: 96, rows, visited: rows / 2, sms: 132 }));
   const problems = sizes.flatMap((width) =>
@@ -51,11 +51,11 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
       ),
     ),
   );
-  // Of each length without dropout, and of one with stored bits, without a mask and with one of keys.
+  // Of each length without dropout, and of one with stored bits, without a mask and with one of keys. Of wide heads only the first.
   const quickProblems = problems.filter(
-    ({ work, dropout, mask }) =>
-      (dropout === "none" && mask === "none") ||
-      (dropout === "stores" && work === works[0] && (mask === "none" || mask === "keys")),
+    ({ width, work, dropout, mask }) =>
+      (dropout === "none" && mask === "none" && (width === 64 || work === works[0])) ||
+      (dropout === "stores" && width === 64 && work === works[0] && (mask === "none" || mask === "keys")),
   );
   const kernels = effort({ quick: quickProblems, thorough: problems }).flatMap(
     ({ width, work, dropout, mask }) => {
@@ -79,7 +79,7 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
       const tile = chooseForwardTile(config, work);
       assert.ok(tile, `a tile of ${width}`);
       // A wide forward pass spills a few numbers around its loop.
-      const forwardSpill = dropout === "stores" && width === 128 ? 32 : 0;
+      const forwardSpill = dropout === "stores" && width === 128 ? 40 : 0;
       // Some masks spill a number or two.
       const maskSpill = mask === "elements" || (dropout === "draws" && mask !== "none") ? 16 : 0;
       return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel, index) => ({

@@ -28,8 +28,11 @@ const dropoutRegisters: Readonly<Record<FlashDropout, number>> = { none: 0, draw
 /** Registers of dropout in the forward kernel, for each word of bits of a tile. */
 const forwardDropoutRegisters = 14;
 
-/** Registers of side "rows" for a mask with rows, if tiles are wider than 64: more of its loads are in flight. */
-const wideMaskRegisters = 24;
+/** Registers of side "rows" for a mask with rows: its loads in flight, which are more with tiles wider than 64. */
+const rowMaskRegisters = (tileN: number): number => (tileN > 64 ? 24 : 12);
+
+/** Registers for numbers that are drawn while the products of the last tile are in flight. */
+const drawnInFlightRegisters = 12;
 
 /** Of one multiprocessor; each block also takes 1 KiB of it for the system. */
 const sharedBytesPerSm = maxSharedBytesPerBlock({ computeCapability: "9.0" }) + 1024;
@@ -119,8 +122,9 @@ const backwardTiles: Readonly<Record<Side, Tiles<Sm90BackwardTile>>> = {
     long: [
       { warpgroups: 1, tileN: 64, stages: 3, blocksPerSm: 2, issuesEarly: true, drains: false },
       { warpgroups: 2, tileN: 64, stages: 3, blocksPerSm: 1, issuesEarly: true, drains: false },
+      { warpgroups: 2, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
+      { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 1, issuesEarly: false, drains: true },
     ],
-    // Wider heads use mma.sync: with two stages, the gradient of keys of 128 × 128 was wrong from 257 rows on, on the emulator.
     maxShortVisits: 0,
   },
 };
@@ -142,7 +146,8 @@ export function chooseBackwardTile(
       drawn +
       tileN +
       (drains ? 0 : tileN / (issuesEarly ? 2 : 4)) +
-      (hasMaskRows && tileN > 64 ? wideMaskRegisters : 0),
+      (dropout === "draws" && issuesEarly ? drawnInFlightRegisters : 0) +
+      (hasMaskRows ? rowMaskRegisters(tileN) : 0),
     (tile) => sm90BackwardBytes({ ...config, tile }),
   );
 }
