@@ -26,6 +26,7 @@ void hookFault(int status, const char* what, int line) { failInLine(status, what
 
 void endThread(Launch& current, unsigned self) {
   const unsigned rank = self / current.threadStride;
+  if (hasStores(current)) fail(launchFailed, "a thread that ended before its copies had read shared memory");
   current.threads[self].state = State::done;
   if (--current.blocks[rank].left > 0) return;
   if (hasCopiesFor(current, rank)) fail(launchFailed, "a block that ended before a copy completed");
@@ -287,8 +288,8 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookNamedBarrier,
                    hookClusterArrive, hookClusterWait, hookMbarrier,  hookCpAsyncBulk,
-                   hookTmaLoad,        hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs,
-                   hookWgmmaRsHalves};
+                   hookTmaLoad,        hookTmaStore,     hookBulkCommit, hookBulkWaitRead,
+                   hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs, hookWgmmaRsHalves};
   Launch current;
   current.module = &module;
   current.kernel = &kernel;
