@@ -44,6 +44,13 @@ struct EmulatorHooks {
   void (*cpAsyncBulk)(void* to, const void* from, unsigned bytes, unsigned long long* mbarrier, int line);
   /** The same with the box of a tensor map that begins at these coordinates. */
   void (*tmaLoad)(void* to, const void* map, int column, int row, int matrix, unsigned long long* mbarrier, int line);
+  /**
+   * Copies a box from shared memory to device memory. A thread's copies since its last commit are a group; `bulkWaitRead` waits until at
+   * most `pending` of its groups still read shared memory.
+   */
+  void (*tmaStore)(const void* map, const void* from, int column, int row, int matrix, int line);
+  void (*bulkCommit)();
+  void (*bulkWaitRead)(unsigned pending);
   /** Waits for the preceding launch (griddepcontrol.wait). */
   void (*gridDependencyWait)();
   /**

@@ -20,6 +20,7 @@ interface Costs {
   readonly large: number;
   readonly paired: number;
   readonly wide: number;
+  readonly pingPong: number;
 }
 
 interface Bench {
@@ -48,8 +49,9 @@ function withCosts(costs: Costs, use: (bench: Bench) => void): void {
   }
 }
 
-/** Large tiles have three warpgroups; of the others, only paired CTAs leave half of the shared memory. */
-function tileOf({ cuda }: KernelSource): "large" | "paired" | "wide" {
+/** Large tiles have three warpgroups of consumers; of the others, only paired CTAs leave half of the shared memory. */
+function tileOf({ cuda }: KernelSource): Exclude<keyof Costs, "library"> {
+  if (cuda?.code.includes("setmaxnreg")) return "pingPong";
   if ((cuda?.threads ?? 0) > 400) return "large";
   return (cuda?.sharedBytes ?? 0) < 114 * 1024 ? "paired" : "wide";
 }
@@ -91,7 +93,7 @@ const kindsIn = ({ calls }: Program): readonly string[] => calls.map(({ work }) 
 
 describe("elementwise work on the result of a large GEMM", () => {
   test("runs in the epilogue if one of its tiles is faster than two launches, and then with that tile", () => {
-    withCosts({ library: 1, large: 1.2, paired: 0.9, wide: 1.1 }, (bench) => {
+    withCosts({ library: 1, large: 1.2, paired: 0.9, wide: 1.1, pingPong: 1.2 }, (bench) => {
       const { runtime, known, clock, launches } = bench;
       const program = fuse(bench);
       assert.deepEqual(kindsIn(program), ["gemm-epilogue"]);
@@ -107,14 +109,25 @@ describe("elementwise work on the result of a large GEMM", () => {
     });
   });
 
+  test("runs in a persistent kernel if that is the fastest", () => {
+    withCosts({ library: 1, large: 1.2, paired: 0.9, wide: 1.1, pingPong: 0.8 }, (bench) => {
+      const { runtime, known, clock } = bench;
+      const program = fuse(bench);
+      autotuneEpilogues(runtime, program, { known, clock });
+      const [{ work } = assert.fail()] = program.calls;
+      assert.ok(work.kind === "gemm-epilogue");
+      assert.equal(work.problem.algorithm, 3, "the last candidate");
+    });
+  });
+
   test("runs alone if every tile is slower", () => {
-    withCosts({ library: 1, large: 1.5, paired: 1.4, wide: 1.3 }, (bench) =>
+    withCosts({ library: 1, large: 1.5, paired: 1.4, wide: 1.3, pingPong: 1.2 }, (bench) =>
       assert.deepEqual(kindsIn(fuse(bench)), ["gemm", "row"]),
     );
   });
 
   test("is not measured for a small GEMM: there the estimate decides, which is against a large K", () => {
-    withCosts({ library: 1, large: 0.1, paired: 0.1, wide: 0.1 }, (bench) => {
+    withCosts({ library: 1, large: 0.1, paired: 0.1, wide: 0.1, pingPong: 0.1 }, (bench) => {
       assert.deepEqual(kindsIn(fuse(bench, 128)), ["gemm", "row"]);
       assert.equal(bench.launches(), 0);
     });

@@ -1,6 +1,6 @@
 /**
- * Selects by measurement whether elementwise work runs in a GEMM's epilogue, with which tile, and when its operands are loaded. That changes
- * no bit: every result is summed in the order of K.
+ * Selects by measurement whether elementwise work runs in a GEMM's epilogue, with which tile, when its operands are loaded, and whether the
+ * kernel is persistent. That changes no bit: every result is summed in the order of K.
  */
 
 import { epilogueCandidates, trafficUs } from "../../kernels/index.js";
@@ -26,7 +26,7 @@ const knownEpilogues: KnownChoices = new Map();
 
 const epilogues: TunableKind<GemmEpilogueCall> = {
   name: "GEMM epilogue",
-  maxCandidates: 5,
+  maxCandidates: 6,
   isTunable: (work): work is GemmEpilogueCall => work.kind === "gemm-epilogue",
   key({ problem, epilogue }) {
     const { m, n, k, dtype, resultDtype = dtype, bias, biasDtype = "f32", a, b } = problem;

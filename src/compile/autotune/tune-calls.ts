@@ -119,7 +119,7 @@ function keyOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W):
 
 /** The text changes when the kernels change, so that old results are measured again. */
 const noteOf = ({ name }: { readonly name: string }, key: string): string =>
-  `${name} algorithm, with uniform descriptors, for ${key}`;
+  `${name} algorithm, with ping-pong kernels, for ${key}`;
 
 function recall<W extends Work>(
   kind: TunableKind<W>,

@@ -26,6 +26,7 @@ void hookFault(int status, const char* what, int line) { failInLine(status, what
 
 void endThread(Launch& current, unsigned self) {
   const unsigned rank = self / current.threadStride;
+  if (hasStores(current)) fail(launchFailed, "a thread that ended before its copies had read shared memory");
   current.threads[self].state = State::done;
   if (!current.products[self].products.empty()) fail(launchFailed, "a thread that ended before its products completed");
   if (--current.blocks[rank].left > 0) return;
@@ -289,8 +290,9 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookNamedBarrier,
                    hookClusterArrive, hookClusterWait, hookMbarrier,  hookCpAsyncBulk,
-                   hookTmaLoad,        hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs,
-                   hookWgmmaRsHalves,   hookWgmmaCommit, hookWgmmaWait};
+                   hookTmaLoad,        hookTmaStore,     hookBulkCommit, hookBulkWaitRead,
+                   hookGridDependencyWait, hookWgmmaSs, hookWgmmaRs, hookWgmmaRsHalves,
+                   hookWgmmaCommit,    hookWgmmaWait};
   Launch current;
   current.module = &module;
   current.kernel = &kernel;

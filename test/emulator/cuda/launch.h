@@ -36,6 +36,8 @@ struct Thread {
   EmulatorExchange kind;
   unsigned mask;
   unsigned votes;
+  /** Its commits of asynchronous copies from shared memory. */
+  unsigned commits;
   union {
     unsigned long long input;
     /** The mbarrier at which it waits. */
@@ -80,6 +82,16 @@ struct PendingProducts {
   unsigned groups = 0;
 };
 
+/** A pending copy of a box from shared memory, by the thread with this index. */
+struct BoxStore {
+  unsigned thread;
+  /** The number of the thread's commit that ended its group; 0 before that. */
+  unsigned group;
+  const void* from;
+  TensorMap map;
+  Corner corner;
+};
+
 /** The launch that runs on this thread. */
 struct Launch {
   const EmulatorModule* module;
@@ -106,6 +118,7 @@ struct Launch {
   /** Threads that have reached the cluster's barrier. */
   unsigned clusterArrived = 0;
   std::vector<Copy> copies;
+  std::vector<BoxStore> stores;
   /** The running thread; all of them, one after the other, if none waits. */
   unsigned running = 0;
   /** The first thread of its block. */

@@ -2,7 +2,7 @@
  * An mbarrier's state is in its eight bytes: the incomplete phase, the arrivals of a phase, and the missing
  * arrivals and bytes. A copy completes at once, so that a thread that still reads the overwritten bytes is
  * found. If threads run in reverse order, it completes when no thread can continue without it, so that a
- * thread that reads too early is found.
+ * thread that reads too early is found. A copy from shared memory is also made at once, or, in reverse order, when its thread waits for it.
  */
 #include "mbarrier.h"
 
@@ -151,6 +151,48 @@ void hookTmaLoad(void* to, const void* mapAddress, int column, int row, int matr
   if (reinterpret_cast<uint64_t>(to) % 1024 != 0) failInLine(misalignedAddress, "a box at a misaligned address", line);
   if (!holdsBox(map, corner)) failInLine(illegalAddress, "a copy from memory that is not device memory", line);
   begin({to, nullptr, boxBytesOf(map), reinterpret_cast<uint64_t*>(mbarrier), launch->module->position->rank, map, corner}, line);
+}
+
+void hookTmaStore(const void* mapAddress, const void* from, int column, int row, int matrix, int line) {
+  Launch& current = *launch;
+  TensorMap map;
+  std::memcpy(&map, mapAddress, sizeof map);
+  const Corner corner = {column, row, matrix};
+  if (const char* wrong = findFaultOf(map)) failInLine(launchFailed, wrong, line);
+  if (reinterpret_cast<uint64_t>(from) % 1024 != 0) failInLine(misalignedAddress, "a box at a misaligned address", line);
+  if (!holdsBox(map, corner)) failInLine(illegalAddress, "a copy to memory that is not device memory", line);
+  if (ownerOf(current, from, boxBytesOf(map)) != static_cast<int>(current.module->position->rank)) {
+    failInLine(illegalAddress, "a copy that is not of the block's dynamic shared memory", line);
+  }
+  const BoxStore store = {current.running, 0, from, map, corner};
+  if (!current.isReversed) storeBox(map, corner, from);
+  current.stores.push_back(store);
+}
+
+void hookBulkCommit() {
+  const unsigned group = ++launch->threads[launch->running].commits;
+  for (BoxStore& store : launch->stores) {
+    if (store.thread == launch->running && store.group == 0) store.group = group;
+  }
+}
+
+void hookBulkWaitRead(unsigned pending) {
+  Launch& current = *launch;
+  const unsigned commits = current.threads[current.running].commits;
+  std::vector<BoxStore> left;
+  for (const BoxStore& store : current.stores) {
+    const bool isPending = store.thread != current.running || store.group == 0 || store.group + pending > commits;
+    if (isPending) left.push_back(store);
+    else if (current.isReversed) storeBox(store.map, store.corner, store.from);
+  }
+  current.stores.swap(left);
+}
+
+bool hasStores(const Launch& current) {
+  for (const BoxStore& store : current.stores) {
+    if (store.thread == current.running) return true;
+  }
+  return false;
 }
 
 bool deliverCopy(Launch& current) {

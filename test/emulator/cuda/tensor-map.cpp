@@ -85,6 +85,22 @@ void copyBox(void* to, const TensorMap& map, Corner corner) {
   }
 }
 
+void storeBox(const TensorMap& map, Corner corner, const void* from) {
+  const Inside inside = columnsInside(map, corner.column);
+  for (unsigned row = 0; row < map.box[1]; ++row) {
+    const uint64_t start = addressOfRow(map, corner, row);
+    if (start == 0) continue;
+    char bytes[boxRowBytes];
+    for (unsigned at = 0; at < boxRowBytes; at += 16) {
+      const uint64_t address = reinterpret_cast<uint64_t>(from) + row * boxRowBytes + at;
+      std::memcpy(bytes + at, reinterpret_cast<const char*>(address ^ (address >> 7 & 7) << 4), 16);
+    }
+    const auto offset = static_cast<uint64_t>(inside.first) * map.elementBytes;
+    std::memcpy(reinterpret_cast<char*>(start + offset), bytes + offset,
+                static_cast<uint64_t>(inside.end - inside.first) * map.elementBytes);
+  }
+}
+
 }  // namespace emulator
 
 using namespace emulator;

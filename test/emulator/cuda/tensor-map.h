@@ -42,6 +42,9 @@ bool holdsBox(const TensorMap& map, Corner corner);
  */
 void copyBox(void* to, const TensorMap& map, Corner corner);
 
+/** Copies a box from shared memory. Elements outside the tensor are not written. */
+void storeBox(const TensorMap& map, Corner corner, const void* from);
+
 inline unsigned boxBytesOf(const TensorMap& map) { return boxRowBytes * map.box[1]; }
 
 }  // namespace emulator

@@ -267,7 +267,9 @@ static inline void fenceOperand(float&) {}
 static inline void wgmmaFence() {}
 static inline void wgmmaCommit() { emulatorHooks.wgmmaCommit(); }
 template <unsigned left> static inline void wgmmaWait() { emulatorHooks.wgmmaWait(left); }
-static inline void fenceProxyAsync() {}
+/** Lanes whose matrix stores no fence has made visible to asynchronous copies yet. */
+static bool emulatorIsUnfenced[emulatorWarps][32];
+static inline void fenceProxyAsync() { emulatorIsUnfenced[emulatorWarp()][emulatorLane()] = false; }
 static inline float cvtRnaTf32(float value) {
   unsigned bits;
   __builtin_memcpy(&bits, &value, 4);
@@ -302,6 +304,30 @@ static inline void ldmatrixX4(unsigned (&words)[4], const unsigned short* row) {
     const unsigned high = isTransposed ? rows[2 * member + 1][group] : rows[group][2 * member + 1];
     words[matrix] = low | high << 16;
   }
+  __syncwarp();
+}
+
+static const unsigned char* emulatorByteRows[emulatorWarps][32];
+
+/** Four matrices as a vector of eight elements: those of a lane in the first, in the second, … */
+template <class Fragment>
+static inline void ldmatrixVec(Fragment& fragment, const unsigned char* row) {
+  unsigned words[4];
+  ldmatrixX4<false>(words, reinterpret_cast<const unsigned short*>(row));
+  for (unsigned index = 0; index < 8; ++index) fragment.element[index] = static_cast<unsigned short>(words[index / 2] >> index % 2 * 16);
+}
+
+template <class Fragment>
+static inline void stmatrixVec(unsigned char* row, const Fragment& fragment) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane();
+  if (reinterpret_cast<unsigned long long>(row) % 16 != 0) emulatorHooks.fault(716, "a row at a misaligned address", __LINE__);
+  emulatorByteRows[warp][lane] = row;
+  __syncwarp();
+  for (unsigned index = 0; index < 8; ++index) {
+    const unsigned char* to = emulatorByteRows[warp][index / 2 * 8 + lane / 4] + lane % 4 * 4 + index % 2 * 2;
+    *reinterpret_cast<unsigned short*>(const_cast<unsigned char*>(to)) = fragment.element[index];
+  }
+  emulatorIsUnfenced[warp][lane] = true;
   __syncwarp();
 }
 
@@ -365,6 +391,13 @@ static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, 
                             int line = __builtin_LINE()) {
   emulatorHooks.tmaLoad(to, map, column, row, matrix, mbarrier, line);
 }
+static inline void tmaStore(const TensorMap* map, const void* from, int column, int row, int matrix, int line = __builtin_LINE()) {
+  for (bool isUnfenced : emulatorIsUnfenced[emulatorWarp()])
+    if (isUnfenced) emulatorHooks.fault(719, "a copy of shared memory that a lane has written without a fence", line);
+  emulatorHooks.tmaStore(map, from, column, row, matrix, line);
+}
+static inline void bulkCommit() { emulatorHooks.bulkCommit(); }
+template <unsigned pending> static inline void bulkWaitRead() { emulatorHooks.bulkWaitRead(pending); }
 
 // Bits.
 

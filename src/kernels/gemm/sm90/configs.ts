@@ -26,6 +26,8 @@ export interface Sm90Config {
   readonly prefetchesB?: boolean;
   /** Loads the epilogue's operands of the first rows before the mainloop, which hides their latency and takes registers. */
   readonly loadsOperandsEarly?: boolean;
+  /** The maximum number of CTAs of a persistent kernel: one per SM. */
+  readonly maxCtas?: number;
   /** Launch as 1×2 clusters: two CTAs with the same M tile run on neighbouring SMs, so that A is shared through L2. */
   readonly clusterN?: 2;
 }

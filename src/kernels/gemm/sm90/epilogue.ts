@@ -34,10 +34,8 @@ export interface PrintedEpilogue {
 }
 
 /** The operands are contiguous and have the shape of C. `others`: more prelude functions to declare. */
-export function printEpilogue(
-  { kernel, gemmInput, storesC, forwarded = [] }: Epilogue,
-  others: readonly PreludeName[] = [],
-): PrintedEpilogue {
+export function printEpilogue(epilogue: Epilogue, others: readonly PreludeName[] = []): PrintedEpilogue {
+  const { kernel, gemmInput, storesC, forwarded = [] } = epilogue;
   const { inputs, outputs, scalars, stages } = kernel;
   const parameters: Record<string, Parameter> = {};
   const pointers: Record<string, string> = {};
@@ -78,11 +76,41 @@ export function printEpilogue(
     storing.line(`${storing.call("storeVec", `out${index} + offset`, `result${index}[next]`)};`);
   }
   for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
+  const pairs = new Set(forwarded.filter((output) => output !== undefined));
+  printStages(text, epilogue, stages, pairs);
+  const [loads, work] = [loading.fragment(), text.fragment()];
+  const [stores, colsumStores] = [storing.fragment(), colsumStoring.fragment()];
+  const called = [loads, work, stores, colsumStores].flatMap((fragment) => [...fragment.called]);
+  return {
+    ...{
+      storesC,
+      rowBytes: inRegisters.map((type) => `sizeof(Vec<${type}, vecWidth>)`).join(" + ") || "0",
+      parameters,
+      pointers,
+      declarations: preludeOf(new Set([...called, ...others])),
+    },
+    ...{ operandDeclarations: operands.fragment().lines, loads: loads.lines, lines: work.lines },
+    ...{ resultDeclarations: results.fragment().lines, stores: stores.lines },
+    ...{ colsumDeclarations: colsums.fragment().lines, colsumStores: colsumStores.lines },
+  };
+}
+
+type StoreStage = Extract<Stage, { kind: "store" }>;
+
+/**
+ * Prints stages for a vector of `vecWidth` elements: the GEMM's are in `values`, those of inputs in `vec0[next]`, … and of outputs in
+ * `result0[next]`, … The outputs in `pairs` are rounded in pairs if they are bf16, so that both elements are in one register.
+ */
+export function printStages(
+  text: KernelText,
+  { kernel: { inputs, outputs }, gemmInput, forwarded = [] }: Epilogue,
+  stages: readonly Stage[],
+  pairs: ReadonlySet<number>,
+): void {
   for (const segment of segmentsOf(stages, forwarded)) {
-    /** Outputs that are rounded in pairs, so that later stages find both in one register. */
     const inPairs = new Set<number>();
     for (const { output } of segment)
-      if (outputs[output]?.dtype === "bf16" && forwarded.includes(output)) inPairs.add(output);
+      if (outputs[output]?.dtype === "bf16" && pairs.has(output)) inPairs.add(output);
     for (const output of inPairs) text.line(`float exact${output}[vecWidth];`);
     text.line("#pragma unroll");
     text.block("for (unsigned e = 0; e < vecWidth; e++)", () => {
@@ -110,24 +138,7 @@ export function printEpilogue(
     for (const output of inPairs)
       text.line(`${text.call("narrowVec_bf16", `exact${output}`, `result${output}[next]`)};`);
   }
-  const [loads, work] = [loading.fragment(), text.fragment()];
-  const [stores, colsumStores] = [storing.fragment(), colsumStoring.fragment()];
-  const called = [loads, work, stores, colsumStores].flatMap((fragment) => [...fragment.called]);
-  return {
-    ...{
-      storesC,
-      rowBytes: inRegisters.map((type) => `sizeof(Vec<${type}, vecWidth>)`).join(" + ") || "0",
-      parameters,
-      pointers,
-      declarations: preludeOf(new Set([...called, ...others])),
-    },
-    ...{ operandDeclarations: operands.fragment().lines, loads: loads.lines, lines: work.lines },
-    ...{ resultDeclarations: results.fragment().lines, stores: stores.lines },
-    ...{ colsumDeclarations: colsums.fragment().lines, colsumStores: colsumStores.lines },
-  };
 }
-
-type StoreStage = Extract<Stage, { kind: "store" }>;
 
 /** Stages in as few loops over a vector's elements as possible: a stage begins a new loop if it reads what the loop has stored. */
 function segmentsOf(

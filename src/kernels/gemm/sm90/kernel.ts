@@ -37,6 +37,7 @@ import { earlyLoadsFor, epilogueStoreFor, storesResult, swappedStride } from "./
 import { loadFloat4, mmaSyncEpilogueStore, mmaSyncMainloop } from "./mainloop-mma-sync.js";
 import { rsBytes, rsMainloop, rsThreads } from "./mainloop-rs.js";
 import { ssMainloop } from "./mainloop-ss.js";
+import { pingPongThreads, printPingPong } from "./ping-pong.js";
 import {
   maxStageBytes,
   prologueFor,
@@ -46,6 +47,7 @@ import {
   transposedStages,
 } from "./smem-tiles.js";
 import { splitKRank } from "./split-k.js";
+import { box, stagedArrays } from "./staged-arrays.js";
 import { kTileBytes, mmaNOf } from "./tiles.js";
 
 /** The sizes that a kernel reads of each GEMM. With an epilogue C is contiguous, as the operands are. */
@@ -54,9 +56,15 @@ function sizesFor(epilogue: Epilogue | undefined) {
   return epilogue ? sizes : ([...sizes, "cStride", "cBatch"] as const);
 }
 
+/** A ping-pong kernel has no batches, and C only as a tensor map. */
+const pingPongSizes = {
+  sizes: ["m", "n", "k"],
+  tensorMapSizes: ["aBatch", "bBatch", "cStride", "aStride", "bStride", "batch"],
+} as const;
+
 /** The parameters of a kernel for GEMMs with these accesses to C, in order; then those of the epilogue. */
 export function sm90Parameters(
-  { hasBias }: Sm90Config,
+  { hasBias, tile }: Sm90Config,
   accesses: readonly AccessToC[],
   epilogue?: Epilogue,
 ): Readonly<Record<string, Parameter>> {
@@ -65,8 +73,14 @@ export function sm90Parameters(
     hasBias,
     sizes: sizesFor(epilogue),
     tensorMapSizes: ["aStride", "bStride", "batch"] as const,
+    ...(tile.isPingPong && pingPongSizes),
   };
-  return { ...groupParameters(signature, accesses), ...(epilogue && printEpilogue(epilogue).parameters) };
+  const ofGroup = groupParameters(signature, accesses);
+  const { biasBatch0: _, ...unbatched } = ofGroup;
+  return {
+    ...(tile.isPingPong ? unbatched : ofGroup),
+    ...(epilogue && printEpilogue(epilogue).parameters),
+  };
 }
 
 /** One kernel for a group of GEMMs of one config, with the access of each to its C; or for one GEMM and its epilogue. */
@@ -77,16 +91,17 @@ export function sm90Source(
 ): KernelSource {
   const { element, tile, isKMajor } = config;
   const { tileM, tileN, warpgroupsM, warpgroupsN } = tile;
+  const pingPong = tile.isPingPong ? printPingPong(config, epilogue) : undefined;
   const conversions = conversionsIn(config, epilogue);
   const printed = epilogue && printEpilogue(epilogue, conversions);
   const converting = conversions.length > 0 ? preludeOf(new Set(conversions)) : "";
   const [usesMmaSync, usesRs] = [isMmaSyncMainloop(config), isRsMainloop(config)];
   const consumers = 128 * warpgroupsM * warpgroupsN;
-  const { stages, sharedBytes } = planSharedMemory(config);
+  const { stages, sharedBytes } = pingPong ?? planSharedMemory(config);
   const operandTiles = [`${isKMajor.a}, tileM`, `${isKMajor.b}, tileN`];
   const [tileA, tileB] = tile.swapsAB ? operandTiles.reverse() : operandTiles;
   const declarations = `
-${printed?.declarations ?? converting}${intrinsicsFor(config)}
+${pingPong?.declarations ?? printed?.declarations ?? converting}${intrinsicsFor(config, pingPong?.intrinsics)}
 typedef ${mmaElements[element].type} Element;
 static constexpr unsigned tileM = ${tileM}, tileN = ${tileN}, stages = ${stages}, consumers = ${consumers};
 static constexpr bool transposesTf32 = ${element === "tf32" && !usesMmaSync};
@@ -96,17 +111,23 @@ typedef SmemTile<${tileB}> TileB;${usesMmaSync ? loadFloat4 : ""}`;
   const clusterSize = tile.splitsK ?? config.clusterN;
   return cudaKernel({
     ...{ name: `gemm_${element}_sm90`, elements: "float", requiredCapability: sm90Capability },
-    ...{ threads: usesRs ? rsThreads : consumers + 32, sharedBytes, declarations },
+    ...{
+      threads: usesRs ? rsThreads : pingPong ? pingPongThreads : consumers + 32,
+      sharedBytes,
+      declarations,
+    },
     ...(clusterSize !== undefined && { cluster: clusterSize }),
-    ...(usesRs ? { blocksPerSm: 1 } : tile.ctasPerSm !== undefined && { blocksPerSm: tile.ctasPerSm }),
+    ...(usesRs || pingPong
+      ? { blocksPerSm: 1 }
+      : tile.ctasPerSm !== undefined && { blocksPerSm: tile.ctasPerSm }),
     parameters: sm90Parameters(config, accesses, epilogue),
     pointers: { ...printed?.pointers, ...pointersOf(config, accesses.length) },
-    maps: tensorMapsOf(config, accesses.length),
+    maps: { ...tensorMapsOf(config, accesses.length), ...(pingPong && stagedMaps(config, epilogue)) },
     body: [
       indented(selectGemm(accesses.length, localsOf(config, epilogue))),
       ...(config.constantN === undefined ? [] : [`  constexpr int n = ${config.constantN};\n`]),
       `  dynamicSharedMemory(smem, ${sharedBytes});`,
-      ...sectionsOf(config, printed),
+      ...(pingPong ? [pingPong.body] : sectionsOf(config, printed)),
     ].join(""),
   });
 }
@@ -123,7 +144,7 @@ function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): 
 }
 
 /** The PTX wrappers that a mainloop calls. */
-function intrinsicsFor(config: Sm90Config): string {
+function intrinsicsFor(config: Sm90Config, ofEpilogue: readonly string[] = []): string {
   const n = mmaNOf(config.tile);
   const usesSs = !isMmaSyncMainloop(config) && !isRsMainloop(config);
   const mainloop = isMmaSyncMainloop(config)
@@ -131,12 +152,13 @@ function intrinsicsFor(config: Sm90Config): string {
     : [
         ...(isRsMainloop(config)
           ? [smemDescriptor, cvtRnaTf32, wgmmaRs(n), setmaxnreg, clusterIntrinsics]
-          : [wgmmaSs(config.element, n), namedBarrierSync]),
+          : [wgmmaSs(config.element, n), ...(config.tile.isPingPong ? [] : [namedBarrierSync])]),
         ...(reducesCluster(config) ? [clusterIntrinsics] : []),
         wgmmaSync,
       ];
-  const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics].join("\n");
-  return `\n${preludeOf(new Set(["dynamicSharedMemory"]))}${usesSs ? `${tileAddress}\n` : ""}${onlyOnDevice(code)}`;
+  const { isPingPong } = config.tile;
+  const code = [elementTags, ...mainloop, mbarrierIntrinsics, tmaIntrinsics, ...ofEpilogue].join("\n");
+  return `\n${isPingPong ? "" : preludeOf(new Set(["dynamicSharedMemory"]))}${usesSs ? `${tileAddress}\n` : ""}${onlyOnDevice(code)}`;
 }
 
 /** How many stages fit in shared memory, and the bytes of a CTA for stages, mbarriers and the staged epilogue store. */
@@ -199,18 +221,42 @@ function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
   return maps;
 }
 
+const mapLocals: readonly MemberLocal[] = ["a", "b"].map((name) => ({
+  type: "const TensorMap*",
+  name,
+  valueOf: (gemm: number) => `&${name}${gemm}`,
+}));
+
+/** A single GEMM whose C is a tensor map. */
+const pingPongLocals = ({ hasBias, biasDtype = "f32" }: Sm90Config): readonly MemberLocal[] => [
+  ...mapLocals,
+  ...gemmLocals(`const ${elementTypes[biasDtype].type}*`, ...(hasBias ? ["bias"] : [])),
+  ...gemmLocals("int", "m", "n", "k"),
+];
+
+/** The tensor maps of an epilogue's operands and results, which have C's layout. */
+function stagedMaps(config: Sm90Config, epilogue: Epilogue | undefined) {
+  const { columns, rows } = box;
+  const parameters = stagedArrays(config, epilogue)?.flatMap(({ operand, result }) => [operand, result]);
+  return Object.fromEntries(
+    (parameters ?? []).flatMap((parameter) => {
+      if (!parameter) return [];
+      const map = {
+        ...{ dtype: parameter.dtype, columns: "n0", rows: "m0", rowStride: "cStride0" },
+        ...{ matrices: "batch0", matrixStride: "aBatch0", box: { columns, rows } },
+      };
+      return [[parameter.name, map] as const];
+    }),
+  );
+}
+
 /** The locals that differ between the GEMMs of a group. */
-function localsOf(
-  { hasBias, biasDtype = "f32", resultDtype = "f32", constantN }: Sm90Config,
-  epilogue?: Epilogue,
-): readonly MemberLocal[] {
+function localsOf(config: Sm90Config, epilogue?: Epilogue): readonly MemberLocal[] {
+  const { hasBias, biasDtype = "f32", resultDtype = "f32", constantN, tile } = config;
+  if (tile.isPingPong) return pingPongLocals(config);
   const sizes = sizesFor(epilogue).filter((size) => size !== "n" || constantN === undefined);
   return [
-    ...["a", "b"].map((name) => ({
-      type: "const TensorMap*",
-      name,
-      valueOf: (gemm: number) => `&${name}${gemm}`,
-    })),
+    ...mapLocals,
     ...gemmLocals(`const ${elementTypes[biasDtype].type}*`, ...(hasBias ? ["bias"] : [])),
     ...gemmLocals(`${elementTypes[resultDtype].type}*`, ...(storesResult(epilogue) ? ["c"] : [])),
     ...gemmLocals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),

@@ -102,7 +102,8 @@ export function lowerSm90Gemms(
     for (const [index, value] of epilogue.scalars.entries()) values[`scalar${index}`] = value;
   }
   return {
-    ...{ kind: "launch", op, source: sourceOf(config, accesses, epilogue), blocks: ctas },
+    ...{ kind: "launch", op, source: sourceOf(config, accesses, epilogue) },
+    blocks: Math.min(ctas, config.maxCtas ?? ctas),
     arguments: argumentsInOrder(sm90Parameters(config, accesses, epilogue), values),
   };
 }

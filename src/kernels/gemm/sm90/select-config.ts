@@ -14,11 +14,13 @@ import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { fillsSms, launchBytes } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 import { type Epilogue, isMmaSyncMainloop, type Sm90Config, sm90Capability, transposesB } from "./configs.js";
+import { canPingPong } from "./ping-pong.js";
 import {
   countCtas,
   fittedTile,
   kTileBytes,
   mmaNOf,
+  pingPongTile,
   type Sm90Tile,
   singleWaveTile,
   sizeInTiles,
@@ -78,7 +80,7 @@ export function listEpilogueConfigs(
         (other) =>
           other !== tile && fillsSms(countCtas(problem, other), device.parallelism, other.ctasPerSm ?? 1),
       );
-  return [tile, ...others].flatMap((candidate) => {
+  const ofTiles = [tile, ...others].flatMap((candidate) => {
     const config = {
       ...{ element, tile: candidate, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: true },
       ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], candidate) },
@@ -86,6 +88,18 @@ export function listEpilogueConfigs(
     const loadsEarly = candidate === tiles.paired && canLoadEarly(epilogue);
     return loadsEarly ? [config, { ...config, loadsOperandsEarly: true }] : [config];
   });
+  const pingPong = { ...{ element, isKMajor, hasBias: bias !== undefined }, ...pingPongOf(device, problem) };
+  return transposesB({ element, isKMajor }) || !canPingPong(pingPong, epilogue)
+    ? ofTiles
+    : [...ofTiles, ...(fillsSms(countCtas(problem, pingPong.tile), device.parallelism, 1) ? [pingPong] : [])];
+}
+
+/** The persistent config of a GEMM: one CTA per SM. */
+function pingPongOf({ parallelism }: Device, problem: GemmDesc) {
+  return {
+    ...{ tile: pingPongTile, isUnbatched: true, maxCtas: parallelism },
+    ...{ ...halvesOf(problem), ...prefetchOf(problem) },
+  };
 }
 
 /** Bytes of an element's operands that fit in registers next to the accumulators of a CTA that shares its SM. */

@@ -16,6 +16,11 @@ export interface Sm90Tile {
   readonly splitsK?: number;
   /** Computes Cᵀ = Bᵀ · Aᵀ: a warpgroup's 64 rows are columns of C, so that tileM can be any multiple of 8. */
   readonly swapsAB?: boolean;
+  /**
+   * A persistent kernel: each CTA computes several tiles. Its `warpgroupsM` warpgroups have a whole tile each and take turns, so that one
+   * multiplies while the other runs its epilogue.
+   */
+  readonly isPingPong?: boolean;
 }
 
 /** Bytes of K in one stage of an operand: the width of the 128-byte swizzle. */
@@ -51,6 +56,11 @@ export const splitKTile: Sm90Tile = {
  * 128 columns: reads and TMA writes then take no longer than the multiplications.
  */
 export const gradientTile: Sm90Tile = { tileM: 128, tileN: 256, stages: 4, warpgroupsM: 2, warpgroupsN: 1 };
+
+/** For epilogues of 16-bit floats. `stages`: the maximum, because epilogues need more or less shared memory. */
+export const pingPongTile: Sm90Tile = {
+  ...{ tileM: 128, tileN: 128, stages: 6, warpgroupsM: 2, warpgroupsN: 1, isPingPong: true },
+};
 
 /** Half of an SM's registers can hold accumulators; the rest is for addresses and the epilogue. */
 const maxAccumulators = registersPerSm / 2;

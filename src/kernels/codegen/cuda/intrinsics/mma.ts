@@ -73,3 +73,23 @@ static __device__ __forceinline__ unsigned packHalves(float low, float high) {
   return packed;
 }`;
 }
+
+/** Four 8 × 8 matrices as a `Vec`, which is declared before: a lane has two elements of each, as of accumulators. */
+export const ldmatrixVec = `// Lanes 8 i to 8 i + 7 hold the row addresses of matrix i.
+static __device__ __forceinline__ void ldmatrixVec(Vec<unsigned short, 8>& fragment, const unsigned char* row) {
+  unsigned short(&e)[8] = fragment.element;
+  asm volatile("{\\n.reg .b32 a, b, c, d;\\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {a, b, c, d}, [%8];\\n"
+               "mov.b32 {%0, %1}, a;\\nmov.b32 {%2, %3}, b;\\nmov.b32 {%4, %5}, c;\\nmov.b32 {%6, %7}, d;\\n}"
+               : "=h"(e[0]), "=h"(e[1]), "=h"(e[2]), "=h"(e[3]), "=h"(e[4]), "=h"(e[5]), "=h"(e[6]), "=h"(e[7])
+               : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}`;
+
+/** Stores them. */
+export const stmatrixVec = `static __device__ __forceinline__ void stmatrixVec(unsigned char* row, const Vec<unsigned short, 8>& fragment) {
+  const unsigned short(&e)[8] = fragment.element;
+  asm volatile("{\\n.reg .b32 a, b, c, d;\\n"
+               "mov.b32 a, {%1, %2};\\nmov.b32 b, {%3, %4};\\nmov.b32 c, {%5, %6};\\nmov.b32 d, {%7, %8};\\n"
+               "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {a, b, c, d};\\n}"
+               ::"r"((unsigned)__cvta_generic_to_shared(row)), "h"(e[0]), "h"(e[1]), "h"(e[2]), "h"(e[3]), "h"(e[4]), "h"(e[5]),
+               "h"(e[6]), "h"(e[7]) : "memory");
+}`;

@@ -13,3 +13,15 @@ static __device__ __forceinline__ void cpAsyncBulk(void* smem, const void* from,
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                ::"r"(smemAddress(smem)), "l"(from), "r"(bytes), "r"(smemAddress(barrier)) : "memory");
 }`;
+
+/** Needs the tensor maps and the mbarrier intrinsics. */
+export const tmaStore = `// Copies a box from shared memory to a tensor map, without the elements outside of the tensor. A fence and a barrier precede it.
+static __device__ __forceinline__ void tmaStore(const TensorMap* map, const void* smem, int column, int row, int matrix) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+               ::"l"(map), "r"(smemAddress(smem)), "r"(column), "r"(row), "r"(matrix) : "memory");
+}
+// A thread's stores since its last commit become a group.
+static __device__ __forceinline__ void bulkCommit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until at most \`pending\` groups of the thread still read shared memory.
+template <unsigned pending>
+static __device__ __forceinline__ void bulkWaitRead() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }`;
