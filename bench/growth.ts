@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { arange, type Device, nn, optim, type Tensor, zeros } from "holdfast";
 import { Guards } from "../src/autograd/index.js";
 import { listSources } from "../src/compile/execute/emit.js";
+import { WeightCopies } from "../src/compile/execute/weight-copies.js";
 import { assignStreams, planStep, streamOptions, traceStep } from "../src/compile/index.js";
 import { planMemory } from "../src/compile/memory/plan.js";
 import { phases, rewritePhases } from "../src/compile/pipeline.js";
@@ -103,12 +104,13 @@ function measure(sizes: Sizes): Figures {
       );
       guards.undo();
       const { calls } = placeConstants(runtime, trace.calls, trace.constants);
+      const copies = new WeightCopies(runtime);
       const program = timed(ms, "graph", () => new Program(calls));
       for (const name of rewritePhases) {
         if (name === "rematerialize") continue;
         timed(ms, name, () => {
           program.renumber();
-          phases[name].run(program, runtime, { isTuned: true, deadOnExit: trace.deadOnExit });
+          phases[name].run(program, runtime, { isTuned: true, deadOnExit: trace.deadOnExit, copies });
         });
       }
       const planned = program.calls;

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { planRules, verifyPlan } from "../src/compile/verify/verify.js";
 import { span } from "../src/units/index.js";
+import { copiedStep, copiedWeights, sliceOfElements, updateCall } from "./support/copied-step.js";
 import { planFaults, planWithWait, splitReductions } from "./support/injected-plans.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
 import { type ProposedStep, planDisjoint, scheduleOn } from "./support/proposed-steps.js";
@@ -51,6 +52,32 @@ describe("sound steps pass", () => {
       verifyPlan(step.program, step.schedule, step.plan);
     });
   }
+
+  test("with a weight copy that the update stores", () => {
+    verify(
+      copiedStep((sketch, memory) => {
+        sketch.launch("matmul", { reads: [memory.copy], writes: [memory.y] });
+        sketch.program.push(updateCall(memory));
+        sketch.launch("matmul of the next weights", { reads: [memory.copy], updates: [memory.y] });
+      }),
+    );
+  });
+
+  test("with a weight copy that other calls store, part by part", () => {
+    verify(
+      copiedStep((sketch, memory) => {
+        sketch.launch("matmul", { reads: [memory.copy], writes: [memory.y] });
+        sketch.launch("update", { updates: [memory.weights] });
+        for (const [first, count] of [
+          [0, 24],
+          [24, 40],
+        ] as const) {
+          const [part, copied] = [copiedWeights(memory, first, count), sliceOfElements(memory, first, count)];
+          sketch.launch("cast", { reads: [part], writes: [copied] });
+        }
+      }),
+    );
+  });
 
   test("a step that does nothing", () => {
     verifyPlan([], scheduleOn([], []), { bytes: 0, offsets: new Map() }, span(0, 0));

@@ -39,6 +39,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "compactGradients",
   "mergeDraws",
   "tf32Operands",
+  "weightCopies",
 ]);
 
 describe("a run that 0.1.0 finished", () => {

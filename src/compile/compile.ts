@@ -12,6 +12,7 @@ import { autotuneExactGemms, exactAlgorithmsIn } from "./autotune/exact-gemms.js
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { autotuneGroupedGemms, groupedAlgorithmsIn, tunedGroupsIn } from "./autotune/grouped-gemms.js";
 import { streamOptions } from "./cost-model.js";
+import { WeightCopies } from "./execute/weight-copies.js";
 import { planAgreed, planOptional } from "./fallback.js";
 import { availableMemory } from "./memory/memory-check.js";
 import { memoryOf } from "./memory/memory-report.js";
@@ -19,6 +20,7 @@ import { planMemory } from "./memory/plan.js";
 import { bf16ActivationsIn, storeActivationsAsBf16 } from "./passes/bf16-activations.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
 import { gemmShapesIn } from "./passes/row-tiling.js";
+import { raisesPeak } from "./passes/weight-copies.js";
 import {
   canRenameBuffers,
   gemmAlgorithms,
@@ -46,6 +48,7 @@ const withoutExtraMemory = {
   groupReductions: false,
   splitReductions: false,
   comboKernels: false,
+  weightCopies: false,
 } as const satisfies PassSettings;
 
 /** Plans a traced step. `name` is the step's name, for warnings. */
@@ -58,30 +61,41 @@ export function planStep(
   const recorded = recordStep(runtime, trace);
   const placed = placeConstants(runtime, recorded.calls, trace.constants);
   const regions = [...placed.regions, ...recorded.regions];
+  const copies = new WeightCopies(runtime);
   try {
     // Recomputing values costs time, keeping them costs memory: a GPU first tries to keep them.
     const isShort = !capabilitiesOf(runtime).prefersMemoryOverRecompute;
-    const traced = { name, calls: placed.calls, deadOnExit: trace.deadOnExit };
-    const first = planCalls(runtime, traced, settings, isShort || settings.rematerialize === true);
+    const traced = { name, calls: placed.calls, deadOnExit: trace.deadOnExit, copies };
+    const first = planWithCopies(runtime, traced, settings, isShort || settings.rematerialize === true);
     const fits =
       first.plan.bytes <= availableMemory(runtime).available ||
       settings.rematerialize !== undefined ||
       isShort;
     const planned = fits ? first : planCalls(runtime, traced, { ...settings, ...withoutExtraMemory }, true);
+    copies.seal(planned.schedule.calls.map(({ call }) => call));
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, record: recorded.record };
   } catch (error) {
+    copies.close();
     for (const region of regions) runtime.persistent.release(region);
     throw error;
   }
 }
 
-interface TracedProgram extends Pick<PlannedStep, "name" | "deadOnExit"> {
+/** Plans the calls with weight copies, or without them if the step would need more memory. */
+function planWithCopies(...[runtime, traced, settings, isMemoryShort]: Parameters<typeof planCalls>) {
+  const planned = planCalls(runtime, traced, settings, isMemoryShort);
+  if (!raisesPeak(runtime, planned.schedule, traced.copies)) return planned;
+  traced.copies.seal([]);
+  return planCalls(runtime, traced, settings, isMemoryShort);
+}
+
+interface TracedProgram extends Pick<PlannedStep, "name" | "deadOnExit" | "copies"> {
   readonly calls: readonly Call[];
 }
 
 function planCalls(
   runtime: Runtime,
-  { name: step, calls: traced, deadOnExit }: TracedProgram,
+  { name: step, calls: traced, deadOnExit, copies }: TracedProgram,
   settings: PassSettings,
   isMemoryShort: boolean,
 ): Omit<PlannedStep, "ops" | "types" | "regions" | "record"> {
@@ -93,7 +107,7 @@ function planCalls(
     if (!isEnabled(settings, name) || (name === "rematerialize" && !isMemoryShort)) continue;
     beat(name);
     program.renumber();
-    phases[name].run(program, runtime, { isTuned, deadOnExit });
+    phases[name].run(program, runtime, { isTuned, deadOnExit, copies });
     stages.push({ name, calls: program.calls });
   }
   // Before the memory plan: an algorithm decides how much scratch memory a GEMM needs.
@@ -120,7 +134,7 @@ function planCalls(
     },
   );
   const gemms = fallback?.leftOut.includes(gemmAlgorithms.name) ? undefined : report;
-  return { name: step, ...proposed, ...planned, deadOnExit, isTuned, fallback, gemms };
+  return { name: step, ...proposed, ...planned, deadOnExit, copies, isTuned, fallback, gemms };
 }
 
 function planSchedule(
@@ -172,7 +186,10 @@ const latePhases: ReadonlySet<string> = new Set(phaseNames.slice(phaseNames.inde
  * The calls as the phases leave them if buffers are renamed before fusion: side streams need values that are not overwritten in
  * place. Phases that round or choose algorithms repeat their earlier decisions, so that no bit changes.
  */
-function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: PlannedStep): readonly Call[] {
+function renamedCalls(
+  runtime: Runtime,
+  { stages, deadOnExit, copies, isTuned }: PlannedStep,
+): readonly Call[] {
   if (canRenameBuffers(runtime) && stages.some(({ name }) => name === "renameBuffers"))
     return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "verticalFusion");
@@ -197,7 +214,7 @@ function renamedCalls(runtime: Runtime, { stages, deadOnExit, isTuned }: Planned
       const { calls } = program;
       storeActivationsAsBf16(runtime, program, wanted);
       if (bf16ActivationsIn(calls, program.calls).size !== wanted.size) return stages.at(-1)?.calls ?? [];
-    } else if (name !== "trace") phases[name].run(program, runtime, { isTuned, deadOnExit });
+    } else if (name !== "trace") phases[name].run(program, runtime, { isTuned, deadOnExit, copies });
     if (name === "rowTiling" && gemmShapesIn(program.calls) !== gemmShapesIn(after))
       return stages.at(-1)?.calls ?? [];
   }

@@ -15,6 +15,7 @@ export {
   streamSetting,
 } from "./pipeline.js";
 export type { PlannedStep } from "./planned-step.js";
+export type { Call } from "./program/program.js";
 export { describeCalls } from "./report/call-table.js";
 export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
 export { reportPlan } from "./report/plan-report.js";

@@ -6,6 +6,7 @@
 import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { measureFusions } from "./autotune/epilogues.js";
+import type { WeightCopies } from "./execute/weight-copies.js";
 import { fuseAttentionCasts } from "./fusion/attention-cast.js";
 import { batchCopies } from "./fusion/batch-copies.js";
 import { batchGemms } from "./fusion/batch-gemms.js";
@@ -39,6 +40,7 @@ import { tileRows } from "./passes/row-tiling.js";
 import { readSignsOfCasts } from "./passes/sign-reads.js";
 import { writeStridedOutputs } from "./passes/strided-outputs.js";
 import { storeOperandsAsTf32 } from "./passes/tf32-operands.js";
+import { keepWeightCopies } from "./passes/weight-copies.js";
 import type { BufferSlice, Call, Program } from "./program/program.js";
 
 /** Facts about the step that its calls do not show. */
@@ -47,6 +49,8 @@ export interface StepFacts {
   readonly isTuned: boolean;
   /** Persistent memory that is not read after the step. */
   readonly deadOnExit: readonly BufferSlice[];
+  /** The weight copies that the step keeps from call to call. */
+  readonly copies: WeightCopies;
 }
 
 /** In the order of their first phases. */
@@ -149,6 +153,12 @@ export const phases = {
       fuse(runtime, program, { deadOnExit });
       if (isTuned) readSignsOfCasts(program);
     },
+  },
+  // After `verticalFusion`: a weight copy is stored by the whole kernel of the update. Before `compactGradients`, which splits that kernel.
+  weightCopies: {
+    pass: "verticalFusion",
+    purpose: "converted weights are kept from call to call; the kernel that updates the weights stores them",
+    run: (program, runtime, { copies }) => keepWeightCopies(runtime, program, copies),
   },
   compactGradients: {
     pass: "verticalFusion",

@@ -2,6 +2,7 @@
 
 import type { Region } from "../runtime/index.js";
 import type { GemmReport } from "./autotune/gemms.js";
+import type { WeightCopies } from "./execute/weight-copies.js";
 import type { Fallback } from "./fallback.js";
 import type { MemoryReport } from "./memory/memory-report.js";
 import type { Stage } from "./pipeline.js";
@@ -30,6 +31,8 @@ export interface PlannedStep {
   readonly gemms?: GemmReport | undefined;
   /** Persistent memory that belongs to the step: its constants and counters. */
   readonly regions: readonly Region[];
+  /** The weight copies that its calls access. */
+  readonly copies: WeightCopies;
   /** Its counters on the device, if it has guards or index checks. */
   readonly record: StepRecord | undefined;
 }

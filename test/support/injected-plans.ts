@@ -3,6 +3,7 @@
 import { accessesOf, type BufferSlice, type Call } from "../../src/compile/program/program.js";
 import type { PlanRule } from "../../src/compile/verify/verify.js";
 import { span } from "../../src/units/index.js";
+import { copiedStep, copiedWeights, sliceOfElements, updateCall } from "./copied-step.js";
 import { type ProposedStep, planDisjoint } from "./proposed-steps.js";
 import {
   bufferOf,
@@ -446,6 +447,57 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "written",
     says: /call 16 \(sumSquares\) reads .* no earlier call writes byte 32 of it/,
     injected: () => withNormFilled(0, 32),
+  },
+
+  "weights that change without their copy": {
+    rule: "copies",
+    says: /call 1 \(update\) changes weights, and no call stores them in the copy: bytes \[0, 256\) of the weights/,
+    injected: () =>
+      copiedStep((sketch, memory) => {
+        sketch.launch("matmul", { reads: [memory.copy], writes: [memory.y] });
+        sketch.launch("update", { updates: [memory.weights] });
+      }),
+  },
+  "a copy that is stored for some of the weights that change": {
+    rule: "copies",
+    says: /call 0 \(update\) changes weights, and no call stores them in the copy: bytes \[128, 256\)/,
+    injected: () =>
+      copiedStep((sketch, memory) => {
+        sketch.launch("update", { updates: [memory.weights] });
+        sketch.launch("cast", {
+          reads: [copiedWeights(memory, 0, 32)],
+          writes: [sliceOfElements(memory, 0, 32)],
+        });
+      }),
+  },
+  "a copy that is stored before a later change of the weights": {
+    rule: "copies",
+    says: /call 1 \(clamp\) changes weights, and no call stores them in the copy/,
+    injected: () =>
+      copiedStep((sketch, memory) => {
+        sketch.program.push(updateCall(memory));
+        sketch.launch("clamp", { updates: [copiedWeights(memory, 60)] });
+      }),
+  },
+  "a read of a copy after its weights have changed": {
+    rule: "copies",
+    says: /call 1 \(matmul\) reads the copy after call 0 has changed its weights/,
+    injected: () =>
+      copiedStep((sketch, memory) => {
+        sketch.launch("update", { updates: [memory.weights] });
+        sketch.launch("matmul", { reads: [memory.copy], writes: [memory.y] });
+        sketch.launch("cast", { reads: [copiedWeights(memory)], writes: [memory.copy] });
+      }),
+  },
+  "a kernel that stores the copy of the old weights": {
+    rule: "copies",
+    says: /call 0 \(update\) stores the copy before it changes: bytes \[0, 256\)/,
+    injected: () => copiedStep((sketch, memory) => void sketch.program.push(updateCall(memory, true))),
+  },
+  "a copy of something else": {
+    rule: "copies",
+    says: /call 0 \(fill\) stores in the copy without accessing the weights/,
+    injected: () => copiedStep((sketch, { copy }) => void sketch.fill("fill", copy)),
   },
 };
 

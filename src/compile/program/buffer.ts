@@ -1,5 +1,6 @@
 /** Buffers and slices: the memory that calls work on. */
 
+import type { RowKernel } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
 
 /** Bytes with one owner: the result of an op, its scratch memory, or a persistent region. */
@@ -10,6 +11,17 @@ export interface Buffer {
   readonly label: string;
   /** Its memory, if it is persistent; step memory gets its offset from the plan. */
   readonly storage?: Storage;
+  /** Set if it is a weight copy: what it converts. */
+  readonly copyOf?: ConvertedWeights;
+}
+
+/** Persistent memory that a weight copy has in another dtype, element by element. */
+export interface ConvertedWeights {
+  readonly source: BufferSlice;
+  /** The kernel that converts it. */
+  readonly kernel: RowKernel;
+  /** Where the copy of its first element begins in the buffer. The last element's copy ends the buffer. */
+  readonly offset: number;
 }
 
 /** Some of a buffer's bytes. */

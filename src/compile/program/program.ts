@@ -14,7 +14,7 @@ import { accessesOf, type Call } from "./call.js";
 import { ListItem } from "./list-item.js";
 
 export type { Access, Visits } from "./access.js";
-export { type Buffer, type BufferSlice, isSameSlice } from "./buffer.js";
+export { type Buffer, type BufferSlice, type ConvertedWeights, isSameSlice } from "./buffer.js";
 export { accessesOf, type Call, isLaunched, latestPhase, mapSlices, membersOf } from "./call.js";
 export type { ChunkedReduceCall } from "./kinds/chunked-reduce.js";
 export type { ColumnCall } from "./kinds/column.js";

@@ -176,6 +176,7 @@ test("a large step lists its largest holders and counts the rest, within the rep
     deadOnExit: [],
     usesPdl: false,
     regions: [],
+    copies: smallStep().copies,
     record: undefined,
   };
   const inputs = Array.from({ length: 20 }, () => "bf16 [256, 193, 1024]").join(", ");

@@ -15,6 +15,7 @@ export const planRules = {
   pdl: "operands prefetched before the grid dependency wait are not written by the preceding launch",
   lifetimes: "memory of a buffer is reused only after all work on the buffer has ended",
   written: "step memory is read only after an earlier call has written it",
+  copies: "a weight copy has the values of its weights when it is read, and at the end of the step",
 } as const;
 
 export type PlanRule = keyof typeof planRules;

@@ -8,6 +8,7 @@ import type { Call, Plan, Schedule } from "../program/program.js";
 import { addressSpaceOf } from "./address-space.js";
 import { requireBounds, requireOwnMemory, requirePeak } from "./bounds.js";
 import { requireEveryCall } from "./calls.js";
+import { requireCopies } from "./copies.js";
 import { requireLifetimes } from "./lifetimes.js";
 import { requireOrder } from "./order.js";
 import { requirePdl } from "./pdl.js";
@@ -41,4 +42,5 @@ export function verifyPlan(program: readonly Call[], schedule: Schedule, plan: P
   requirePdl(proposal, space);
   requireLifetimes(proposal, order);
   requireWritten(proposal, space);
+  requireCopies(proposal);
 }

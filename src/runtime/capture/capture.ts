@@ -14,8 +14,9 @@ import type { Driver, Graph, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, formatSpan, runAll } from "../../units/index.js";
 import type { Arena } from "../memory/arena.js";
+import { countWrite } from "../memory/persistent.js";
 import { poisonByte } from "../memory/step-allocator.js";
-import { ownerOf } from "../memory/storage.js";
+import { ownerOf, type Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
 import type { CapturePass, CaptureStateMachine } from "./capture-state.js";
 import {
@@ -42,13 +43,22 @@ export class CapturedGraph {
   readonly name: string;
   readonly graph: Graph;
   readonly #options: CaptureOptions;
+  /** A storage of each persistent region that it writes. */
+  readonly #written: readonly Storage[];
   readonly #release: () => void;
   #isClosed = false;
 
-  constructor(options: CaptureOptions, name: string, graph: Graph, release: () => void) {
+  constructor(
+    options: CaptureOptions,
+    name: string,
+    graph: Graph,
+    written: Iterable<Storage>,
+    release: () => void,
+  ) {
     this.name = name;
     this.graph = graph;
     this.#options = options;
+    this.#written = [...new Map([...written].map((storage) => [storage.home, storage])).values()];
     this.#release = release;
   }
 
@@ -59,6 +69,7 @@ export class CapturedGraph {
     }
     const { driver, stream, recorder, captureState } = this.#options;
     captureState.rejectInside("replay", this.name);
+    for (const storage of this.#written) countWrite(storage);
     driver.launchGraph(stream, this.graph);
     recorder.record("replay", this.name);
   }
@@ -126,6 +137,7 @@ export function captureGraph(
     requireNodes(name, graph, accesses.commands);
     driver.instantiate(graph);
     poisonScratch();
+    for (const storage of isRun ? accesses.written : []) countWrite(storage);
     if (isRun) driver.launchGraph(stream, graph);
     requireSameChecksums(name, expected, takeChecksums(options, compared), scratch);
     before.restore();
@@ -133,7 +145,7 @@ export function captureGraph(
 
     recorder.record("capture", name, 0, accesses.commands);
     undo.splice(undo.indexOf(before.release), 2);
-    return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
+    return new CapturedGraph(options, name, graph, accesses.written, () => runAll(undo.reverse()));
   } catch (error) {
     captureState.leave();
     recorder.record("reject", `capture ${name}`);

@@ -6,6 +6,7 @@
 import type { Driver, Event, Kernel, Parameter, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan } from "../../units/index.js";
+import { countWrite } from "../memory/persistent.js";
 import type { Storage } from "../memory/storage.js";
 import type { LabelTable } from "../observe/label-table.js";
 import type { SharedStatus } from "../observe/shared-status.js";
@@ -182,6 +183,7 @@ export class Work {
 
   #note(op: string, used: Storage, parameter: Parameter | undefined): void {
     this.#options.requireLive(used, op);
+    if (parameter !== "in") countWrite(used);
     if (!this.accesses) return;
     const storage = this.#options.arenaOwnerOf(used);
     const { all, written, writable } = this.accesses;

@@ -30,6 +30,16 @@ export interface Region {
   readonly storages: readonly PersistentStorage[];
   /** All bytes, including padding, for work that covers every tensor at once. */
   readonly whole: PersistentStorage;
+  /**
+   * Counts the work that may have written to the region: launches, fills, copies, uploads and replays. Equal counts at two moments mean
+   * that no byte has changed in between. Only `countWrite` changes it.
+   */
+  readonly writes: number;
+}
+
+/** Notes that work which may write to a storage is about to be issued. All such work calls it, so it takes nanoseconds. */
+export function countWrite({ kind, home }: Storage): void {
+  if (kind === "persistent") (home as { writes: number }).writes += 1;
 }
 
 /** A storage to place in a region: its name and its size. */
@@ -95,6 +105,7 @@ export class PersistentMemory {
       name,
       span,
       storages,
+      writes: 0,
       get whole() {
         return whole;
       },

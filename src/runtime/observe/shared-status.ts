@@ -25,6 +25,7 @@ export type PhaseName = (typeof phaseNames)[number];
 /** The labels of the budget's charges. */
 export const budgetLabels = [
   "weights",
+  "weight copies",
   "gradients",
   "moments",
   "scalars",

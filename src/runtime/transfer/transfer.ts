@@ -8,6 +8,7 @@ import type { Driver, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../../units/index.js";
 import type { CaptureStateMachine } from "../capture/capture-state.js";
+import { countWrite } from "../memory/persistent.js";
 import { alignment, type Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
 import { type StagingRing, type StagingSlot, slotSpan } from "./staging.js";
@@ -61,6 +62,7 @@ export class Transfer {
     const onSent = this.#options.verify ? this.#verifyCopy : undefined;
     const batch = new UploadBatch(this.#options, this.up, onSent);
     for (const { source, target } of list) {
+      countWrite(target);
       batch.add(asBytes(source), target);
       this.up.tensors += 1;
       this.up.bytes += source.byteLength;

@@ -2,6 +2,7 @@
 
 import {
   assignStreams,
+  type Call,
   describeCalls,
   fitsMemory,
   type PassSettings,
@@ -89,7 +90,7 @@ function startIn(
   const { placed, replayable } = plain;
   if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") return untuned(plain);
   const fitting = streamed.filter((variant) => variant.planned.plan.bytes <= (block.storage?.span.size ?? 0));
-  const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
+  const direct = keepingCopies(plain, { mode: "direct", replay: placed.run, close: () => undefined });
   const candidates: PlanCandidate[] = [];
   try {
     candidates.push(...serializedCandidate(runtime, options, plain));
@@ -143,8 +144,8 @@ function placePlan(
   const whole = PlacedStep.place(runtime, planned, block);
   try {
     const placed = isSerialized ? whole.serialized() : whole;
-    const replayable = runtime.capture(name, placed.run, placed.scratch);
     const scheduled = (isSerialized && serializedStep(planned)) || planned;
+    const replayable = capturePlan(runtime, name, { planned: scheduled, placed });
     const memory = { close: () => whole.close() };
     return { name: schedule, replayable, memory, planned: scheduled, placed };
   } catch (error) {
@@ -152,6 +153,22 @@ function placePlan(
     throw error;
   }
 }
+
+type Placed = Pick<PlanCandidate, "planned" | "placed">;
+
+function capturePlan(runtime: Runtime, name: string, plan: Placed): Replayable {
+  const { planned, placed } = plan;
+  // So that the runs that are compared have the weights' values, as later ones have.
+  planned.copies.refresh(callsOf(planned));
+  return keepingCopies(plan, runtime.capture(name, placed.run, placed.scratch));
+}
+
+/** Refreshes weight copies before a replay if other work may have changed the weights. */
+function keepingCopies({ planned }: Placed, replayable: Replayable): Replayable {
+  return planned.copies.keepCurrent(replayable, callsOf(planned));
+}
+
+const callsOf = ({ schedule }: PlannedStep): readonly Call[] => schedule.calls.map(({ call }) => call);
 
 /** The note with the fastest candidate. All candidates compute the same bits, so a wrong one costs only time. */
 function noteOf(runtime: Runtime, { passes }: PlanOptions, { schedule }: PlannedStep): string {
@@ -196,7 +213,7 @@ function serializedCandidate(
   const planned = serializedStep(candidate.planned);
   if (!planned) return [];
   const placed = candidate.placed.serialized();
-  const replayable = runtime.capture(name, placed.run, placed.scratch);
+  const replayable = capturePlan(runtime, name, { planned, placed });
   if (replayable.mode === "graph")
     return [{ ...candidate, name: candidate.name + withoutPdl, replayable, planned, placed }];
   replayable.close();

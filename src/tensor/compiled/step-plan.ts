@@ -64,6 +64,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     const { result: results } = trace;
     const unscheduled = planStep(runtime, trace, step.passes, step.name);
     for (const region of unscheduled.regions) releaseLater(region);
+    undo.push(() => unscheduled.copies.close());
     const planned = chooseSchedule(runtime, step, unscheduled);
     let running: RunningPlan | undefined;
     const start = (): RunningPlan => {
