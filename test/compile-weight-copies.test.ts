@@ -20,7 +20,8 @@ import {
 import { Guards } from "../src/autograd/index.js";
 import { WeightCopies } from "../src/compile/execute/weight-copies.js";
 import { type PassSettings, planStep, traceStep } from "../src/compile/index.js";
-import { Budget } from "../src/runtime/index.js";
+import { HoldfastError } from "../src/errors/index.js";
+import { Budget, PersistentMemory } from "../src/runtime/index.js";
 import { captureStep } from "../src/tensor/compiled/captured-step.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { runtimeOf } from "../src/tensor/runtime-of.js";
@@ -203,6 +204,16 @@ describe("a compiled step in bf16 that keeps its weight copies", { skip }, () =>
       assert.deepEqual(kept, converting);
     });
   }
+
+  test("has these bits with measured algorithms, whose biases are bf16 too", () => {
+    const device = open();
+    const [kept, converting] = [{}, { weightCopies: false }].map((passes) => {
+      const training = prepare(device, { autotune: true, ...passes });
+      return { numbers: trained(training, writers["an in-place op"]), calls: callsOf(training.train) };
+    });
+    assert.deepEqual(kept?.numbers, converting?.numbers);
+    assert.ok((kept?.calls.length ?? 0) <= (converting?.calls.length ?? 0));
+  });
 
   for (const [name, write] of Object.entries(writers)) {
     test(`refreshes them after ${name}; without the refresh, the result would differ`, () => {
@@ -420,6 +431,14 @@ describe("planning for a GPU", () => {
   test("keeps no copy if memory is short", () => {
     const isShort: Partial<Budget> = { fitsWithoutPressure: () => false };
     assert.ok(!withMethods(Budget.prototype, isShort, () => keepsCopy(16)));
+    const { place } = PersistentMemory.prototype;
+    const isFragmented: Partial<PersistentMemory> = {
+      place(this: PersistentMemory, label, ...rest) {
+        if (label === "weight copies") throw new HoldfastError("OUT_OF_MEMORY", "no gap is large enough");
+        return place.call(this, label, ...rest);
+      },
+    };
+    assert.ok(!withMethods(PersistentMemory.prototype, isFragmented, () => keepsCopy(16)));
   });
 
   for (const [name, size, batch] of [

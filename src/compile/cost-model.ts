@@ -144,12 +144,6 @@ export const transposeLead = 3;
  */
 export const minWantedShare = 0.6;
 
-/**
- * A weight copy may cover neighbours of the weights that are read, up to this share of their bytes or up to `launchBytes`: then the
- * update of all of them stays one launch.
- */
-export const maxNeighbourShare = 1 / 64;
-
 /** Minimum multiply-adds of a GEMM for which aligned rows matter. A smaller one takes about as long as a launch. */
 export const minPaddedMacs = 1 << 24;
 

@@ -9,6 +9,7 @@
  * All steps of a device share the copies: a step that only reads weights needs no refresh after one that keeps the copy current.
  */
 
+import { HoldfastError } from "../../errors/index.js";
 import { dtypes, inputDtypes, iterateElements, type RowKernel } from "../../ir/index.js";
 import type { PersistentStorage, Region, Replayable, Runtime } from "../../runtime/index.js";
 import {
@@ -75,11 +76,8 @@ export class WeightCopies {
 
   /** A new copy of `bytes` bytes. Undefined if memory is short, or if the plan is made. */
   place(copied: ConvertedWeights, bytes: number, label: string): Buffer | undefined {
-    const { persistent, budget } = this.#runtime;
-    const placements = [{ name: label, size: bytes }];
-    const fits = budget.fitsWithoutPressure(persistent.chargeFor(label, placements));
-    if (this.#isSealed || !fits) return undefined;
-    const region = persistent.place("weight copies", label, placements);
+    const region = this.#isSealed ? undefined : placeIfFree(this.#runtime, label, bytes);
+    if (!region) return undefined;
     const buffer: Buffer = {
       ...{ id: this.#device.nextId, bytes, label, storage: region.storages[0] ?? region.whole },
       copyOf: copied,
@@ -160,6 +158,19 @@ export class WeightCopies {
     if (copy.holders > 0) return;
     this.#device.open.delete(copy);
     this.#runtime.persistent.release(copy.region);
+  }
+}
+
+/** Undefined if memory is short: the step then does without. */
+function placeIfFree({ persistent, budget }: Runtime, name: string, size: number): Region | undefined {
+  const placements = [{ name, size }];
+  if (!budget.fitsWithoutPressure(persistent.chargeFor(name, placements))) return undefined;
+  try {
+    return persistent.place("weight copies", name, placements);
+  } catch (error) {
+    // The budget has room, but the device's memory or addresses may be in pieces.
+    if (error instanceof HoldfastError && error.code === "OUT_OF_MEMORY") return undefined;
+    throw error;
   }
 }
 

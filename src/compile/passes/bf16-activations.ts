@@ -12,6 +12,7 @@ import { capabilitiesOf, hasNativeGemm, storedDtype, writtenOperand } from "../.
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
+import { sliceOfCopy } from "../execute/weight-copies.js";
 import { type Cast, castOf } from "../program/casts.js";
 import { type AttentionCall, readAsHalves, resultsOf } from "../program/kinds/attention.js";
 import type { ConvolutionCall } from "../program/kinds/convolution.js";
@@ -26,6 +27,7 @@ import {
   type Program,
   type Work,
 } from "../program/program.js";
+import { extentOf } from "../program/slices.js";
 import { isUnchangedBefore, isWrittenOnce } from "../program/uses.js";
 import { narrow, narrowKernel, narrowProblem } from "./narrow-kernel.js";
 import { findNarrowResults, resultIds } from "./narrow-results.js";
@@ -128,15 +130,35 @@ const castKernel: RowKernel = {
   stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
 };
 
-/** With the bias as bf16: cuBLASLt needs the dtype of the result. A cast of weights often has it already. */
+/** With the bias as bf16: cuBLASLt needs the dtype of the result. A weight copy or a cast of weights often has it already. */
 function withNarrowBias(program: Program, node: Node, problem: GemmCall["problem"]): GemmCall["problem"] {
   const { bias } = problem;
   if (!bias) return problem;
   return {
     ...problem,
     biasDtype: narrow,
-    bias: castBefore(program, node, bias) ?? insertCast(program, node, bias),
+    bias:
+      weightCopyOf(program, node, bias) ?? castBefore(program, node, bias) ?? insertCast(program, node, bias),
   };
+}
+
+/** The part of a weight copy that has these values. */
+function weightCopyOf(program: Program, node: Node, bias: BufferSlice): BufferSlice | undefined {
+  if (!isUnchangedBefore(program, bias.buffer, node)) return undefined;
+  for (const buffer of program.buffers) {
+    const { copyOf } = buffer;
+    if (copyOf?.kernel.outputs[0]?.dtype !== narrow || !contains(copyOf.source, bias)) continue;
+    const slice = sliceOfCopy(buffer, bias);
+    const isCurrent = program.uses(buffer).writers.every((writer) => node.isBefore(writer));
+    if (isCurrent && slice.offset % biasAlignment === 0) return slice;
+  }
+  return undefined;
+}
+
+/** True if a slice has all bytes of another one, also if its buffer is that of another program. */
+function contains(outer: BufferSlice, inner: BufferSlice): boolean {
+  const [a, b] = [extentOf(outer), extentOf(inner)];
+  return a.space === b.space && a.from <= b.from && b.to <= a.to;
 }
 
 /** The part of an earlier cast's result that has these values. */

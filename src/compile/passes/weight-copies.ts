@@ -5,10 +5,10 @@
  */
 
 import { factsOf, type RowKernel } from "../../ir/index.js";
-import { capabilitiesOf, launchBytes } from "../../kernels/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import { alignment, type PersistentStorage, type Runtime } from "../../runtime/index.js";
 import { alignUp } from "../../units/index.js";
-import { comboLimits, maxNeighbourShare } from "../cost-model.js";
+import { comboLimits } from "../cost-model.js";
 import { castTo, elementBytes, sliceOfCopy, type WeightCopies } from "../execute/weight-copies.js";
 import { combine, rowsOf } from "../fusion/vertical/combine.js";
 import { fusionNodeOf } from "../fusion/vertical/fusion-node.js";
@@ -55,13 +55,13 @@ function keepCopy(runtime: Runtime, program: Program, cast: Cast, copies: Weight
     updatesOf(runtime, program, cast, source) !== undefined;
   let copy = copies.find(from, kernel, isKept);
   if (!copy) {
-    const source = withNeighbours(cast.from, kernel);
+    const source = withNeighbours(runtime, cast.from, kernel);
     // The weights are aligned as in the cast's own result, so that GEMMs can load them in the same way.
     const before = convertedBytes(kernel, from.offset - source.offset);
     const copied = { source, kernel, offset: alignUp(before, alignment) - before };
-    if (!isKept(copied) || raisesPeakWithout(runtime, program, to.buffer)) return;
-    const label = `${kernel.outputs[0]?.dtype} copy of ${from.buffer.label}`;
-    copy = copies.place(copied, copied.offset + convertedBytes(kernel, source.size), label);
+    const bytes = copied.offset + convertedBytes(kernel, source.size);
+    if (!isKept(copied) || raisesPeakWithout(runtime, program, to.buffer, bytes)) return;
+    copy = copies.place(copied, bytes, `${kernel.outputs[0]?.dtype} copy of ${from.buffer.label}`);
   }
   const updates = copy?.copyOf && updatesOf(runtime, program, cast, copy.copyOf.source);
   if (!copy || !updates) return;
@@ -81,11 +81,18 @@ function convertedBytes(kernel: RowKernel, bytes: number): number {
   return (bytes / read) * written;
 }
 
-/** Weights with their padding, and with the rest of their region before and after them if that is small. */
-function withNeighbours({ buffer, offset, size }: BufferSlice, kernel: RowKernel): BufferSlice {
-  const maxBytes = Math.max(launchBytes, size * maxNeighbourShare);
+/**
+ * Weights with their padding, and with the rest of their region before and after them if that takes at most a granule: then the update of
+ * all of them stays one launch.
+ */
+function withNeighbours(
+  { device }: Runtime,
+  { buffer, offset, size }: BufferSlice,
+  kernel: RowKernel,
+): BufferSlice {
+  const { read, written } = elementBytes(kernel);
+  const maxBytes = (device.granularity / written) * read;
   const start = offset <= maxBytes ? 0 : offset;
-  const { read } = elementBytes(kernel);
   const whole = buffer.bytes - (buffer.bytes % read);
   const end = whole - offset - size <= maxBytes ? whole : Math.min(whole, alignUp(offset + size, alignment));
   return { buffer, offset: start, size: end - start };
@@ -185,15 +192,20 @@ function storingCalls(runtime: Runtime, update: Update, copy: Buffer): readonly 
   return calls.every((one) => one !== undefined) ? calls : undefined;
 }
 
-/** True if the step needs more memory with a step buffer in persistent memory: if the buffer is not live when most memory is. */
-function raisesPeakWithout(runtime: Runtime, { calls }: Program, buffer: Buffer): boolean {
+/** True if the step needs more memory with a copy of some bytes than with a buffer: if the buffer is not live when most memory is. */
+function raisesPeakWithout(
+  { device }: Runtime,
+  { calls }: Program,
+  buffer: Buffer,
+  copyBytes: number,
+): boolean {
   const lifetimes = lifetimesOf(scheduleCalls(calls, { streams: 0, lag: 0 }));
   const others = lifetimes.filter((lifetime) => lifetime.buffer !== buffer);
-  return isPeakRaised(runtime, others, lifetimes);
+  return lowerBound(others) + copyBytes > lowerBound(lifetimes) + device.granularity;
 }
 
 /** True if a planned step needs more memory than with casts at its start, whose results live until they are last read. */
-export function raisesPeak(runtime: Runtime, schedule: Schedule, copies: WeightCopies): boolean {
+export function raisesPeak({ device }: Runtime, schedule: Schedule, copies: WeightCopies): boolean {
   const calls = schedule.calls.map(({ call }) => call);
   const added = copies.addedBy(calls);
   if (added.length === 0) return false;
@@ -203,13 +215,7 @@ export function raisesPeak(runtime: Runtime, schedule: Schedule, copies: WeightC
   }
   const lifetimes = lifetimesOf(schedule);
   const withCasts = added.map((buffer): Lifetime => ({ buffer, first: 0, last: lastReads.get(buffer) ?? 0 }));
-  return isPeakRaised(runtime, lifetimes, [...lifetimes, ...withCasts]);
-}
-
-/** True if some buffers need more memory in addition to step memory than as a part of it; regions are rounded up to granules. */
-function isPeakRaised({ device }: Runtime, step: readonly Lifetime[], all: readonly Lifetime[]): boolean {
-  const bytesOf = (lifetimes: readonly Lifetime[]): number =>
-    lifetimes.reduce((sum, { buffer }) => sum + plannedBytes(buffer), 0);
-  const moved = bytesOf(all) - bytesOf(step);
-  return lowerBound(step) + moved > lowerBound(all) + device.granularity;
+  const bytes = added.reduce((sum, buffer) => sum + plannedBytes(buffer), 0);
+  // Regions are rounded up to granules.
+  return lowerBound(lifetimes) + bytes > lowerBound([...lifetimes, ...withCasts]) + device.granularity;
 }

@@ -147,6 +147,11 @@ export class Program {
     return a.distanceTo(b);
   }
 
+  /** Every buffer that a node accesses. */
+  get buffers(): Iterable<Buffer> {
+    return this.#index.buffers;
+  }
+
   /** The nodes that access a buffer. */
   uses(buffer: Buffer): Uses<Node> {
     return this.#index.usesOf(buffer);
