@@ -19,7 +19,7 @@ import { colsumRows } from "./epilogue-store.js";
 import { sm90Source } from "./kernel.js";
 import { lowerSm90Gemms } from "./launch.js";
 import { canPingPong } from "./ping-pong.js";
-import { listEpilogueConfigs } from "./select-config.js";
+import { listCandidates, listEpilogueConfigs } from "./select-config.js";
 import { pingPongTile, tiles } from "./tiles.js";
 
 const onlyOnEmulator = testDevice === "cuda" ? "only the emulator can be told to run in reverse" : false;
@@ -434,6 +434,19 @@ describe("a ping-pong config", () => {
     assert.equal(configs.at(-1)?.maxCtas, 132);
     assert.ok(isListed({ ...large, m: 11 * 128, n: 12 * 128 }));
     assert.ok(!isListed({ ...large, m: 11 * 128, n: 11 * 128 }), "fewer tiles than multiprocessors");
+  });
+
+  test("is a candidate of a plain GEMM whose C has 16 bits and whole vectors", () => {
+    const large = { m: 16_384, n: 1536, k: 384 };
+    const isCandidate = (shape: Shape, more: Partial<GemmDesc> = {}): boolean =>
+      listCandidates(hopper, "bf16", { ...gemmOf(shape), resultDtype: "bf16", ...more }).at(-1)?.tile ===
+      pingPongTile;
+    assert.ok(isCandidate(large));
+    assert.ok(isCandidate(large, { b: matrixOf(1536) }), "N-major B");
+    assert.ok(!isCandidate(large, { resultDtype: "f32" }));
+    assert.ok(!isCandidate({ ...large, n: 1540 }));
+    assert.ok(!isCandidate(large, { batch: 2, c: { ...matrixOf(1536), batchStride: 2 ** 26 } }));
+    assert.ok(!isCandidate({ ...large, m: 11 * 128, n: 11 * 128 }), "fewer tiles than multiprocessors");
   });
 
   test("exists for operands and results of 16 bits, and for column sums of results", () => {

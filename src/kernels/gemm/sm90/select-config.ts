@@ -88,18 +88,24 @@ export function listEpilogueConfigs(
     const loadsEarly = candidate === tiles.paired && canLoadEarly(epilogue);
     return loadsEarly ? [config, { ...config, loadsOperandsEarly: true }] : [config];
   });
-  const pingPong = { ...{ element, isKMajor, hasBias: bias !== undefined }, ...pingPongOf(device, problem) };
-  return transposesB({ element, isKMajor }) || !canPingPong(pingPong, epilogue)
-    ? ofTiles
-    : [...ofTiles, ...(fillsSms(countCtas(problem, pingPong.tile), device.parallelism, 1) ? [pingPong] : [])];
+  const pingPong = pingPongConfig(device, problem, element, epilogue);
+  return pingPong ? [...ofTiles, pingPong] : ofTiles;
 }
 
-/** The persistent config of a GEMM: one CTA per SM. */
-function pingPongOf({ parallelism }: Device, problem: GemmDesc) {
-  return {
-    ...{ tile: pingPongTile, isUnbatched: true, maxCtas: parallelism },
+/** The persistent config of a GEMM, with one CTA per SM. Undefined if it cannot compute the GEMM, or has less than a tile for each SM. */
+function pingPongConfig(
+  { parallelism }: Device,
+  problem: GemmDesc,
+  element: MmaElement,
+  epilogue?: Epilogue,
+): Sm90Config | undefined {
+  const config: Sm90Config = {
+    ...{ element, tile: pingPongTile, isUnbatched: true, maxCtas: parallelism },
+    ...{ isKMajor: { a: true, b: problem.b.isTransposed === true }, hasBias: problem.bias !== undefined },
     ...{ ...halvesOf(problem), ...prefetchOf(problem) },
   };
+  const isPossible = !transposesB(config) && canPingPong(config, epilogue);
+  return isPossible && fillsSms(countCtas(problem, pingPongTile), parallelism, 1) ? config : undefined;
 }
 
 /** Bytes of an element's operands that fit in registers next to the accumulators of a CTA that shares its SM. */
@@ -210,7 +216,7 @@ export function listCandidates(
   // Boxes of an N-major B have 64 or 32 columns.
   const fitted = isKMajor.b ? fittedTile(problem, device.parallelism) : undefined;
   const whole = (wave ? [wave] : candidateTiles).filter(({ tileN }) => n >= tileN);
-  return [...whole, ...(fitted ? [fitted] : [])]
+  const ofTiles = [...whole, ...(fitted ? [fitted] : [])]
     .filter(
       (tile) =>
         m >= tile.tileM && fillsSms(countCtas(problem, tile), device.parallelism, minSmShareOfCandidates),
@@ -219,6 +225,8 @@ export function listCandidates(
       ...{ element, tile, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: batch === 1 },
       ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) },
     }));
+  const pingPong = batch === 1 && canImplement(problem) ? pingPongConfig(device, problem, element) : undefined;
+  return pingPong ? [...ofTiles, pingPong] : ofTiles;
 }
 
 /** Each row of CTAs transposes all of B in shared memory. From so many rows on, one pass that transposes B in advance costs less. */
