@@ -183,6 +183,7 @@ export function widened(text: KernelText, dtype: InputDtype, element: string): s
 /** Element `index` of a vector `vec` of several elements, in its compute type. */
 export function widenedElement(text: KernelText, dtype: InputDtype, vec: string, index: string): string {
   if (dtype === "bf16") return text.call("widenElement_bf16", vec, index);
+  if (dtype === "draw") return text.call("drawnNumber", vec, index);
   return widened(text, dtype, `${vec}.element[${index}]`);
 }
 
