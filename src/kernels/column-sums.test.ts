@@ -5,7 +5,9 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { withAlteredKernels } from "../../test/support/altered-kernels.js";
 import { effort, isThorough } from "../../test/support/effort.js";
+import { openEmulator } from "../../test/support/emulator.js";
 import {
   cudaMissing,
   openCpuKernelRuntime,
@@ -13,12 +15,13 @@ import {
 } from "../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { testDevice } from "../../test/support/test-device.js";
 import { uploadAt } from "../../test/support/unaligned-memory.js";
 import type { DeviceInfo, KernelSource } from "../driver/index.js";
 import type { ColumnKernel, Output, RowKernel, Stage } from "../ir/index.js";
 import { type Iteration, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { columnSumTarget } from "./codegen/cuda/column-sum-layout.js";
+import { type ColumnSumLayout, columnSumTarget } from "./codegen/cuda/column-sum-layout.js";
 import { canBeMember, columnSumLayout, cudaRowConfig } from "./codegen/cuda/row-config.js";
 import { columnCalls, rowCalls } from "./kernel-call.js";
 import { submit } from "./submit.js";
@@ -224,6 +227,77 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.ok(differing > 136 / 4, `${differing} sums differ`);
   });
 
+  /** Rows and sums have other orders of additions: the results are those of float32 to within rounding. */
+  function requireNear(runtime: Runtime, { rows, columns, offset = 0, kernels }: FreeCase): ColumnSumLayout {
+    const { actual, expected, layout } = waysOn(runtime)(rows, columns, offset, kernels);
+    const what = `${rows} × ${columns}`;
+    sameBytes(actual[1]!, expected[1]!, `${what}, a result that depends on no row`);
+    for (const [index, bytes] of expected.entries()) {
+      if (index === 1) continue;
+      const wanted = floatsOf(bytes);
+      // The terms of a sum have magnitudes of up to ten.
+      const limit = 1e-6 * 10 * (index === 0 ? columns : rows);
+      for (const [place, value] of floatsOf(actual[index]!).entries())
+        assert.ok(
+          Math.abs(value - wanted[place]!) <= limit,
+          `${what}, result ${index}: element ${place} is ${value}, not ${wanted[place]}`,
+        );
+    }
+    return layout;
+  }
+
+  interface FreeCase {
+    readonly rows: number;
+    readonly columns: number;
+    readonly offset?: number;
+    readonly kernels?: Kernels;
+  }
+
+  const wide = { rows: 1100, columns: 1024 } as const;
+
+  /** Teams of two to four warps: whole vectors, and a shorter last one of unaligned rows; then more sums and longer rows. */
+  const teams: readonly FreeCase[] = [wide, { rows: 1030, columns: 1029, offset: 1 }];
+  const moreTeams: readonly FreeCase[] = [
+    { rows: 1024, columns: 1400, kernels: uncachedKernels },
+    { rows: 1031, columns: 1020, offset: 2 },
+    { rows: 1025, columns: 2048 },
+    { rows: 1024, columns: 4096 },
+  ];
+
+  test("in another precision several warps share a row", () => {
+    const tf32 = openCudaKernelRuntime({ precision: "tf32" });
+    for (const one of effort({ quick: teams, thorough: [...teams, ...moreTeams] })) {
+      const { lanes, isLoop } = requireNear(tf32, one);
+      assert.deepEqual([lanes > 32, isLoop], [true, true]);
+    }
+  });
+
+  test("teams without a row, and teams with one, add nothing else", { skip: testDevice === "cuda" }, () => {
+    // So many multiprocessors have more teams than there are rows.
+    openEmulator().set("multiprocessors", 300);
+    const tf32 = openCudaKernelRuntime({ precision: "tf32" });
+    openEmulator().reset();
+    const { blocks, threads, lanes } = requireNear(tf32, wide);
+    assert.ok((blocks * threads) / lanes > wide.rows, `${blocks} blocks of ${threads / lanes} teams`);
+  });
+
+  for (const [what, from, to] of [
+    [
+      "warps do not wait for the others of their team",
+      "namedBarrierSync(1u + threadIdx.x / 128u, 128u);",
+      "",
+    ],
+    ["the next row's values replace those of the present one", "[parity]", "[0]"],
+    ["the next row is loaded over the present one", "nextRow = row + ", "nextRow = row + 0u * "],
+    ["teams take the same rows", "blockIdx.x + 16u * (threadIdx.x / 128u)", "blockIdx.x"],
+  ] as const) {
+    test(`red proof: ${what}`, { skip: testDevice === "cuda" }, () => {
+      withAlteredKernels({ from, to, precision: "tf32" }, (altered) =>
+        assert.throws(() => requireNear(altered, wide), { code: "ERR_ASSERTION" }),
+      );
+    });
+  }
+
   test("red proof: another order of additions gives other bits", () => {
     const [, columns] = several;
     const { expected, left, layout } = severalWays();
@@ -273,7 +347,7 @@ test("a loop over rows accumulates a column sum that is stored before other stag
     (_, index) => ({ span: { address: (1 + index) << 24, size: 1 << 23 } }) as unknown as Storage,
   );
   const { cuda } = cudaRowConfig(kernel, iterateRows([8192, 256], strides, 1), operands).print();
-  const [, loop = ""] = cuda?.code.split("for (unsigned row") ?? [];
+  const [, loop = ""] = cuda?.code.split(/for \(.*; row < rows;/) ?? [];
   const [accumulated, stored] = [loop.indexOf("colsum0[v].element[k] ="), loop.indexOf("&sharedRows")];
   assert.ok(accumulated > 0 && accumulated < stored, loop);
 });

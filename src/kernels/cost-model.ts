@@ -38,8 +38,15 @@ export function trafficUs({ parallelism }: Pick<DeviceInfo, "parallelism">, byte
 /** The bytes that one SM moves in the time of a launch. */
 export const launchBytes = launchUs * smBytesPerUs;
 /** The latency of device memory under load, and so the bytes that an SM has to have in flight for its share of the bandwidth. */
-const memoryLatencyUs = 1;
+export const memoryLatencyUs = 1;
 export const bytesInFlightPerSm = memoryLatencyUs * smBytesPerUs;
+
+/** Each of them issues an instruction of one of its warps per cycle. */
+export const schedulersPerSm = 4;
+/** Cycles of an SM per microsecond under load: 1500 to 1900 on an H200. */
+export const smCyclesPerUs = 1700;
+/** Cycles between two instructions of a warp, if the second one needs the result of the first. */
+export const issueCyclesPerWarp = 4;
 
 /** Shared memory of a CTA with opt-in, by compute capability: for tests, and for kernels of one architecture. */
 const optInSharedBytes: ReadonlyMap<string, number> = new Map([
@@ -87,6 +94,16 @@ export function residentSharedBytes(device: SharedMemoryFacts, threads: number, 
 /** Register bytes per thread, if `blocksPerSm` blocks of `threads` threads are resident on an SM. */
 export function registerBytesPerThread(threads: number, blocksPerSm = 1): number {
   return (registersPerSm * registerBytes) / (threads * blocksPerSm);
+}
+
+/** Registers of a thread are allocated in units of this size. */
+const registerUnit = 8;
+
+/** The threads that an SM has registers for. Each scheduler has a quarter of the registers, for whole warps. */
+export function threadsWithRegisters(bytes: number): number {
+  const registers = registerUnit * Math.ceil(bytes / registerBytes / registerUnit);
+  const warps = Math.floor(registersPerSm / schedulersPerSm / (warpSize * registers));
+  return warps * schedulersPerSm * warpSize;
 }
 
 /** The number of waves of CTAs, with one CTA resident per SM. */

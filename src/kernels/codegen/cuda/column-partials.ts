@@ -28,7 +28,7 @@ function firstColumnOf({ chunks, width }: ColumnSumLayout): string {
   return chunks > 1 ? `blockIdx.x % ${chunks}u * ${width}u` : "0u";
 }
 
-function teamsOf({ rounds, leaves }: ColumnSumLayout): number {
+export function teamsOf({ rounds, leaves }: ColumnSumLayout): number {
   return rounds * leaves;
 }
 
@@ -38,15 +38,31 @@ export function firstRowOf(layout: ColumnSumLayout): string {
   return teamsOf(layout) > 1 ? `${blockOf(layout)} + ${team}` : blockOf(layout);
 }
 
-/** C++: the head of a team's loop over its rows. */
-export function loopOverRows(layout: ColumnSumLayout): string {
-  return `for (unsigned row = ${firstRowOf(layout)}; row < rows; row += ${layout.blocks * teamsOf(layout)}u)`;
+/** The distance between two rows of a team. */
+export function rowStepOf(layout: ColumnSumLayout): number {
+  return layout.blocks * teamsOf(layout);
 }
 
-/** C++: the first element of a thread's vector `v` in the row. */
-export function positionOf(layout: ColumnSumLayout): string {
-  const inChunk = `(v * ${layout.lanes}u + lane) * 4u`;
+/** C++: the head of a team's loop over its rows. */
+export function loopOverRows(layout: ColumnSumLayout): string {
+  return `for (unsigned row = ${firstRowOf(layout)}; row < rows; row += ${rowStepOf(layout)}u)`;
+}
+
+/** C++: the first element of a thread's vector in the row. */
+export function positionOf(layout: ColumnSumLayout, vector: string): string {
+  const inChunk = `(${vector} * ${layout.lanes}u + lane) * 4u`;
   return layout.chunks > 1 ? `${firstColumnOf(layout)} + ${inChunk}` : inChunk;
+}
+
+/** C++: the index of a thread's team in its block. */
+export function teamOf({ lanes }: ColumnSumLayout): string {
+  return `threadIdx.x / ${lanes}u`;
+}
+
+/** C++: a barrier for the threads of a team that is not a warp. */
+export function teamBarrier(text: KernelText, layout: ColumnSumLayout | undefined): string {
+  if (!layout || teamsOf(layout) === 1) return "__syncthreads();";
+  return `${text.call("namedBarrierSync", `1u + ${teamOf(layout)}`, `${layout.lanes}u`)};`;
 }
 
 /** Declares the accumulators of a team that loops over rows. */

@@ -115,9 +115,8 @@ test("with a fixed order every team has a row of 1024; without it the device dec
       const teams = (fixed.blocks * fixed.threads) / fixed.lanes;
       assert.deepEqual([fixed.isLoop, teams], [true, 1024], `${rows} × ${columns}`);
       const free = layoutOf(rows, columns, { isElementwise }, on("9.0", parallelism, false))!;
-      const blocksPerSm = { 768: 1, 384: 1, 1600: 3, 3072: 2 }[columns];
-      const blocks = isElementwise ? 128 : blocksPerSm * parallelism;
-      assert.deepEqual([free.isLoop, free.blocks], [true, blocks]);
+      const blocks = isElementwise ? 128 : parallelism;
+      assert.deepEqual([free.isLoop, free.blocks, free.blocksPerSm > 1], [true, blocks, isElementwise]);
     }
   }
 });
@@ -129,17 +128,53 @@ test("blocks are as large as registers allow, and chunks cover a row once", () =
       const shape = { inputs: half, sums };
       const layout = layoutOf(16384, columns, shape, inAnyOrder);
       if (!layout) continue;
-      const { threads, blocksPerSm, vectors, isCached, width, chunks } = layout;
-      const bytes = 4 * vectors * (4 * sums + (isCached ? 14 : 0)) + 160;
-      assert.ok((threads * blocksPerSm * bytes) / 4 <= registersPerSm, `${columns} columns, ${sums} sums`);
+      const { threads, lanes, blocksPerSm, vectors, isCached, isPrefetched, width, chunks } = layout;
+      const loaded = (isCached ? 14 : 0) + (isPrefetched ? 14 : 0);
+      const bytes = 4 * vectors * (4 * sums + loaded) + 160;
+      // Each scheduler has a quarter of the registers, for whole warps.
+      const allocated = 128 * Math.ceil(threads / 128);
+      assert.ok((allocated * blocksPerSm * bytes) / 4 <= registersPerSm, `${columns} columns, ${sums} sums`);
+      assert.ok(lanes === 32 || threads / lanes <= 15, "a team of several warps has a barrier of its own");
       assert.deepEqual([chunks, width >= columns], [1, true]);
       const elements = layoutOf(16384, columns, { ...shape, isElementwise: true }, inAnyOrder)!;
       assert.equal(elements.chunks, Math.ceil(columns / elements.width));
     }
   }
-  const warpsOf = (columns: number): number =>
-    layoutOf(16384, columns, { inputs: half }, inAnyOrder)!.threads / 32;
-  assert.ok(warpsOf(128) > warpsOf(384) && warpsOf(384) > warpsOf(768));
+});
+
+test("if the order is free, several warps share a row whose columns leave a warp no registers to load the next row", () => {
+  const teamOf = (columns: number, sums: number): number =>
+    layoutOf(8192, columns, { inputs: ["bf16", "f32", "f32"], sums }, inAnyOrder)!.lanes;
+  assert.deepEqual([teamOf(256, 3), teamOf(384, 1), teamOf(768, 9) > 32], [32, 32, true]);
+  for (const sums of [2, 3, 5]) {
+    const lanes = [1024, 2048, 4096].map((columns) => teamOf(columns, sums));
+    assert.ok(lanes[0]! > 32 && lanes[1]! >= lanes[0]! && lanes[2]! >= lanes[1]!, `${lanes}`);
+  }
+  // No lane is idle for long.
+  for (let columns = 68; columns <= 4096; columns += 68) {
+    const { lanes, width } = layoutOf(8192, columns, {}, inAnyOrder)!;
+    assert.ok(lanes === 32 || columns >= 0.75 * width, `${columns} columns in a team of ${lanes}`);
+  }
+});
+
+test("a block has as few teams as process their rows in the fewest rounds", () => {
+  for (const rows of [1024, 4096, 8192, 10_000, 16_384]) {
+    const { threads, lanes, blocks } = layoutOf(rows, 1024, {}, inAnyOrder)!;
+    const roundsOf = (teams: number): number => Math.ceil(rows / (blocks * teams));
+    const teams = threads / lanes;
+    assert.ok(teams === 1 || roundsOf(teams - 1) > roundsOf(teams), `${teams} teams for ${rows} rows`);
+  }
+});
+
+test("a loop whose threads keep no rows in registers waits for every batch of loads", () => {
+  const slowdown = (sums: number): number => {
+    const kernel = kernelOf({ sums });
+    const iteration = iterationOf(kernel, 8192, 1024);
+    const layout = columnSumLayout(hopper, kernel, iteration)!;
+    assert.equal(layout.isCached, sums < 4, `${sums} sums`);
+    return columnSumSlowdown(hopper, kernel, iteration, layout);
+  };
+  assert.ok(slowdown(4) > 2 * slowdown(1), `${slowdown(4)} and ${slowdown(1)}`);
 });
 
 test("traffic is slower if too few loads are in flight: short rows in a fixed order", () => {

@@ -15,16 +15,17 @@ import {
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { literalKey, overlaps } from "../../../units/index.js";
-import { registerBytes, residentBlocksOf, residentSharedBytes, warpSize } from "../../cost-model.js";
+import { residentBlocksOf, residentSharedBytes, warpSize } from "../../cost-model.js";
 import type { LaunchConfig } from "../../launch-config.js";
 import { changeConditionOf } from "../unchanged-rows.js";
 import { mediumPartials } from "./column-config.js";
 import { storesColsums } from "./column-partials.js";
-import { type ColumnSumLayout, type ColumnSumTarget, columnSumLayoutOf } from "./column-sum-layout.js";
+import { type ColumnSumLayout, type ColumnSumTarget, columnSumLayoutsOf } from "./column-sum-layout.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
 import { requireCountable, requireStride } from "./limits.js";
 import { canReduceWith, printReducingFunction, printReducingKernel, rowsPerBlock } from "./row-kernel.js";
+import { drawnBytes } from "./row-loop-time.js";
 import type { Alias, RowLayout } from "./row-operands.js";
 import { inputsOfSeveralPasses, reductionBytes, usesOnlineSoftmax } from "./row-passes.js";
 import type { ReducingLayout, SharedVectors } from "./row-vectors.js";
@@ -35,6 +36,9 @@ export interface RowConfig extends LaunchConfig {
   /** Undefined if the kernel needs larger blocks than combo kernels have. */
   readonly member?: { readonly blocks: number; print(name: string): BlockFunction };
 }
+
+/** The numbers of a Philox call. */
+const numbersOfCall = 8;
 
 /** Threads of a block of a combo kernel. */
 export const comboThreads = elementThreads;
@@ -48,6 +52,8 @@ export interface RowOptions {
   readonly usesFastMath?: boolean | undefined;
   /** True if column sums need the bits of a column kernel. Default: true. */
   readonly keepsColumnOrder?: boolean | undefined;
+  /** How column sums are computed. Default: `columnSumLayout`. */
+  readonly columnSums?: ColumnSumLayout | undefined;
 }
 
 export function cudaRowConfig(
@@ -123,7 +129,7 @@ function reducingConfig(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-  { prefetchable, device, usesFastMath = false, keepsColumnOrder = true }: RowOptions,
+  { prefetchable, device, usesFastMath = false, keepsColumnOrder = true, columnSums }: RowOptions,
 ): RowConfig {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
@@ -135,23 +141,31 @@ function reducingConfig(
     ...(hasAlignedRows && { hasAlignedRows }),
   };
   const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
-  const rowKey = `${access}${hasAlignedRows ? " aligned " : ""}${keyOf(layout)}`;
+  const sharesCalls = access === "vector" && haveWholeCalls(facts, iteration, operands);
+  const rowKey = `${access}${hasAlignedRows ? " aligned " : ""}${sharesCalls ? " calls " : ""}${keyOf(layout)}`;
   const lanes = lanesOf(row.size);
   const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = cachedBytesOf(facts, layout, rowVectors);
   const vectors = bytes <= maxCachedBytes(lanes) ? rowVectors : 0;
   const changes = changeConditionOf(kernel, iteration, operands);
-  const cached = { lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes, changes };
+  const cached = {
+    ...{ lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes, changes },
+    ...(sharesCalls && vectors > 1 && { sharesCalls }),
+  };
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
   if (storesColsums(kernel)) {
     const target = { device: device ?? anyDevice, keepsOrder: keepsColumnOrder };
-    const colsums = columnSumLayout(target, kernel, iteration);
+    const colsums = columnSums ?? columnSumLayout(target, kernel, iteration);
     if (!colsums) throw cannotSum(kernel, iteration);
     // Every row is summed, so none is skipped.
-    const own = { vectors: colsums.isCached ? colsums.vectors : 0, lanes: colsums.lanes, changes: undefined };
+    const constantInputs = colsums.isLoop && colsums.isCached ? constantInputsOf(facts, iteration) : [];
+    const own = {
+      ...{ vectors: colsums.isCached ? colsums.vectors : 0, lanes: colsums.lanes },
+      ...{ changes: undefined, constantInputs, sharesCalls: sharesCalls && colsums.vectors > 1 },
+    };
     return {
-      key: `${literalKey(colsums)}${rowKey} colsums`,
+      key: `${literalKey(colsums)}${rowKey} colsums ${constantInputs}`,
       ...{ sizes, blocks: colsums.blocks * colsums.chunks },
       print: () => printReducingKernel(kernel, { ...layout, access, ...cached, ...own, colsums }),
     };
@@ -210,6 +224,32 @@ function sharedVectorsOf(
   };
 }
 
+/** The inputs that vary along a row and are the same in every row, such as a norm's gain. */
+function constantInputsOf(
+  { isReadDirectly, dtypes }: RowFacts,
+  { row, outer }: Iteration,
+): readonly number[] {
+  return isReadDirectly.flatMap((isRead, input) => {
+    const isSame = outer.every(({ strides }) => strides[input] === 0);
+    return isRead && isSame && dtypes[input] !== "draw" && innerStrideOf(row, input) !== "none"
+      ? [input]
+      : [];
+  });
+}
+
+/** True if there are draws, and each row of them begins with a new Philox call. */
+function haveWholeCalls(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
+  const draws = facts.dtypes.flatMap((dtype, input) => (dtype === "draw" ? [input] : []));
+  return (
+    draws.length > 0 &&
+    draws.every(
+      (input) =>
+        innerStrideOf(iteration.row, input) === "unit" &&
+        isAligned(input, facts, iteration, operands, numbersOfCall),
+    )
+  );
+}
+
 /** An unknown device has as many SMs as a kernel with column sums has blocks at least. */
 const anyDevice: ColumnSumTarget["device"] = { parallelism: mediumPartials };
 
@@ -219,7 +259,16 @@ export function columnSumLayout(
   kernel: RowKernel,
   iteration: Iteration,
 ): ColumnSumLayout | undefined {
-  return columnSumLayoutOf(target, kernel, iteration, lanesOf(iteration.row.size));
+  return columnSumLayouts(target, kernel, iteration)[0];
+}
+
+/** All ways to compute them, that one first. */
+export function columnSumLayouts(
+  target: ColumnSumTarget,
+  kernel: RowKernel,
+  iteration: Iteration,
+): readonly ColumnSumLayout[] {
+  return columnSumLayoutsOf(target, kernel, iteration, lanesOf(iteration.row.size));
 }
 
 function cannotSum({ name }: RowKernel, { rows, row }: Iteration): HoldfastError {
@@ -245,7 +294,7 @@ function cachedBytesOf(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, vec
   for (const [input, isRead] of facts.isReadDirectly.entries()) {
     if (!isRead || inner[input] === "none") continue;
     bytes +=
-      vectors * vectorWidth * (facts.dtypes[input] === "draw" ? registerBytes : (facts.bytes[input] ?? 0));
+      vectors * vectorWidth * (facts.dtypes[input] === "draw" ? drawnBytes : (facts.bytes[input] ?? 0));
   }
   return bytes;
 }

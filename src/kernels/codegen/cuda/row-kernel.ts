@@ -19,8 +19,10 @@ import {
   firstRowOf,
   loopOverRows,
   reduceColumns,
+  rowStepOf,
   sharedRowAddress,
   storeAccumulators,
+  teamBarrier,
 } from "./column-partials.js";
 import type { ColumnSumLayout } from "./column-sum-layout.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
@@ -192,7 +194,9 @@ class Printer {
 
   /** Other threads may not yet have read the elements that a store overwrites. */
   #syncBeforeStores(): void {
-    if (this.#operands.rowInvariant.size > 0 || this.#readsAtIndex) this.#syncRow();
+    // In a loop over rows, the threads have loaded them before a reduction.
+    const isReduced = this.#layout.colsums?.isLoop === true && this.#reduced.size > 0;
+    if ((this.#operands.rowInvariant.size > 0 && !isReduced) || this.#readsAtIndex) this.#syncRow();
   }
 
   #syncAfterStores(laterStages: readonly Stage[]): void {
@@ -208,10 +212,8 @@ class Printer {
     text.define("const unsigned", "count", "columns");
     text.define("const bool", "isInside", "true");
     declareAccumulators(text, colsums, colsumIndices.length);
-    text.block(loopOverRows(colsums), () => {
-      this.#operands.printRowAddresses("row");
-      this.#operands.loadInvariant();
-      if (this.#layout.vectors > 0) this.#vectors.load(this.#inputsWithoutAlias());
+    if (!this.#isWarp) text.line("unsigned parity = 0u;");
+    this.#printLoopOverRows(colsums, () => {
       const isLastStore = (stage: Stage): boolean =>
         stage.kind === "store" && outputs[stage.output]?.per !== "row";
       const firstStore = stages.findLastIndex((stage) => !isLastStore(stage)) + 1;
@@ -225,11 +227,52 @@ class Printer {
         this.#printStores(passStores, colsumIndices);
         this.#syncAfterStores(passes.slice(pass + 1).flat());
       }
-      // The next row uses the shared memory of the reductions again.
-      if (!this.#isWarp) this.#syncRow();
+      if (!this.#isWarp) text.line("parity ^= 1u;");
     });
     storeAccumulators(text, colsums, colsumIndices, this.#layout.access, (body) => this.#vectors.loop(body));
     return text;
+  }
+
+  /** Prints the head of the loop over rows, with the loads of a row. */
+  #printLoopOverRows(colsums: ColumnSumLayout, body: () => void): void {
+    const text = this.#text;
+    const { vectors, constantInputs = [] } = this.#layout;
+    const upfront = vectors > 0 ? this.#inputsWithoutAlias() : [];
+    const isConstant = ([input]: [number, Operand]): boolean => constantInputs.includes(input);
+    this.#vectors.load(upfront.filter(isConstant));
+    const constant = new Set(upfront.filter(isConstant).map(([input]) => input));
+    if (!colsums.isPrefetched) {
+      text.block(loopOverRows(colsums), () => {
+        this.#operands.printRowAddresses("row", constant);
+        this.#operands.loadInvariant();
+        this.#vectors.load(upfront);
+        body();
+      });
+      return;
+    }
+    const isPrefetched = (entry: [number, Operand]): boolean =>
+      !isConstant(entry) && entry[1].dtype !== "draw";
+    const prefetched = upfront.filter(isPrefetched);
+    const inputs = new Set([...prefetched.map(([input]) => input), ...this.#operands.rowInvariant.keys()]);
+    text.line(`unsigned row = ${firstRowOf(colsums)};`);
+    this.#operands.declareNextInvariant();
+    const next = this.#vectors.declareNext(prefetched);
+    const loadNext = (row: string): void =>
+      text.block(`if (${row} < rows)`, () => {
+        this.#operands.printInputAddresses(row, inputs);
+        this.#operands.loadNextInvariant();
+        next.load();
+      });
+    loadNext("row");
+    text.block(`for (; row < rows; row += ${rowStepOf(colsums)}u)`, () => {
+      this.#operands.takeNextInvariant();
+      next.take();
+      text.line(`const unsigned nextRow = row + ${rowStepOf(colsums)}u;`);
+      loadNext("nextRow");
+      this.#operands.printRowAddresses("row", new Set([...inputs, ...constant]));
+      this.#vectors.load(upfront);
+      body();
+    });
   }
 
   /** Stores in one pass over the row: each vector goes through all of them, so that they share its registers. */
@@ -313,7 +356,7 @@ class Printer {
 
   /** Synchronises the threads of the row. */
   #syncRow(): void {
-    this.#text.line(this.#isWarp ? "__syncwarp();" : "__syncthreads();");
+    this.#text.line(this.#isWarp ? "__syncwarp();" : teamBarrier(this.#text, this.#layout.colsums));
   }
 
   get #isWarp(): boolean {

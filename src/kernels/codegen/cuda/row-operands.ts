@@ -1,8 +1,8 @@
 /** The operands of a row kernel in CUDA C++: the kernel's parameters, and the address of each operand's row. */
 
 import type { InnerStride, InputDtype, RowKernel } from "../../../ir/index.js";
-import { factsOf } from "../../../ir/index.js";
-import { elementTypes } from "./element-types.js";
+import { factsOf, inputDtypes } from "../../../ir/index.js";
+import { computeTypes, elementTypes } from "./element-types.js";
 import type { KernelText } from "./kernel-text.js";
 
 /**
@@ -78,8 +78,16 @@ export class RowOperands {
     }
   }
 
-  /** Prints the row address of each operand, except for outputs with one value per row. */
-  printRowAddresses(row: string): void {
+  /** Prints the row address of each operand, except for outputs with one value per row, and for some inputs. */
+  printRowAddresses(row: string, except: ReadonlySet<number> = new Set()): void {
+    this.#printIndices(row);
+    for (const index of this.inputs.keys()) if (!except.has(index)) this.#printRowAddress(index);
+    for (const [output, { per }] of this.#outputs.entries())
+      if (per === "element") this.printOutputAddress(output);
+  }
+
+  /** Prints the indices of a row along the outer axes. */
+  #printIndices(row: string): void {
     const text = this.#text;
     if (this.#outerRank > 1) text.line(`unsigned rest = ${row};`);
     for (let axis = this.#outerRank - 1; axis > 0; axis--) {
@@ -87,18 +95,42 @@ export class RowOperands {
       text.line(`rest /= size${axis};`);
     }
     if (this.#outerRank > 0) text.define("const int", "index0", `(int)${this.#outerRank > 1 ? "rest" : row}`);
-    for (const index of this.inputs.keys()) this.#printRowAddress(index);
-    for (const [output, { per }] of this.#outputs.entries())
-      if (per === "element") this.printOutputAddress(output);
+  }
+
+  /** Prints the row addresses of some inputs. */
+  printInputAddresses(row: string, inputs: Iterable<number>): void {
+    this.#printIndices(row);
+    for (const index of inputs) this.#printRowAddress(index);
   }
 
   /** Loads the inputs that are constant along the row. */
   loadInvariant(): void {
+    for (const [index, name] of this.rowInvariant)
+      this.#text.define("const auto", name, this.#firstOf(index));
+  }
+
+  /** Declares locals for those of a later row. */
+  declareNextInvariant(): void {
     for (const [index, name] of this.rowInvariant) {
-      const operand = this.inputs[index];
-      if (!operand) continue;
-      this.#text.define("const auto", name, elementAt(this.#text, operand, "0"));
+      const dtype = this.inputs[index]?.dtype ?? "f32";
+      const type = computeTypes[inputDtypes[dtype].compute];
+      this.#text.line(`${type} ${nextOf(name)} = 0;`);
     }
+  }
+
+  loadNextInvariant(): void {
+    for (const [index, name] of this.rowInvariant)
+      this.#text.line(`${nextOf(name)} = ${this.#firstOf(index)};`);
+  }
+
+  takeNextInvariant(): void {
+    for (const name of this.rowInvariant.values()) this.#text.define("const auto", name, nextOf(name));
+  }
+
+  /** C++: the first element of an input's row. */
+  #firstOf(index: number): string {
+    const operand = this.inputs[index];
+    return operand ? elementAt(this.#text, operand, "0") : "";
   }
 
   /** Prints an output's row address. One value per row is addressed where it is stored, to save registers. */
@@ -133,6 +165,9 @@ export class RowOperands {
   }
 }
 
+/** The local of an invariant of a later row. */
+const nextOf = (name: string): string => `next_${name}`;
+
 /** The element of an input at an offset from the row's start, in its compute type. */
 export function elementAt(text: KernelText, { dtype, memory, start }: Operand, offset: string): string {
   if (dtype !== "draw") return widened(text, dtype, `${start}[${offset}]`);
@@ -148,6 +183,7 @@ export function widened(text: KernelText, dtype: InputDtype, element: string): s
 /** Element `index` of a vector `vec` of several elements, in its compute type. */
 export function widenedElement(text: KernelText, dtype: InputDtype, vec: string, index: string): string {
   if (dtype === "bf16") return text.call("widenElement_bf16", vec, index);
+  if (dtype === "draw") return text.call("drawnNumber", vec, index);
   return widened(text, dtype, `${vec}.element[${index}]`);
 }
 

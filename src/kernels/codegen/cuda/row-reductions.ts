@@ -5,6 +5,7 @@
 
 import { type Expression, identityOf, type Stage } from "../../../ir/index.js";
 import { warpSize } from "../../cost-model.js";
+import { teamBarrier, teamOf, teamsOf } from "./column-partials.js";
 import { computeTypes } from "./element-types.js";
 import { binary, literal } from "./expressions.js";
 import {
@@ -24,6 +25,7 @@ interface Reduction extends Extract<Stage, { kind: "reduce" }> {
   readonly real: string;
   readonly acc: string;
   readonly total: string;
+  /** The shared memory for a value of each warp of the row. */
   readonly shared: string;
   combine(a: string, b: string): string;
 }
@@ -134,13 +136,19 @@ export class RowReductions {
 
   #reduceWarps(reductions: readonly Reduction[]): void {
     const { text } = this.#context;
-    const warps = this.#layout.lanes / warpSize;
+    const { lanes, colsums } = this.#layout;
+    const warps = lanes / warpSize;
+    const team = colsums && teamsOf(colsums) > 1 ? `[${teamOf(colsums)}]` : "";
+    const teams = team && colsums ? `[${teamsOf(colsums)}]` : "";
+    // In a loop over rows, a warp may still read the values of a row when another one stores those of the next row.
+    const [buffers, buffer] = colsums?.isLoop ? ["[2]", "[parity]"] : ["", ""];
     for (const { real, shared, total } of reductions) {
-      text.line(`__shared__ ${real} ${shared}[${warps}];`);
-      text.line(`if (lane % ${warpSize}u == 0u) ${shared}[lane / ${warpSize}u] = ${total};`);
+      text.line(`__shared__ ${real} ${shared}${buffers}${teams}[${warps}];`);
+      text.line(`if (lane % ${warpSize}u == 0u) ${shared}${buffer}${team}[lane / ${warpSize}u] = ${total};`);
     }
-    text.line("__syncthreads();");
-    for (const { shared, total } of reductions) text.line(`${total} = ${shared}[lane % ${warps}u];`);
+    text.line(teamBarrier(text, colsums));
+    for (const { shared, total } of reductions)
+      text.line(`${total} = ${shared}${buffer}${team}[lane % ${warps}u];`);
     this.#printButterfly(warps, reductions);
   }
 }

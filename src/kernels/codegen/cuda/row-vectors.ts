@@ -32,12 +32,16 @@ export interface ReducingLayout extends RowLayout {
   readonly vectors: number;
   /** Bytes of the row's inputs in a thread's registers. */
   readonly cachedBytes: number;
+  /** True if the rows of all draws begin with a new call, and neighbouring lanes of a warp have vectors of the same call. */
+  readonly sharesCalls?: boolean;
   /** The vectors that a block keeps in shared memory, if a row does not fit in its registers. */
   readonly shared?: SharedVectors;
   /** An i32 that is 0 if a row keeps its values: its stores are skipped. */
   readonly changes?: Expression | undefined;
   /** The layout of the column sums, if the kernel has any. */
   readonly colsums?: ColumnSumLayout;
+  /** In a loop over rows, the inputs that have the same vectors in every row. */
+  readonly constantInputs?: readonly number[];
 }
 
 /** The first vectors of each thread, in shared memory. A thread reads only vectors that it stored, so no synchronisation is needed. */
@@ -56,6 +60,18 @@ export interface SharedVectors {
 interface InputGroup {
   readonly inputs: readonly number[];
   readonly operand: Operand;
+}
+
+/** An array of a thread's vectors of a group. */
+interface VectorArray {
+  readonly group: InputGroup;
+  readonly name: string;
+}
+
+/** The vectors of a later row: they are loaded, then they become those of the present row. */
+export interface NextVectors {
+  load(): void;
+  take(): void;
 }
 
 export class RowVectors {
@@ -204,7 +220,7 @@ export class RowVectors {
     const eachVector = (print: () => void): void =>
       text.unrolled("inBatch", count, () => {
         text.line(`const unsigned v = batch * ${count}u + inBatch;`);
-        this.#ifInRow(loop.vectors % count === 0 ? "" : `v < ${loop.vectors}u && `, print);
+        this.#ifInRow(loop.vectors % count === 0 ? [] : [`v < ${loop.vectors}u`], print);
       });
     text.unrolled("batch", Math.ceil(loop.vectors / count), () => {
       if (arrays.length > 0)
@@ -224,18 +240,66 @@ export class RowVectors {
   load(read: readonly [number, Operand][]): void {
     const missing = read.filter(([input]) => !this.#cached.has(input));
     this.#loadTogether(missing.filter(([, { dtype }]) => dtype !== "draw"));
-    this.#loadTogether(missing.filter(([, { dtype }]) => dtype === "draw"));
+    const draws = missing.filter(([, { dtype }]) => dtype === "draw");
+    if (this.#layout.sharesCalls) this.#drawPairs(draws);
+    else this.#loadTogether(draws);
+  }
+
+  /** Draws the numbers of a row. Neighbouring lanes share the calls of two vectors; those of an odd one are drawn by each lane. */
+  #drawPairs(draws: readonly [number, Operand][]): void {
+    const { text } = this.#context;
+    const { vectors } = this.#layout;
+    for (const { group, name } of this.#declareArrays(draws, this.#cached)) {
+      const { memory, start } = group.operand;
+      const indexOf = (vector: string): string => `${start} + ${this.#positionOf(vector)}`;
+      text.unrolled("pair", Math.floor(vectors / 2), () => {
+        const [first, second] = ["(2u * pair)", "(2u * pair + 1u)"];
+        const targets = [first, second].map((vector) => `${name}[${vector}]`);
+        text.line(`${text.call("drawPair", memory, indexOf(first), indexOf(second), ...targets)};`);
+      });
+      const last = `${vectors - 1}u`;
+      if (vectors % 2 === 1)
+        text.line(`${name}[${last}] = ${text.use("drawNumbers")}<4>(${memory}, ${indexOf(last)});`);
+    }
   }
 
   #loadTogether(missing: readonly [number, Operand][]): void {
-    if (missing.length === 0) return;
-    const arrays = this.#groupInputs(missing).map((group): [InputGroup, string] => [
+    this.#loadArrays(this.#declareArrays(missing, this.#cached));
+  }
+
+  #declareArrays(read: readonly [number, Operand][], vectors: Map<number, string>): readonly VectorArray[] {
+    return this.#groupInputs(read).map((group) => ({
       group,
-      this.#declare(group, `[${this.#layout.vectors}]`, this.#cached),
-    ]);
+      name: this.#declare(group, `[${this.#layout.vectors}]`, vectors),
+    }));
+  }
+
+  #loadArrays(arrays: readonly VectorArray[]): void {
+    if (arrays.length === 0) return;
     this.loop(() => {
-      for (const [group, name] of arrays) this.#loadGroup(group, `${name}[v]`);
+      for (const { group, name } of arrays) this.#loadGroup(group, `${name}[v]`);
     });
+  }
+
+  /** Declares registers for the vectors of inputs in a later row. */
+  declareNext(read: readonly [number, Operand][]): NextVectors {
+    const arrays = this.#declareArrays(read, new Map());
+    return {
+      load: () => this.#loadArrays(arrays),
+      take: () => {
+        const { text } = this.#context;
+        const taken = this.#declareArrays(read, this.#cached);
+        for (const [index, { group, name }] of taken.entries()) {
+          const next = arrays[index]?.name ?? "";
+          text.unrolled("v", this.#layout.vectors, () => {
+            for (const place of group.inputs.keys()) {
+              const element = group.inputs.length > 1 ? `[v][${place}]` : "[v]";
+              text.line(`${name}${element} = ${next}${element};`);
+            }
+          });
+        }
+      },
+    };
   }
 
   /** Groups interleaved inputs that are all read, so that they are loaded together. */
@@ -266,28 +330,55 @@ export class RowVectors {
   #loadGroup({ inputs, operand }: InputGroup, target: string): void {
     const { text } = this.#context;
     if (inputs.length > 1) text.line(`${text.call("loadInterleaved", addressOf(operand), target)};`);
-    else text.line(`${target} = ${loadedVector(this.#context, operand)};`);
+    else text.line(`${target} = ${loadedVector(this.#context, this.#constantIn(inputs[0], operand))};`);
+  }
+
+  /** A constant input begins at its first row, whose address does not follow from a row. */
+  #constantIn(input: number | undefined, operand: Operand): Operand {
+    const isConstant = input !== undefined && this.#layout.constantInputs?.includes(input);
+    return isConstant ? { ...operand, start: operand.memory } : operand;
   }
 
   /** Prints a loop over vectors in registers: those of inputs, or accumulators of column sums. */
   loop(body: () => void): void {
     this.#context.text.unrolled("v", this.#rowLoop?.vectors ?? this.#layout.vectors, () =>
-      this.#ifInRow("", body),
+      this.#ifInRow([], body),
     );
   }
 
-  /** Prints the body for vector `v` of the thread, under the condition that the vector is in the row. */
-  #ifInRow(condition: string, body: () => void): void {
+  /**
+   * Prints the body for vector `v` of the thread, under the condition that the vector is in the row. Without a condition, the compiler can
+   * interleave the instructions of several vectors.
+   */
+  #ifInRow(conditions: readonly string[], body: () => void): void {
     const { text } = this.#context;
-    const { lanes, access } = this.#layout;
-    const position = this.#rowLoop ? positionOf(this.#rowLoop) : `(v * ${lanes}u + lane) * 4u`;
-    text.line(`const unsigned position = ${position};`);
-    text.block(`if (${condition}position < ${this.count})`, () => {
+    const { access } = this.#layout;
+    // Random draws, and accumulators that are not stored yet, do not use it.
+    text.line(`[[maybe_unused]] const unsigned position = ${this.#positionOf("v")};`);
+    const all = [...conditions, ...this.#endConditions()];
+    const print = (): void => {
       // Random draws, and accumulators in shared memory, do not use it.
       if (access === "scalar")
         text.line(`[[maybe_unused]] const unsigned remaining = ${this.count} - position;`);
       body();
-    });
+    };
+    if (all.length > 0) text.block(`if (${all.join(" && ")})`, print);
+    else print();
+  }
+
+  /** C++: the first element of a thread's vector in the row. */
+  #positionOf(vector: string): string {
+    const { lanes } = this.#layout;
+    return this.#rowLoop ? positionOf(this.#rowLoop, vector) : `(${vector} * ${lanes}u + lane) * 4u`;
+  }
+
+  /** C++: the conditions that vector `v` begins before the end of the row. Loops over `v` are unrolled, so most are constants. */
+  #endConditions(): readonly string[] {
+    const end = `position < ${this.count}`;
+    if (!this.#rowLoop) return [end];
+    const { vectors, checkedVectors } = this.#rowLoop;
+    if (checkedVectors === 0) return [];
+    return [checkedVectors === vectors ? end : `(v < ${vectors - checkedVectors}u || ${end})`];
   }
 
   /** The layout of column sums, if teams loop over rows. */

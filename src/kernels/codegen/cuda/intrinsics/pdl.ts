@@ -1,6 +1,7 @@
 /** Programmatic dependent launch (griddepcontrol), and the declaration of dynamic shared memory. */
 
 import { device, type Intrinsic, onlyOnDevice } from "./intrinsic.js";
+import { namedBarrierSync } from "./wgmma.js";
 
 export const launchIntrinsics = {
   /**
@@ -14,6 +15,8 @@ export const launchIntrinsics = {
 #endif
 }`),
   },
+  /** bar.sync of the threads of one team of a block. `barrier`: 1 to 15. */
+  namedBarrierSync: { code: onlyOnDevice(namedBarrierSync) },
   /** Declares the dynamic shared memory of the launch, which may exceed the 48 KiB of static shared memory. */
   dynamicSharedMemory: {
     code: onlyOnDevice(
