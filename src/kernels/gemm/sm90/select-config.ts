@@ -225,7 +225,8 @@ export function listCandidates(
       ...{ element, tile, isKMajor, hasBias: bias !== undefined, constantN: n, isUnbatched: batch === 1 },
       ...{ ...halvesOf(problem), ...prefetchOf(problem), ...clusterOf([problem], tile) },
     }));
-  const pingPong = batch === 1 && canImplement(problem) ? pingPongConfig(device, problem, element) : undefined;
+  const pingPong =
+    batch === 1 && canImplement(problem) ? pingPongConfig(device, problem, element) : undefined;
   return pingPong ? [...ofTiles, pingPong] : ofTiles;
 }
 
