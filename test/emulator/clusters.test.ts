@@ -122,7 +122,7 @@ test("an access before, after or beyond a cluster's memory is a fault", { skip }
     kernels.run(shape, "unsigned at", `*${expression} = (unsigned char)at;`, [{ u32: 2 }]);
   assert.match(peer("mapaShared(memory + 1, at)")[1], /^hf: a peer that the cluster does not have in line 3/);
   emulator.reset();
-  assert.equal(peer("mapaShared(at > 9 ? memory : (unsigned char*)0 + at, 0)")[0], 717);
+  assert.equal(peer("mapaShared(at > 9 ? memory : reinterpret_cast<unsigned char*>(at), 0)")[0], 717);
 });
 
 test("the rank of a block in the address of a tile is a fault, because it changes the descriptor", {

@@ -45,6 +45,21 @@ ${kernel("out[0] = 1.0f;")}`).status,
   );
 });
 
+test("a C-style cast to a pointer, whose alignment nothing would check, is rejected with its line", {
+  skip,
+}, () => {
+  for (const cast of ["(float4*)out", "*(const float4*)(out + 1)", "(Lanes<float> const*)&out"]) {
+    const { status, log } = bare.compile(kernel(`\n*out = ${cast};`));
+    assert.equal(status, 6, cast);
+    assert.equal(log, "kernel.cu:4: error: use reinterpret_cast, which checks the pointer's alignment");
+  }
+  const code = kernel(
+    "out[0] = isSet(out) ? (float)sizeof(float*) : 2.0f * (threadIdx.x);",
+    "static bool isSet(const float*) { return true; }",
+  );
+  assert.equal(bare.compile(code).status, 0);
+});
+
 test("options that NVRTC does not have, or that loosen arithmetic, are rejected", { skip }, () => {
   const code = kernel("out[0] = 1.0f;");
   for (const option of ["--use_fast_math", "--ftz=true", "--no-such-option", "--gpu-architecture=sm_20"]) {

@@ -1,6 +1,6 @@
 /**
- * The folder of compiled kernels: next to the folder of the libraries, so that kernels outlive changes of the
- * emulator.
+ * The folder of compiled kernels, and how they are opened. The folder is next to that of the libraries, so that kernels outlive changes
+ * of the emulator.
  */
 #pragma once
 
@@ -22,6 +22,12 @@ inline std::string libraryFolder() {
 inline std::string kernelFolder() {
   const std::string folder = libraryFolder();
   return folder.substr(0, folder.rfind('/')) + "/holdfast-emulator-kernels";
+}
+
+/** Opens a kernel's object, after the library whose mathematical functions it calls. Null if that fails. */
+inline void* openKernel(const std::string& path) {
+  static void* const math = dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
+  return math == nullptr ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 }  // namespace emulator

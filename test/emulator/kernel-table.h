@@ -75,7 +75,8 @@ struct EmulatorKernel {
   void (*run)(void** arguments, unsigned firstThread, unsigned endThread);
   unsigned parameterCount;
   const unsigned* sizes;
-  const bool* isPointer;
+  /** Of what each parameter points to; 0 for one that is no pointer. */
+  const unsigned* pointeeAlignments;
   unsigned maxThreads;
   /** True if its threads wait for each other. */
   bool isCooperative;

@@ -236,7 +236,7 @@ test("a shuffle that not all threads of its mask reach ends the launch", { skip 
   );
 });
 
-test("a misaligned vector load is reported with its line", { skip }, () => {
+test("a misaligned vector is reported with the line of its cast", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(1) hf_vector(const float* in, float* out) {
        const float4 four = reinterpret_cast<const float4*>(in)[0];
@@ -249,7 +249,19 @@ test("a misaligned vector load is reported with its line", { skip }, () => {
   assert.equal(bare.cuda.driver.status.cuStreamSynchronize(0), 0);
   const [status, text] = faultOf(entry, 1, [memory + 4, memory]);
   assert.equal(status, misaligned);
-  assert.equal(text, "hf_vector: an access at a misaligned address in line 2, block 0, thread 0");
+  assert.equal(text, "hf_vector: a pointer to a misaligned address in line 2, block 0, thread 0");
+});
+
+test("a misaligned pointer among the arguments is reported", { skip }, () => {
+  const entry = bare.load(
+    `extern "C" __global__ void __launch_bounds__(1) hf_first(const float* in, float* out) { out[0] = in[0]; }`,
+    "hf_first",
+  );
+  const memory = bare.put(new Float32Array([1, 2]));
+  assert.deepEqual(faultOf(entry, 1, [memory + 2, memory + 4]), [
+    misaligned,
+    "hf_first: parameter 0 is a pointer to a misaligned address",
+  ]);
 });
 
 test("an access to unallocated memory is an illegal address, and the process continues", { skip }, () => {

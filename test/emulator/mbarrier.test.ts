@@ -220,13 +220,13 @@ const misuses: readonly { name: string; body: string; status: number; pattern: R
   },
   {
     name: "a misaligned mbarrier",
-    body: "mbarrierInit((Mbarrier*)(memory + 4), 1);",
+    body: "mbarrierInit(static_cast<Mbarrier*>(static_cast<void*>(memory + 4)), 1);",
     status: misaligned,
     pattern: /an mbarrier at a misaligned/,
   },
   {
     name: "an mbarrier in device memory",
-    body: "mbarrierInit((Mbarrier*)input, 1);",
+    body: "mbarrierInit(reinterpret_cast<Mbarrier*>(input), 1);",
     status: illegalAddress,
     pattern: /an mbarrier outside dynamic shared memory/,
   },
@@ -302,7 +302,10 @@ test("a bulk copy has a multiple of 16 aligned bytes, from device memory to the 
     "hf: a copy that does not go to the block's dynamic shared memory in line 6, block 0, thread 0";
   assert.deepEqual(bring("memory + 1008", "input", 32), [illegalAddress, stray]);
   assert.deepEqual(bring("mapaShared(memory + 16, 1)", "input", 32), [illegalAddress, stray]);
-  assert.equal(bring("memory + 16", "input ? (const float*)(memory + 64) : input", 32)[0], illegalAddress);
+  assert.equal(
+    bring("memory + 16", "input ? reinterpret_cast<const float*>(memory + 64) : input", 32)[0],
+    illegalAddress,
+  );
 });
 
 test("a block that ends before its copies complete is detected, if they are late", { skip }, () => {

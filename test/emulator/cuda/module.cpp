@@ -84,14 +84,19 @@ struct Arguments {
     }
   }
 
-  /** The index of an invalid pointer, or -1. */
-  int findStray(const EmulatorKernel& kernel) const {
+  /** What is wrong with a pointer among them. */
+  Fault findFault(const EmulatorKernel& kernel) const {
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
-      if (!kernel.isPointer[index]) continue;
+      const unsigned alignment = kernel.pointeeAlignments[index];
+      if (alignment == 0) continue;
       const uint64_t address = *static_cast<const uint64_t*>(pointers[index]);
-      if (address != 0 && !mayPointTo(address)) return static_cast<int>(index);
+      const auto faultOf = [&](int status, const char* what) -> Fault {
+        return {status, kernel.name + (": parameter " + std::to_string(index)) + what};
+      };
+      if (address != 0 && !mayPointTo(address)) return faultOf(illegalAddress, " is an invalid pointer");
+      if (address % alignment != 0) return faultOf(misalignedAddress, " is a pointer to a misaligned address");
     }
-    return -1;
+    return {};
   }
 };
 
@@ -103,13 +108,8 @@ int runFunction(uint64_t handle, const Grid& grid, Arguments& arguments) {
     return illegalAddress;
   }
   const EmulatorKernel& kernel = *function->kernel;
-  const int stray = arguments.findStray(kernel);
-  if (stray >= 0) {
-    const std::string which = ": parameter " + std::to_string(stray) + " is an invalid pointer";
-    setStickyError(illegalAddress, kernel.name + which);
-    return illegalAddress;
-  }
-  const Fault fault = runGrid(*module->table, kernel, grid, arguments.pointers.data());
+  Fault fault = arguments.findFault(kernel);
+  if (fault.status == success) fault = runGrid(*module->table, kernel, grid, arguments.pointers.data());
   if (fault.status != success) setStickyError(fault.status, fault.text);
   return fault.status;
 }
@@ -127,7 +127,7 @@ EMULATOR_EXPORT int cuModuleLoadData(uint64_t* module, const EmulatorImage* imag
   if (module == nullptr || image == nullptr) return invalidValue;
   if (std::memcmp(image->magic, EMULATOR_IMAGE_MAGIC, sizeof image->magic) != 0) return invalidImage;
   if (!isForThisDevice(image->architecture)) return noBinaryForGpu;
-  void* object = dlopen(pathOf(*image).c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* object = openKernel(pathOf(*image));
   if (object == nullptr) return invalidImage;
   const auto* table = static_cast<const EmulatorModule*>(dlsym(object, "emulator_module"));
   if (table == nullptr) return invalidImage;

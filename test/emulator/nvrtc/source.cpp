@@ -4,6 +4,7 @@
  */
 #include "source.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace emulator {
@@ -82,6 +83,25 @@ std::vector<Entry> findEntries(const std::string& text) {
     }
   }
   return entries;
+}
+
+int findPointerCast(const std::string& text) {
+  for (size_t close = text.find(')'); close != std::string::npos; close = text.find(')', close + 1)) {
+    const size_t open = text.find_last_of("(,;{}", close - 1);
+    if (open == std::string::npos || text[open] != '(') continue;
+    std::string type = text.substr(open + 1, close - open - 1);
+    const size_t end = type.find_last_not_of(" \n");
+    if (end != std::string::npos) type.resize(end + 1);
+    if (type.size() > 6 && type.compare(type.size() - 6, 6, " const") == 0) type.resize(type.size() - 6);
+    if (type.size() < 2 || type.back() != '*') continue;
+    // After a word these are the parameters of a function, or the operand of sizeof.
+    const size_t before = text.find_last_not_of(" \n", open == 0 ? 0 : open - 1), after = skipSpace(text, close + 1);
+    const bool isAfterReturn = before != std::string::npos && before >= 5 && text.compare(before - 5, 6, "return") == 0;
+    if (before != std::string::npos && isWordPart(text[before]) && !isAfterReturn) continue;
+    if (after < text.size() && (isWordPart(text[after]) || text[after] == '(' || text[after] == '&'))
+      return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(open), '\n'));
+  }
+  return 0;
 }
 
 bool hasWaitingThreads(const std::string& text) {

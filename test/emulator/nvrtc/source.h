@@ -1,6 +1,6 @@
 /**
- * What the emulator must know of a kernel's source: its entries, and whether their threads wait for each
- * other.
+ * What the emulator must know of a kernel's source: its entries, whether their threads wait for each other,
+ * and casts that g++ accepts and the emulator does not.
  */
 #pragma once
 
@@ -21,6 +21,9 @@ struct Entry {
 std::string withoutComments(const std::string& text);
 
 std::vector<Entry> findEntries(const std::string& text);
+
+/** The line of the first C-style cast to a pointer, in a text without comments; 0 if there is none. */
+int findPointerCast(const std::string& text);
 
 bool hasWaitingThreads(const std::string& text);
 
