@@ -58,7 +58,8 @@ function onDevice(
   }
 }
 
-const [m, n, k] = [128, 128, 512];
+/** Rows that do not begin at multiples of 16 bytes: DMMA computes these GEMMs. */
+const [m, n, k] = [126, 126, 530];
 
 function problemOf(more: Partial<GemmCall["problem"]> = {}): GemmCall["problem"] {
   const matrix = (rows: number, columns: number) => ({

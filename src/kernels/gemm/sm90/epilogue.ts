@@ -53,10 +53,11 @@ export function printEpilogue(epilogue: Epilogue, others: readonly PreludeName[]
     pointers[`in${index}`] = memory;
     if (!read.has(index)) continue;
     inRegisters.push(type);
-    operands.line(`Vec<${type}, vecWidth> vec${index}[rowCount];`);
+    const vec = dtype === "draw" ? `${operands.use("Drawn")}<vecWidth>` : `Vec<${type}, vecWidth>`;
+    operands.line(`${vec} vec${index}[rowCount];`);
     const loaded =
       dtype === "draw"
-        ? `${loading.use("drawVec")}<vecWidth>(in${index}, offset)`
+        ? `${loading.use("drawNumbers")}<vecWidth>(in${index}, offset)`
         : `${loading.use("loadVec")}<vecWidth>(in${index} + offset)`;
     loading.line(`vec${index}[next] = ${loaded};`);
   }
