@@ -87,10 +87,10 @@ const bytesOfGradients = (calls: readonly Call[], direction: "reads" | "writes")
     .reduce((sum, { slice }) => sum + slice.size, 0);
 
 describe("gradients of large embeddings", () => {
-  test("are one row map and one scatter for all tables, and their memory is not accessed", () => {
+  test("are one row map and one launch of scatters for all tables, and their memory is not accessed", () => {
     const calls = planned();
     const [map, ...others] = worksOf(calls, "row-map");
-    const scatters = worksOf(calls, "scatter");
+    const [group, ...further] = worksOf(calls, "grouped-scatter");
     assert.deepEqual(
       map?.tables.map(({ rows, count }) => [rows, count]),
       [
@@ -98,12 +98,26 @@ describe("gradients of large embeddings", () => {
         [4000, 32],
       ],
     );
-    assert.deepEqual([others.length, scatters.length], [0, 1]);
+    assert.deepEqual([others, further, worksOf(calls, "scatter")], [[], [], []]);
     // The gradient of the concatenated rows is read in place: [32, 2 · 32].
-    assert.deepEqual(scatters[0]?.shape, {
-      ...{ dtype: "f32", outer: 2, length: 32, inner: 32, count: 32, isIndexShared: true, overwrites: true },
-      strides: { outerIndex: 32, outerSource: 32, sourceRow: 64 },
-    });
+    const shape = {
+      ...{ dtype: "f32", outer: 1, length: 32, inner: 32, count: 32, isIndexShared: true, overwrites: true },
+      strides: { outerSource: 0, sourceRow: 64 },
+    };
+    const scatters = group?.scatters ?? [];
+    assert.deepEqual(
+      scatters.map((scatter) => scatter.shape),
+      [shape, shape],
+    );
+    assert.equal(new Set(scatters.map(({ source }) => source.buffer)).size, 1);
+    const [first, second] = scatters.map(({ source, target }) => [source.offset, target.offset]);
+    assert.deepEqual(
+      [first, second],
+      [
+        [0, 0],
+        [4 * 32, 4 * 32 * 32],
+      ],
+    );
     const headBytes = 4 * (64 * 8 + 8);
     assert.equal(bytesOfGradients(calls, "writes"), headBytes);
     // A norm and an update.

@@ -18,6 +18,7 @@ import { fuseConvolutionEpilogues } from "./fusion/convolution-epilogues.js";
 import { fuseEpilogues } from "./fusion/epilogue.js";
 import { groupGemms } from "./fusion/group-gemms.js";
 import { groupReductions } from "./fusion/group-reductions.js";
+import { groupScatters } from "./fusion/group-scatters.js";
 import { splitElementwise } from "./fusion/split-elementwise.js";
 import { splitReductions } from "./fusion/split-reductions.js";
 import { fuse } from "./fusion/vertical/fuse.js";
@@ -234,6 +235,11 @@ export const phases = {
     pass: "horizontalFusion",
     purpose: "on a GPU, column reductions are one launch",
     run: (program, runtime) => groupReductions(runtime, program),
+  },
+  groupScatters: {
+    pass: "horizontalFusion",
+    purpose: "on a GPU, scatters such as the gradients of embeddings are one launch",
+    run: (program, runtime) => groupScatters(runtime, program),
   },
   splitReductions: {
     pass: "schedule",

@@ -14,7 +14,7 @@ import type { EpilogueOn } from "./gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
 import type { PlainCopy } from "./multi-tensor/copy.js";
 import type { ChunkedReduceLaunch } from "./multi-tensor/reduce-problem.js";
-import type { Scan, ScatterAdd, ScatterShape } from "./scan-scatter/problem.js";
+import type { Scan, ScatterAdd, ScatterGroup, ScatterShape } from "./scan-scatter/problem.js";
 
 export type Commands = readonly Command[];
 
@@ -42,6 +42,7 @@ export interface Backend {
     algorithm?: number,
   ): Commands;
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
+  lowerScatterGroup(group: ScatterGroup, op: string): Commands;
 
   /** Kernels that each backend implements itself. */
   lowerScan(scan: Scan, op: string): Command;
@@ -57,9 +58,10 @@ export interface Backend {
 
   canComboRows(launches: readonly Omit<RowLaunch, "operands">[]): boolean;
   canGroupColumns(kernels: readonly ColumnKernel[]): boolean;
+  canGroupScatters(scatters: readonly ScatterShape[]): boolean;
   gemmScratchBytes(problem: GemmDesc): Bytes;
-  /** The sizes of the buffers of `ScatterAdd.scratch`. */
-  scatterScratchBytes(scatter: ScatterShape): readonly number[];
+  /** The sizes of the buffers of `ScatterAdd.scratch`, or of `ScatterGroup.scratch`. */
+  scatterScratchBytes(scatters: readonly ScatterShape[]): readonly number[];
   convolutionScratchBytes(shape: ConvolutionShape): Bytes;
   /** The number of its algorithms, the one with the shortest estimated time first. */
   convolutionCandidates(shape: ConvolutionShape): number;

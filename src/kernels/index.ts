@@ -124,6 +124,7 @@ export {
   type Scan,
   type ScanDtype,
   type ScatterAdd,
+  type ScatterGroup,
   type ScatterShape,
   scanCalls,
   scatterAddCalls,

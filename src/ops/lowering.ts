@@ -105,7 +105,7 @@ export class OpLowering implements Lowering {
   }
 
   scatterAdd(scatter: ScatterAdd): void {
-    const scratch = this.backend.scatterScratchBytes(scatter).map((bytes) => this.scratch(bytes));
+    const scratch = this.backend.scatterScratchBytes([scatter]).map((bytes) => this.scratch(bytes));
     this.emit(scatterAddCalls({ ...scatter, scratch }, this.op));
   }
 

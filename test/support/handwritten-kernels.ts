@@ -22,6 +22,7 @@ import { rowMapKernel } from "../../src/kernels/compact-rows/cuda-row-map.js";
 import { orthogonalKernels } from "../../src/kernels/random/orthogonal-kernel.js";
 import { randomKernels } from "../../src/kernels/random/random-kernel.js";
 import { valueDtypes, valueKernel } from "../../src/kernels/random/value-kernel.js";
+import { maxMembers } from "../../src/kernels/scan-scatter/cuda-members.js";
 import { partitionKernels } from "../../src/kernels/scan-scatter/cuda-partition.js";
 import { rowListsKernel } from "../../src/kernels/scan-scatter/cuda-row-lists.js";
 import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
@@ -118,7 +119,8 @@ export const commonKernels: readonly KernelSource[] = [
   cudaScanKernel("f32"),
   cudaScatterKernel("f32"),
   ...[
-    ...partitionKernels(),
+    ...partitionKernels(1),
+    ...partitionKernels(maxMembers),
     rowListsKernel(),
     listScatterKernel({ dtype: "f32", access: "out", isVectorised: true }),
   ],
@@ -130,8 +132,9 @@ export const commonKernels: readonly KernelSource[] = [
     },
     16,
   ),
-  rowScatterKernel({ dtype: "f32", isSparse: true, entries: "all", access: "out" }),
-  rowScatterKernel({ dtype: "f32", isSparse: false, entries: "all", access: "out" }),
+  ...[1, maxMembers].map((size) =>
+    rowScatterKernel({ dtype: "f32", entries: "all", access: "out", isVectorised: true, size }),
+  ),
   ...(["forward", "backward"] as const).flatMap((direction) => [
     smallAttention(direction, "f32", transformer, true),
     smallAttention(direction, "f32", longest.f32, false),
@@ -158,7 +161,9 @@ export const handwrittenKernels: readonly KernelSource[] = [
     listScatterKernel({ dtype, access: "inout", isVectorised: false }),
     ...(["all", "bucket"] as const).flatMap((entries) =>
       (["inout", "out"] as const).flatMap((access) =>
-        [true, false].map((isSparse) => rowScatterKernel({ dtype, isSparse, entries, access })),
+        [true, false].flatMap((isVectorised) =>
+          [1, maxMembers].map((size) => rowScatterKernel({ dtype, entries, access, isVectorised, size })),
+        ),
       ),
     ),
   ]),

@@ -1,4 +1,4 @@
-/** Stores the gradients of several embeddings as compact rows: their row maps in one call, and scatters of equal layout in one call. */
+/** Stores the gradients of several embeddings as compact rows: their row maps in one call, and a scatter for each, which `groupScatters` merges. */
 
 import { dtypes } from "../../ir/index.js";
 import { backendOf } from "../../kernels/index.js";
@@ -31,7 +31,7 @@ export function storeCompactly(
   const [first] = gradients;
   if (!first) return [];
   const width = first.scatter.shape.inner;
-  const tables = placeTables(gradients);
+  const tables = placeTables(program, gradients);
   const [rows, entries] = [endOf(tables, "firstRow", "length"), endOf(tables, "firstEntry", "count")];
   const allocate = (elements: number, label: string): BufferSlice => {
     const size = elements * elementBytes;
@@ -49,26 +49,33 @@ export function storeCompactly(
       ...{ index, stride: 1, count: shape.count, rows: shape.length },
     })),
   });
-  const sources = gradients.map((gradient) => sourceOf(program, gradient));
   let last = latestOf(gradients.map(({ node }) => node));
-  for (const run of runsOf(runtime, tables, sources, width)) {
-    const [{ firstEntry, count, source }] = run;
-    const shape = compactShape(run, width);
-    const part = (slice: BufferSlice, elements: number): BufferSlice => ({
-      ...{ buffer: slice.buffer, offset: firstEntry * elements * elementBytes },
-      size: run.length * count * elements * elementBytes,
+  for (const { firstEntry, count, source, stride } of tables) {
+    const shape: ScatterCall["shape"] = {
+      // One slot for each entry.
+      ...{
+        dtype: "f32",
+        outer: 1,
+        length: count,
+        inner: width,
+        count,
+        isIndexShared: true,
+        overwrites: true,
+      },
+      strides: { outerSource: 0, sourceRow: stride },
+    };
+    const part = ({ buffer }: BufferSlice, elements: number): BufferSlice => ({
+      ...{ buffer, offset: firstEntry * elements * elementBytes, size: count * elements * elementBytes },
     });
-    const end = run.at(-1)?.source.slice ?? source.slice;
     last = insert(last, {
-      ...{ kind: "scatter", shape, index: part(owners, 1), target: part(values, width) },
-      source: { ...source.slice, size: end.offset + end.size - source.slice.offset },
+      ...{ kind: "scatter", shape, index: part(owners, 1), target: part(values, width), source },
       scratch: backendOf(runtime)
-        .scatterScratchBytes(shape)
+        .scatterScratchBytes([shape])
         .map((size) => ({ buffer: program.makeBuffer(size, "scatter scratch"), offset: 0, size })),
     });
   }
   for (const { node } of gradients) program.remove(node);
-  for (const { copy } of sources) if (copy) program.remove(copy);
+  for (const { copy } of tables) if (copy) program.remove(copy);
   return tables.map(({ target, length, firstRow }) => ({
     target,
     rows: length,
@@ -80,7 +87,7 @@ export function storeCompactly(
 }
 
 /** A table of the group: its first row in the map, and its first entry. */
-interface PlacedTable {
+interface PlacedTable extends Source {
   readonly target: BufferSlice;
   readonly length: number;
   readonly count: number;
@@ -88,11 +95,12 @@ interface PlacedTable {
   readonly firstEntry: number;
 }
 
-function placeTables(gradients: readonly Gradient[]): readonly PlacedTable[] {
+function placeTables(program: Program, gradients: readonly Gradient[]): readonly PlacedTable[] {
   let [firstRow, firstEntry] = [0, 0];
-  return gradients.map(({ scatter: { target, shape } }) => {
+  return gradients.map((gradient) => {
+    const { target, shape } = gradient.scatter;
     const { length, count } = shape;
-    const table = { target, length, count, firstRow, firstEntry };
+    const table = { ...sourceOf(program, gradient), target, length, count, firstRow, firstEntry };
     firstRow += length;
     firstEntry += count;
     return table;
@@ -122,7 +130,7 @@ function latestOf(nodes: readonly Node[]): Node | undefined {
 
 /** The rows that a scatter adds: in memory `stride` elements apart. */
 interface Source {
-  readonly slice: BufferSlice;
+  readonly source: BufferSlice;
   readonly stride: number;
   /** The copy that made them contiguous, which nothing else needs. */
   readonly copy?: Node;
@@ -133,8 +141,8 @@ function sourceOf(program: Program, { node, scatter: { source, shape } }: Gradie
   const [copy] = writers;
   const isOwn = isWrittenOnce(program, source.buffer) && readers.length === 1 && readers[0] === node;
   const from = isOwn && copy ? rowsOfCopy(copy.call.work, shape.count, shape.inner) : undefined;
-  if (!copy || !from || !isUnchangedAfter(program, from.slice.buffer, copy))
-    return { slice: source, stride: shape.inner };
+  if (!copy || !from || !isUnchangedAfter(program, from.source.buffer, copy))
+    return { source, stride: shape.inner };
   return { ...from, copy };
 }
 
@@ -152,59 +160,6 @@ function rowsOfCopy(work: Work, rows: number, width: number): Source | undefined
   const isContiguous = row.size === width && row.strides.every((stride) => stride === 1);
   const [stride = 0, targetStride = 0] = axis?.strides ?? [];
   return slice && isPlain && isContiguous && targetStride === width && stride >= width
-    ? { slice, stride }
+    ? { source: slice, stride }
     : undefined;
-}
-
-type RunTable = PlacedTable & { readonly source: Source };
-type Run = readonly [RunTable, ...RunTable[]];
-
-/** Consecutive tables whose scatters are one call: as many entries each, and sources of equal strides. */
-function runsOf(
-  runtime: Runtime,
-  tables: readonly PlacedTable[],
-  sources: readonly Source[],
-  width: number,
-): readonly Run[] {
-  const runs: [RunTable, ...RunTable[]][] = [];
-  for (const [index, table] of tables.entries()) {
-    const source = sources[index];
-    if (!source) continue;
-    const run = runs.at(-1);
-    const next: RunTable = { ...table, source };
-    if (run && continues(run, next) && isOneLaunch(runtime, [...run, next], width)) run.push(next);
-    else runs.push([next]);
-  }
-  return runs;
-}
-
-function continues(run: Run, { source, count }: RunTable): boolean {
-  const last = run.at(-1) ?? run[0];
-  const step = source.slice.offset - last.source.slice.offset;
-  const expected = run[1] ? run[1].source.slice.offset - run[0].source.slice.offset : step;
-  return (
-    count === last.count &&
-    source.slice.buffer === last.source.slice.buffer &&
-    source.stride === last.source.stride &&
-    step === expected &&
-    step >= 0 &&
-    step % elementBytes === 0
-  );
-}
-
-/** True if the scatter needs no scratch memory: it would partition its entries there, which works for one index only. */
-function isOneLaunch(runtime: Runtime, run: Run, width: number): boolean {
-  return backendOf(runtime).scatterScratchBytes(compactShape(run, width)).length === 0;
-}
-
-/** The scatter to the compact rows of a run: with one slot for each entry. */
-function compactShape(run: Run, width: number): ScatterCall["shape"] {
-  const [first, second] = run;
-  const { count, source } = first;
-  const step = second ? second.source.slice.offset - source.slice.offset : 0;
-  return {
-    ...{ dtype: "f32", outer: run.length, length: count, inner: width, count },
-    ...{ isIndexShared: true, overwrites: true },
-    strides: { outerIndex: second ? count : 0, outerSource: step / elementBytes, sourceRow: source.stride },
-  };
 }

@@ -25,6 +25,7 @@ export type { GemmCall } from "./kinds/gemm.js";
 export type { GemmEpilogueCall } from "./kinds/gemm-epilogue.js";
 export type { GroupedGemmCall } from "./kinds/grouped-gemm.js";
 export type { GroupedReduceCall } from "./kinds/grouped-reduce.js";
+export type { GroupedScatterCall } from "./kinds/grouped-scatter.js";
 export type { Work } from "./kinds/index.js";
 export type { LaunchCall } from "./kinds/launch.js";
 export type { PartialReduceCall } from "./kinds/partial-reduce.js";

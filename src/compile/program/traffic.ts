@@ -1,6 +1,6 @@
 /** The memory traffic of a call. */
 
-import { factsOf, type Iteration, inputDtypes } from "../../ir/index.js";
+import { dtypes, factsOf, type Iteration, inputDtypes } from "../../ir/index.js";
 import { sectorBytes } from "../../kernels/index.js";
 import { accessesOf, type BufferSlice, type Call, type RowCall } from "./program.js";
 
@@ -11,7 +11,7 @@ export interface Traffic {
 
 /**
  * The bytes that a call reads and writes, each slice once. Of a slice that a row kernel accesses with gaps, or of which it picks rows by
- * index, the visited elements count.
+ * index, the visited elements count. So do those of a scatter's source with gaps between its rows.
  */
 export function bytesOf(call: Call): Traffic {
   const visited = visitedBytes(call);
@@ -27,13 +27,18 @@ export function bytesOf(call: Call): Traffic {
   return { read: sum(reads.values()), written: sum(writes.values()) };
 }
 
-/** By slice, the bytes of the elements that row kernels visit, if they may be fewer than all. */
+/** By slice, the bytes of the elements that row kernels and scatters visit, if they may be fewer than all. */
 function visitedBytes({ work }: Call): ReadonlyMap<BufferSlice, number> {
   const visited = new Map<BufferSlice, number>();
   const rows = work.kind === "row" ? [work] : work.kind === "combo" ? work.rows : [];
   for (const row of rows) {
     for (const [operand, slice] of row.operands.entries())
       visited.set(slice, (visited.get(slice) ?? 0) + operandBytes(row, operand));
+  }
+  const scatters = work.kind === "scatter" ? [work] : work.kind === "grouped-scatter" ? work.scatters : [];
+  for (const { source, shape } of scatters) {
+    const { outer, count, inner, dtype } = shape;
+    visited.set(source, outer * count * inner * dtypes[dtype].bytes);
   }
   return visited;
 }

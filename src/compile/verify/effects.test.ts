@@ -83,6 +83,10 @@ function rareCalls(slice: BufferSlice): readonly Call[] {
     { kind: "scatter", shape, ...operands },
     { kind: "row-map", tables: [{ index: slice, stride: 1, count: 1, rows: 1 }], map: slice, owners: slice },
     { kind: "scatter", shape: { ...shape, overwrites: true }, ...operands },
+    {
+      ...{ kind: "grouped-scatter", scratch: [slice] },
+      scatters: [{ kind: "scatter", shape, ...operands, scratch: [] }],
+    },
   ];
   return works.map((work) => ({ op: work.kind, work }));
 }
@@ -125,7 +129,16 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
       "gemm",
       "gemm-epilogue",
     ],
-    ...["grouped-gemm", "grouped-reduce", "launch", "partial-reduce", "row", "row-map", "scatter"],
+    ...[
+      "grouped-gemm",
+      "grouped-reduce",
+      "grouped-scatter",
+      "launch",
+      "partial-reduce",
+      "row",
+      "row-map",
+      "scatter",
+    ],
   ]);
 });
 

@@ -54,6 +54,10 @@ function concurrentMembers(work: Work): readonly (readonly Access[])[] | undefin
         ...(scratch ? [[write(scratch)]] : []),
       ];
     }
+    case "grouped-scatter": {
+      const { scatters, scratch } = work;
+      return [...scatters.map(effectsOfKernel), ...(scratch.length > 0 ? [scratch.map(write)] : [])];
+    }
     default:
       return undefined;
   }

@@ -53,8 +53,13 @@ import { lowerDigestsOnCuda } from "../multi-tensor/digest.js";
 import { lowerChunkedReduceOnCuda } from "../multi-tensor/reduce.js";
 import type { ChunkedReduceLaunch } from "../multi-tensor/reduce-problem.js";
 import { lowerScanOnCuda } from "../scan-scatter/cuda-scan.js";
-import { cudaScatterScratchBytes, lowerScatterAddOnCuda } from "../scan-scatter/cuda-scatter.js";
-import type { Scan, ScatterAdd, ScatterShape } from "../scan-scatter/problem.js";
+import {
+  canGroupScatters,
+  cudaScatterScratchBytes,
+  lowerScatterAddOnCuda,
+  lowerScatterGroup,
+} from "../scan-scatter/cuda-scatter.js";
+import type { Scan, ScatterAdd, ScatterGroup, ScatterShape } from "../scan-scatter/problem.js";
 import type { Target } from "../target.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -124,6 +129,10 @@ export class CudaBackend implements Backend {
     return lowerScatterAddOnCuda(this.#target.device, scatter, op);
   }
 
+  lowerScatterGroup(group: ScatterGroup, op: string): Commands {
+    return lowerScatterGroup(this.#target.device, group, op);
+  }
+
   lowerRowMap(problem: RowMapProblem, op: string): Commands {
     return lowerRowMapOnCuda(problem, op);
   }
@@ -144,12 +153,16 @@ export class CudaBackend implements Backend {
     return fitColumnArguments(kernels);
   }
 
+  canGroupScatters(scatters: readonly ScatterShape[]): boolean {
+    return canGroupScatters(scatters);
+  }
+
   gemmScratchBytes(problem: GemmDesc): Bytes {
     return cudaScratchBytes(this.#target, problem);
   }
 
-  scatterScratchBytes(scatter: ScatterShape): readonly number[] {
-    return cudaScatterScratchBytes(this.#target.device, scatter);
+  scatterScratchBytes(scatters: readonly ScatterShape[]): readonly number[] {
+    return cudaScatterScratchBytes(this.#target.device, scatters);
   }
 
   convolutionScratchBytes(shape: ConvolutionShape): Bytes {

@@ -32,7 +32,7 @@ import { type ColumnLaunch, hasRows, type KernelCall, type RowLaunch } from "../
 import type { PlainCopy } from "../multi-tensor/copy.js";
 import { lowerChunkedReduceOnWasm } from "../multi-tensor/reduce.js";
 import type { ChunkedReduceLaunch } from "../multi-tensor/reduce-problem.js";
-import type { Scan, ScatterAdd } from "../scan-scatter/problem.js";
+import type { Scan, ScatterAdd, ScatterGroup } from "../scan-scatter/problem.js";
 import { lowerScanOnWasm } from "../scan-scatter/scan.js";
 import { lowerScatterAddOnWasm } from "../scan-scatter/scatter-add.js";
 import type { Target } from "../target.js";
@@ -113,6 +113,14 @@ export class WasmBackend implements Backend {
     return lowerScatterAddOnWasm(scatter, op);
   }
 
+  lowerScatterGroup({ members }: ScatterGroup, op: string): Commands {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `${op}: ${members.length} scatters cannot run in one launch. Call canGroupScatters first.`,
+      { numbers: { scatters: members.length } },
+    );
+  }
+
   lowerRowMap(_: RowMapProblem, op: string): Commands {
     throw new HoldfastError(
       "UNSUPPORTED",
@@ -133,6 +141,10 @@ export class WasmBackend implements Backend {
   }
 
   canGroupColumns(_kernels: readonly ColumnKernel[]): boolean {
+    return false;
+  }
+
+  canGroupScatters(): boolean {
     return false;
   }
 

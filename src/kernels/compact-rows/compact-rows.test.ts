@@ -13,7 +13,6 @@ import { backendOf } from "../backend.js";
 import { chunkLength } from "../codegen/cuda/chunked-reduce-kernel.js";
 import type { ReducedVector } from "../multi-tensor/reduce-problem.js";
 import type { ScatterAdd } from "../scan-scatter/problem.js";
-import { scatterAddCalls } from "../scan-scatter/scatter-add.js";
 import { submit } from "../submit.js";
 import { lowerRowMapOnCuda } from "./cuda-row-map.js";
 
@@ -55,15 +54,25 @@ function compact(runtime: Runtime, { tables, width, count }: Sizes, plant = soun
     ...{ stride: tables.length, count, rows },
   }));
   submit(runtime, lowerRowMapOnCuda({ tables: columns, map, owners }, "rowMap").map(plant));
-  const problem: ScatterAdd = {
-    ...{ dtype: "f32", outer: tables.length, length: count, inner: width, count, isIndexShared: true },
-    ...{ index: owners, source, target: values, overwrites: true },
-    strides: { outerIndex: count, outerSource: width, sourceRow: tables.length * width },
-  };
-  const scatter = scatterAddCalls(problem).flatMap((call) =>
-    call.kind === "scatter" ? backendOf(runtime).lowerScatterAdd(call.problem, call.op) : [],
+  const part = (storage: Storage, table: number, elements: number): Storage =>
+    runtime.view(storage, 4 * table * elements, 4 * elements);
+  const members = tables.map(
+    (_, table): ScatterAdd => ({
+      ...{
+        dtype: "f32",
+        outer: 1,
+        length: count,
+        inner: width,
+        count,
+        isIndexShared: true,
+        overwrites: true,
+      },
+      ...{ index: part(owners, table, count), target: part(values, table, count * width) },
+      source: runtime.view(source, 4 * table * width, 4 * (((count - 1) * tables.length + 1) * width)),
+      strides: { outerSource: 0, sourceRow: tables.length * width },
+    }),
   );
-  submit(runtime, scatter.map(plant));
+  submit(runtime, backendOf(runtime).lowerScatterGroup({ members, scratch: [] }, "scatterAdd").map(plant));
   return { ids, sources, map, values };
 }
 
@@ -183,11 +192,8 @@ describe("compact rows, on CUDA", { skip: cudaMissing }, () => {
       "~(firstEntry + entry));",
     ],
     "tables that share the first one's part of the map": ["firstRow + row", "0 * firstRow + row"],
-    "sources without their stride": [
-      "const long long step = inner, fromStep = sourceRow",
-      "const long long step = inner, fromStep = 0 * sourceRow + inner",
-    ],
-    "an index that all tables share": ["outerSlice * outerIndex", "0 * outerIndex"],
+    "sources without their stride": ["(long long)sourceRow", "(long long)(0 * sourceRow + inner)"],
+    "an index that all tables share": ["index = index1;", "index = index1 ? index0 : index1;"],
   };
   for (const [fault, [text, planted]] of Object.entries(faults)) {
     test(`red proof: ${fault}`, () => {

@@ -1,7 +1,7 @@
 /**
- * Partitions the entries of an index by buckets of rows on CUDA; entries of a bucket keep their order. Each warp has a segment of the
- * index. The first launch counts the entries of each bucket in each segment. The second turns counts into offsets within a bucket. The
- * third writes the entries there. Entries outside of the axis are left out.
+ * Partitions the entries of indices by buckets of rows on CUDA; entries of a bucket keep their order. Each warp has a segment of an index.
+ * The first launch counts the entries of each bucket in each segment. The second turns counts into offsets within a bucket. The third
+ * writes the entries there. Entries outside of the axis are left out. All indices of a group share the launches.
  */
 
 import type { KernelSource } from "../../driver/index.js";
@@ -10,11 +10,21 @@ import { cudaKernel } from "../codegen/cuda/cuda-function.js";
 import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { threads } from "./cuda-columns.js";
-import { buckets, type Partition } from "./cuda-scatter-plan.js";
+import {
+  blocksOf,
+  groupArguments,
+  groupParameters,
+  groupPointers,
+  groupSize,
+  type Member,
+  memberNumber,
+  memberOfBlock,
+} from "./cuda-members.js";
+import { buckets } from "./cuda-scatter-plan.js";
 
 const warps = threads / 32;
 
-/** The buffers of a partition. */
+/** The buffers of a partition. Each has a part for every index. */
 export interface PartitionBuffers {
   /** [buckets, segments]: entries of a bucket in a segment, then in all segments before it. */
   readonly counts: Storage;
@@ -28,51 +38,74 @@ export interface PartitionBuffers {
   readonly positions: Storage;
 }
 
-const segmentParameters = {
+export interface PartitionedIndex {
+  readonly index: Storage;
+  readonly count: number;
+  readonly length: number;
+  readonly rowsPerBucket: number;
+  readonly segments: number;
+}
+
+const countMember = {
+  index: "in",
   count: "u32",
   length: "u32",
   rowsPerBucket: "u32",
-  segment: "u32",
   segments: "u32",
+  firstSegment: "u32",
 } as const;
+const offsetMember = { segments: "u32", firstSegment: "u32" } as const;
+const placeMember = { ...countMember, firstEntry: "u32" } as const;
 
-const countParameters = { index: "in", counts: "out", ...segmentParameters } as const;
-const offsetParameters = { counts: "inout", totals: "out", segments: "u32" } as const;
+const countParameters = { counts: "out", segment: "u32" } as const;
+const offsetParameters = { counts: "inout", totals: "out" } as const;
 const placeParameters = {
-  index: "in",
   counts: "in",
   totals: "in",
   starts: "out",
   rows: "partial-out",
   positions: "partial-out",
-  ...segmentParameters,
+  segment: "u32",
 } as const;
 
 export function lowerPartition(
-  { rowsPerBucket, segment, segments }: Partition,
-  entries: { readonly index: Storage; readonly count: number; readonly length: number },
+  indices: readonly PartitionedIndex[],
+  segment: number,
   buffers: PartitionBuffers,
   op: string,
 ): readonly LaunchCommand[] {
-  const values = { ...entries, ...buffers, rowsPerBucket, segment, segments };
-  const blocks = Math.ceil(segments / warps);
-  const [count, offset, place] = partitionKernels();
+  let [firstSegment, firstEntry] = [0, 0];
+  const members = indices.map((index): Member => {
+    const values = { ...index, firstSegment, firstEntry };
+    firstSegment += index.segments;
+    firstEntry += index.count;
+    return { blocks: Math.ceil(index.segments / warps), values };
+  });
+  const ofBuckets = members.map((member) => ({ ...member, blocks: buckets / warps }));
+  const values = { ...buffers, segment };
+  const [count, offset, place] = partitionKernels(groupSize(members.length));
   return [
-    { kind: "launch", op, source: count, blocks, arguments: argumentsInOrder(countParameters, values) },
     {
-      ...{ kind: "launch", op, source: offset, blocks: buckets / warps },
-      arguments: argumentsInOrder(offsetParameters, values),
+      ...{ kind: "launch", op, source: count, blocks: blocksOf(members) },
+      arguments: [...groupArguments(countMember, members), ...argumentsInOrder(countParameters, values)],
     },
-    { kind: "launch", op, source: place, blocks, arguments: argumentsInOrder(placeParameters, values) },
+    {
+      ...{ kind: "launch", op, source: offset, blocks: blocksOf(ofBuckets) },
+      arguments: [...groupArguments(offsetMember, ofBuckets), ...argumentsInOrder(offsetParameters, values)],
+    },
+    {
+      ...{ kind: "launch", op, source: place, blocks: blocksOf(members) },
+      arguments: [...groupArguments(placeMember, members), ...argumentsInOrder(placeParameters, values)],
+    },
   ];
 }
 
-/** The kernels that count entries, compute offsets, and write entries. */
-export function partitionKernels(): readonly [KernelSource, KernelSource, KernelSource] {
+/** The kernels that count entries, compute offsets, and write entries, for groups of this size. */
+export function partitionKernels(size: number): readonly [KernelSource, KernelSource, KernelSource] {
   return [
-    cachedSource("cuda partition count", printCount),
-    cachedSource("cuda partition offsets", printOffsets),
-    cachedSource("cuda partition place", printPlace),
+    cachedSource(`cuda partition count of ${size}`, () => printCount(size)),
+    cachedSource(`cuda partition offsets of ${size}`, () => printOffsets(size)),
+    cachedSource(`cuda partition place of ${size}`, () => printPlace(size)),
   ];
 }
 
@@ -90,10 +123,19 @@ static __device__ __forceinline__ unsigned lanesOfBucket(unsigned bucket, bool h
   return lanes;
 }`;
 
+const countLocals = {
+  index: "const unsigned*",
+  count: "unsigned",
+  length: "unsigned",
+  rowsPerBucket: "unsigned",
+  segments: "unsigned",
+  firstSegment: "unsigned",
+};
+
 const warpOfThread = `
   __shared__ unsigned counters[${warps}][${buckets}];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const unsigned ownSegment = blockIdx.x * ${warps} + warp;`;
+  const unsigned ownSegment = block * ${warps} + warp;`;
 
 /** C++: a loop over the warp's entries. `lanes` have the same bucket as this lane; `isFirst` is true for the first of them. */
 const forEntries = (body: string): string => `
@@ -112,26 +154,31 @@ ${body}
     __syncwarp();
   }`;
 
-const printCount = (): KernelSource =>
+const printCount = (size: number): KernelSource =>
   cudaKernel({
-    ...{ ...kernel, name: "partition.count", parameters: countParameters, declarations },
-    body: `${warpOfThread}
+    ...{ ...kernel, name: `partition.count.${size}`, declarations },
+    parameters: { ...groupParameters(size, countMember), ...countParameters },
+    pointers: groupPointers(size, { index: "unsigned" }),
+    body: `${memberOfBlock(size, countLocals)}
+${warpOfThread}
   for (unsigned bucket = lane; bucket < ${buckets}; bucket += 32) counters[warp][bucket] = 0;
   __syncwarp();
 ${forEntries("")}
   if (ownSegment >= segments) return;
+  unsigned* const ofMember = counts + firstSegment * ${buckets};
   for (unsigned bucket = lane; bucket < ${buckets}; bucket += 32) {
-    counts[bucket * segments + ownSegment] = counters[warp][bucket];
+    ofMember[bucket * segments + ownSegment] = counters[warp][bucket];
   }`,
   });
 
 /** One warp per bucket. */
-const printOffsets = (): KernelSource =>
+const printOffsets = (size: number): KernelSource =>
   cudaKernel({
-    ...{ ...kernel, name: "partition.offsets", parameters: offsetParameters },
-    body: `
-  const unsigned lane = threadIdx.x % 32, bucket = blockIdx.x * ${warps} + threadIdx.x / 32;
-  unsigned* const ofBucket = counts + bucket * segments;
+    ...{ ...kernel, name: `partition.offsets.${size}` },
+    parameters: { ...groupParameters(size, offsetMember), ...offsetParameters },
+    body: `${memberOfBlock(size, { segments: "unsigned", firstSegment: "unsigned" }, [memberNumber])}
+  const unsigned lane = threadIdx.x % 32, bucket = block * ${warps} + threadIdx.x / 32;
+  unsigned* const ofBucket = counts + firstSegment * ${buckets} + bucket * segments;
   unsigned total = 0;
   for (unsigned first = 0; first < segments; first += 32) {
     const bool exists = first + lane < segments;
@@ -144,30 +191,34 @@ const printOffsets = (): KernelSource =>
     if (exists) ofBucket[first + lane] = total + sum - own;
     total += __shfl_sync(0xffffffffu, sum, 31);
   }
-  if (lane == 0) totals[bucket] = total;`,
+  if (lane == 0) totals[member * ${buckets} + bucket] = total;`,
   });
 
-/** Every block computes the starts of the buckets; the first one stores them. */
-const printPlace = (): KernelSource =>
+/** Every block computes the starts of its member's buckets; the member's first block stores them. */
+const printPlace = (size: number): KernelSource =>
   cudaKernel({
-    ...{ ...kernel, name: "partition.place", parameters: placeParameters, declarations },
-    body: `${warpOfThread}
+    ...{ ...kernel, name: `partition.place.${size}`, declarations },
+    parameters: { ...groupParameters(size, placeMember), ...placeParameters },
+    pointers: groupPointers(size, { index: "unsigned" }),
+    body: `${memberOfBlock(size, { ...countLocals, firstEntry: "unsigned" }, [memberNumber])}
+${warpOfThread}
   __shared__ unsigned ends[${buckets}];
-  ends[threadIdx.x] = totals[threadIdx.x];
+  ends[threadIdx.x] = totals[member * ${buckets} + threadIdx.x];
   for (unsigned distance = 1; distance < ${buckets}; distance *= 2) {
     __syncthreads();
     const unsigned lower = threadIdx.x >= distance ? ends[threadIdx.x - distance] : 0;
     __syncthreads();
     ends[threadIdx.x] += lower;
   }
-  if (blockIdx.x == 0) {
-    if (threadIdx.x == 0) starts[0] = 0;
-    starts[threadIdx.x + 1] = ends[threadIdx.x];
+  if (block == 0) {
+    unsigned* const ofMember = starts + member * ${buckets + 1};
+    if (threadIdx.x == 0) ofMember[0] = firstEntry;
+    ofMember[threadIdx.x + 1] = firstEntry + ends[threadIdx.x];
   }
   __syncthreads();
   for (unsigned bucket = lane; ownSegment < segments && bucket < ${buckets}; bucket += 32) {
     const unsigned start = bucket == 0 ? 0 : ends[bucket - 1];
-    counters[warp][bucket] = start + counts[bucket * segments + ownSegment];
+    counters[warp][bucket] = firstEntry + start + counts[firstSegment * ${buckets} + bucket * segments + ownSegment];
   }
   __syncwarp();
 ${forEntries(`    if (hasBucket) {

@@ -9,9 +9,9 @@ import { dtypes } from "../../ir/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
 import { cpAsyncIntrinsics } from "../codegen/cuda/intrinsics/cp-async.js";
 import { onlyOnDevice } from "../codegen/cuda/intrinsics/intrinsic.js";
-import { maxVectorBytes, warpSize } from "../cost-model.js";
+import { warpSize } from "../cost-model.js";
 import { cachedSource } from "../source-cache.js";
-import type { RowScatterVariant } from "./cuda-scatter-block.js";
+import { type RowScatterVariant, vectorOf } from "./cuda-scatter-rows.js";
 import type { ScanDtype } from "./element.js";
 
 const copyingWarps = 4;
@@ -22,9 +22,6 @@ const rounds = 4;
 const roundBytes = 8 * 1024;
 /** Entries that a thread adds at a time. */
 const unroll = 32;
-
-/** Elements of the largest copy. */
-export const vectorOf = (dtype: ScanDtype): number => maxVectorBytes / dtypes[dtype].bytes;
 
 /** Entries of a round. */
 export const listedEntriesPerRound = (dtype: ScanDtype): number =>

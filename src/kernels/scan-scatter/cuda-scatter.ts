@@ -6,20 +6,27 @@
 import type { DeviceInfo, KernelSource } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
-import type { Command } from "../../runtime/index.js";
+import type { Command, Storage } from "../../runtime/index.js";
 import { cudaKernel, cudaTypes } from "../codegen/cuda/cuda-function.js";
-import { maxVectorBytes } from "../cost-model.js";
+import { maxVectorBytes, warpSize } from "../cost-model.js";
 import { argumentsInOrder } from "../launch-arguments.js";
 import { cachedSource } from "../source-cache.js";
 import { blocksForColumns, columnOfThread, threads, zero } from "./cuda-columns.js";
+import { blocksOf, groupArguments, groupSize, type Member, maxMembers } from "./cuda-members.js";
 import { lowerPartition, type PartitionBuffers } from "./cuda-partition.js";
 import { lowerRowLists, type RowLists } from "./cuda-row-lists.js";
-import type { RowScatterVariant } from "./cuda-scatter-block.js";
-import { listParameters, listScatterKernel, vectorOf } from "./cuda-scatter-lists.js";
-import { planScatter, scatterBuffers } from "./cuda-scatter-plan.js";
-import { allEntriesParameters, bucketParameters, rowScatterKernel } from "./cuda-scatter-rows.js";
+import { listParameters, listScatterKernel } from "./cuda-scatter-lists.js";
+import { planScatters, scatterBuffers } from "./cuda-scatter-plan.js";
+import {
+  allEntriesMember,
+  bucketMember,
+  bucketParameters,
+  type RowScatterVariant,
+  rowScatterKernel,
+  vectorOf,
+} from "./cuda-scatter-rows.js";
 import type { ScanDtype } from "./element.js";
-import type { ScatterAdd, ScatterShape } from "./problem.js";
+import type { ScatterAdd, ScatterGroup, ScatterShape, ScatterStrides } from "./problem.js";
 
 /** Loads in flight per thread. */
 const unroll = 8;
@@ -37,12 +44,15 @@ const eachParameters = {
 type Device = Pick<DeviceInfo, "parallelism">;
 
 export function lowerScatterAddOnCuda(device: Device, scatter: ScatterAdd, op: string): readonly Command[] {
-  return scatter.isIndexShared ? lowerRows(device, scatter, op) : lowerElements(scatter, op);
+  if (!scatter.isIndexShared) return lowerElements(scatter, op);
+  return lowerScatterGroup(device, { members: [scatter], scratch: scatter.scratch ?? [] }, op);
 }
 
-/** The sizes of the scratch buffers that the lowering needs. */
-export function cudaScatterScratchBytes(device: Device, scatter: ScatterShape): readonly number[] {
-  return scatter.isIndexShared ? scatterBuffers(planScatter(device, scatter), scatter) : [];
+/** The sizes of the scratch buffers of a group that one launch can run, or of a lone scatter. */
+export function cudaScatterScratchBytes(device: Device, shapes: readonly ScatterShape[]): readonly number[] {
+  return shapes.every(({ isIndexShared }) => isIndexShared)
+    ? scatterBuffers(planScatters(device, shapes), shapes)
+    : [];
 }
 
 function lowerElements(scatter: ScatterAdd, op: string): readonly Command[] {
@@ -58,79 +68,108 @@ function lowerElements(scatter: ScatterAdd, op: string): readonly Command[] {
   ];
 }
 
-function lowerRows(device: Device, scatter: ScatterAdd, op: string): readonly Command[] {
-  const plan = planScatter(device, scatter);
-  const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition, hasLists } = plan;
-  const { dtype, count, inner } = scatter;
-  const access = accessTo(scatter);
-  const outerSource = scatter.outer > 1 ? count * inner : 0;
-  const strides = scatter.strides ?? { outerIndex: 0, outerSource, sourceRow: inner };
-  if (hasLists) {
-    if (strides.outerIndex !== 0) throw needsOneIndex(op, scatter);
-    const lists = listsOf(scatter);
-    const isVectorised =
-      scatter.source.span.address % maxVectorBytes === 0 &&
-      [inner, strides.outerSource, strides.sourceRow].every((size) => size % vectorOf(dtype) === 0);
-    return [
-      lowerRowLists(scatter, lists, op),
-      {
-        ...{ kind: "launch", op, blocks, source: listScatterKernel({ dtype, access, isVectorised }) },
-        arguments: argumentsInOrder(listParameters(access), { ...scatter, ...strides, ...lists }),
-      },
-    ];
-  }
-  if (!partition) {
-    const source = rowScatterKernel({ dtype, isSparse, entries: "all", access });
-    const values = argumentsInOrder(allEntriesParameters(access), {
-      ...scatter,
-      ...strides,
-      rowsPerBlock,
-      columnsPerBlock,
-    });
-    return [{ kind: "launch", op, source, blocks, arguments: values }];
-  }
-  if (strides.outerIndex !== 0) throw needsOneIndex(op, scatter);
-  const buffers = buffersOf(scatter);
-  const { rowsPerBucket } = partition;
+/** True if one launch can run these scatters. */
+export function canGroupScatters(shapes: readonly ScatterShape[]): boolean {
+  const [first] = shapes;
+  return (
+    shapes.length <= maxMembers &&
+    shapes.every(
+      ({ dtype, isIndexShared, overwrites = false, inner, count }) =>
+        isIndexShared &&
+        count > 0 &&
+        dtype === first?.dtype &&
+        overwrites === (first.overwrites ?? false) &&
+        (inner % vectorOf(dtype) === 0) === (first.inner % vectorOf(dtype) === 0),
+    )
+  );
+}
+
+export function lowerScatterGroup(device: Device, group: ScatterGroup, op: string): readonly Command[] {
+  const { members: scatters, scratch } = group;
+  const plan = planScatters(device, scatters);
+  const [first] = scatters;
+  if (!first) return [];
+  if (plan.entries === "list") return lowerLists(first, scratch, op);
+  const access = accessTo(scatters);
+  const { dtype } = first;
+  const isVectorised = scatters.every(isAligned);
+  const variant = { dtype, entries: plan.entries, access, isVectorised, size: groupSize(scatters.length) };
+  const members = scatters.map((scatter, member): Member => {
+    const { index, source, target, count, length, inner } = scatter;
+    const { blocks = 0, rowsPerBlock = 1, rowsPerBucket = 1 } = plan.members[member] ?? {};
+    const operands = { index, source, target, count, length, inner };
+    return { blocks, values: { ...operands, ...stridesOf(scatter), rowsPerBlock, rowsPerBucket } };
+  });
+  const launch = {
+    kind: "launch",
+    op,
+    source: rowScatterKernel(variant),
+    blocks: blocksOf(members),
+  } as const;
+  if (plan.entries === "all")
+    return [{ ...launch, arguments: groupArguments(allEntriesMember(access), members) }];
+  const buffers = partitionBuffers(scratch);
+  const indices = scatters.map((scatter, index) => ({
+    ...scatter,
+    rowsPerBucket: plan.members[index]?.rowsPerBucket ?? 1,
+    segments: plan.members[index]?.segments ?? 0,
+  }));
   return [
-    ...lowerPartition(partition, scatter, buffers, op),
+    ...lowerPartition(indices, plan.segment, buffers, op),
     {
-      ...{ kind: "launch", op, blocks },
-      source: rowScatterKernel({ dtype, isSparse, entries: "bucket", access }),
-      arguments: argumentsInOrder(bucketParameters(access), {
-        ...{ ...scatter, ...strides, ...buffers, rowsPerBlock, columnsPerBlock, rowsPerBucket },
-      }),
+      ...launch,
+      arguments: [
+        ...groupArguments(bucketMember(access), members),
+        ...argumentsInOrder(bucketParameters, buffers),
+      ],
     },
   ];
 }
 
-function needsOneIndex(op: string, { outer, count }: ScatterAdd): HoldfastError {
-  return new HoldfastError(
-    "UNSUPPORTED",
-    `${op}: the entries of ${outer} indices, ${count} each, need to be partitioned, but only those of one index can be. Scatter each slice in a separate call.`,
-    { numbers: { outer, count } },
+function lowerLists(scatter: ScatterAdd, scratch: readonly Storage[], op: string): readonly Command[] {
+  const { dtype, outer, length, inner } = scatter;
+  const lists = listsOf(scratch);
+  const access = accessTo([scatter]);
+  return [
+    lowerRowLists(scatter, lists, op),
+    {
+      ...{ kind: "launch", op, blocks: outer * length * Math.ceil(inner / warpSize) },
+      source: listScatterKernel({ dtype, access, isVectorised: isAligned(scatter) }),
+      arguments: argumentsInOrder(listParameters(access), { ...scatter, ...stridesOf(scatter), ...lists }),
+    },
+  ];
+}
+
+function stridesOf({ outer, count, inner, strides }: ScatterAdd): ScatterStrides {
+  return strides ?? { outerSource: outer > 1 ? count * inner : 0, sourceRow: inner };
+}
+
+/** True if all rows, of whole vectors of 16 bytes, begin on 16 bytes. */
+function isAligned(scatter: ScatterAdd): boolean {
+  const { dtype, inner, source, target } = scatter;
+  const { outerSource, sourceRow } = stridesOf(scatter);
+  return (
+    [source, target].every(({ span }) => span.address % maxVectorBytes === 0) &&
+    [inner, outerSource, sourceRow].every((size) => size % vectorOf(dtype) === 0)
   );
 }
 
-function accessTo({
-  overwrites,
-  target,
-  dtype,
-  outer,
-  length,
-  inner,
-}: ScatterAdd): RowScatterVariant["access"] {
-  if (!overwrites) return "inout";
-  return target.span.size === outer * length * inner * dtypes[dtype].bytes ? "out" : "partial-out";
+function accessTo(scatters: readonly ScatterAdd[]): RowScatterVariant["access"] {
+  if (!scatters.every(({ overwrites }) => overwrites)) return "inout";
+  const areWhole = scatters.every(
+    ({ target, dtype, outer, length, inner }) =>
+      target.span.size === outer * length * inner * dtypes[dtype].bytes,
+  );
+  return areWhole ? "out" : "partial-out";
 }
 
-function buffersOf({ scratch = [] }: ScatterAdd): PartitionBuffers {
+function partitionBuffers(scratch: readonly Storage[]): PartitionBuffers {
   const [counts, totals, starts, rows, positions] = scratch;
   if (counts && totals && starts && rows && positions) return { counts, totals, starts, rows, positions };
   throw lacksScratch(scratch.length, 5);
 }
 
-function listsOf({ scratch = [] }: ScatterAdd): RowLists {
+function listsOf(scratch: readonly Storage[]): RowLists {
   const [starts, positions] = scratch;
   if (starts && positions) return { starts, positions };
   throw lacksScratch(scratch.length, 2);

@@ -4,6 +4,6 @@
  */
 
 export type { ScanDtype } from "./element.js";
-export type { Scan, ScatterAdd, ScatterShape } from "./problem.js";
+export type { Scan, ScatterAdd, ScatterGroup, ScatterShape } from "./problem.js";
 export { scanCalls } from "./scan.js";
 export { scatterAddCalls } from "./scatter-add.js";

@@ -19,8 +19,6 @@ export interface Scan {
 
 /** Strides in elements. */
 export interface ScatterStrides {
-  /** From the index of an outer slice to that of the next one; 0 if all of them share one index. */
-  readonly outerIndex: number;
   readonly outerSource: number;
   /** From a row of the source to the next one. */
   readonly sourceRow: number;
@@ -35,19 +33,26 @@ export interface ScatterAdd {
   readonly inner: number;
   /** Entries of source and index along the axis. */
   readonly count: number;
-  /** i32: [count] if `isIndexShared`, else [outer, count, inner]. With strides: [outer, count]. */
+  /** i32: [count] if `isIndexShared`, else [outer, count, inner]. */
   readonly index: Storage;
   readonly isIndexShared: boolean;
   /** [outer, count, inner] */
   readonly source: Storage;
   /** [outer, length, inner] */
   readonly target: Storage;
-  /** The layouts of index and source, if they are not contiguous. CUDA, with `isIndexShared`. */
+  /** The layout of the source, if it is not contiguous. CUDA, with `isIndexShared`. */
   readonly strides?: ScatterStrides;
   /** The sums start at zero, not at the target's values, and the whole target is written. */
   readonly overwrites?: boolean;
   /** Buffers of at least the sizes that the backend's `scatterScratchBytes` returns. */
   readonly scratch?: readonly Storage[];
+}
+
+/** Independent scatters with an index per row, of one dtype; all of them overwrite their targets, or none does. */
+export interface ScatterGroup {
+  readonly members: readonly ScatterAdd[];
+  /** Buffers of at least the sizes that the backend's `scatterScratchBytes` returns for all members. */
+  readonly scratch: readonly Storage[];
 }
 
 /** A scatter without its memory. */

@@ -17,8 +17,13 @@ import type { Command, Runtime } from "../../runtime/index.js";
 import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import { submit } from "../submit.js";
-import { cudaScatterScratchBytes, lowerScatterAddOnCuda } from "./cuda-scatter.js";
-import { buckets, maxSparseRows, planScatter, tileElements } from "./cuda-scatter-plan.js";
+import {
+  canGroupScatters,
+  cudaScatterScratchBytes,
+  lowerScatterAddOnCuda,
+  lowerScatterGroup,
+} from "./cuda-scatter.js";
+import { buckets, chunksOf, maxRows, planScatters } from "./cuda-scatter-plan.js";
 import type { ScanDtype } from "./element.js";
 import type { Scan, ScatterAdd } from "./problem.js";
 import { scanCalls } from "./scan.js";
@@ -249,11 +254,20 @@ const smallDevice = { parallelism: 1 };
 
 /** Lowers for the small device, with scratch memory that has other contents before. */
 function lowerOnSmallDevice(runtime: Runtime, scatter: ScatterAdd): readonly Command[] {
-  const scratch = cudaScatterScratchBytes(smallDevice, scatter).map((bytes, buffer) =>
+  const scratch = cudaScatterScratchBytes(smallDevice, [scatter]).map((bytes, buffer) =>
     put(runtime, new Uint8Array(bytes).fill(0xc3), `scratch ${buffer}`),
   );
   return lowerScatterAddOnCuda(smallDevice, { ...scatter, scratch }, "scatterAdd");
 }
+
+/** A fault in the code of the kernels that have this text. */
+const planting =
+  (sound: string, planted: string) =>
+  (command: Command): Command => {
+    if (command.kind !== "launch" || !command.source.cuda?.code.includes(sound)) return command;
+    const code = command.source.cuda.code.replace(sound, planted);
+    return { ...command, source: { ...command.source, cuda: { ...command.source.cuda, code } } };
+  };
 
 describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
@@ -263,35 +277,41 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
   /** Scatters of which every one is partitioned: a long axis makes many blocks. */
   const cases: Readonly<Record<string, { scatter: Scatter; index?: Int32Array<ArrayBuffer> }>> = {
     "several rows per block and several blocks per bucket": {
-      scatter: { ...shared, length: 35_001, inner: 33, count: 601 },
+      scatter: { ...shared, length: 35_001, inner: 33, count: 1501 },
     },
     "one column": { scatter: { ...shared, length: 90_001, inner: 1, count: 2500 } },
     "several arrays, added to the target": {
       scatter: { ...shared, dtype: "f64", outer: 3, length: 2100, inner: 40, count: 2050, overwrites: false },
     },
     "more entries than rows, added to several arrays": {
-      scatter: { ...shared, dtype: "f64", outer: 3, length: 800, inner: 40, count: 901, overwrites: false },
+      scatter: { ...shared, dtype: "f64", outer: 3, length: 800, inner: 40, count: 2700, overwrites: false },
     },
     "more entries than rows, in wide rows": {
-      scatter: { ...shared, length: 501, inner: 130, count: 2700 },
+      scatter: { ...shared, length: 501, inner: 130, count: 2800 },
     },
     "a single row for all of many rows": {
-      scatter: { ...shared, length: 4000, inner: 65, count: 3501 },
-      index: new Int32Array(3501).fill(3999),
+      scatter: { ...shared, length: 4000, inner: 65, count: 3601 },
+      index: new Int32Array(3601).fill(3999),
     },
     "a single row for all entries, over several rounds": {
       scatter: { ...shared, dtype: "i32", length: 2000, inner: 32, count: 5001 },
       index: new Int32Array(5001).fill(1777),
     },
     "no entry inside of the axis": {
-      scatter: { ...shared, length: 4000, inner: 32, count: 3501 },
-      index: new Int32Array(3501).fill(-1),
+      scatter: { ...shared, length: 9000, inner: 32, count: 5601 },
+      index: new Int32Array(5601).fill(-1),
+    },
+    "some rows with many entries, others with few, in vectors": {
+      scatter: { ...shared, length: 3000, inner: 32, count: 5200 },
+      index: Int32Array.from({ length: 5200 }, (_, entry) =>
+        entry % 3 === 0 ? 2 + (entry % 2) : entry % 2999,
+      ),
     },
   };
 
   for (const [name, { scatter, index = indicesFor(scatter, 7) }] of Object.entries(cases)) {
     test(`add in the order of the index: ${name}`, () => {
-      assert.equal(cudaScatterScratchBytes(smallDevice, scatter).length, 5, "it is partitioned");
+      assert.equal(cudaScatterScratchBytes(smallDevice, [scatter]).length, 5, "it is partitioned");
       proveScatter(runtime, scatter, 7, [1, 2, 3], { lower, index });
     });
   }
@@ -312,56 +332,76 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
 
   for (const [name, { scatter, isAligned, index = indicesFor(scatter, 7) }] of Object.entries(listed)) {
     test(`row lists add in the order of the index: ${name}`, () => {
-      assert.equal(cudaScatterScratchBytes(smallDevice, scatter).length, 2, "it has lists");
+      assert.equal(cudaScatterScratchBytes(smallDevice, [scatter]).length, 2, "it has lists");
       proveScatter(runtime, scatter, 7, isAligned ? [1, 2, 0] : [1, 2, 3], { lower, index });
     });
   }
 
-  const dense = { ...shared, length: 2000, inner: 32, count: 4101 };
-  const sparse = { ...shared, length: 4000, inner: 32, count: 3501 };
-  const faults: Readonly<Record<string, readonly [scatter: Scatter, sound: string, planted: string]>> = {
+  const dense = { ...shared, length: 2000, inner: 32, count: 5201 };
+  const few = (entry: number): number => (entry * 7) % 2000;
+  const many = (entry: number): number => 17 + (entry % 2);
+  type Row = (entry: number) => number;
+  const faults: Readonly<
+    Record<string, readonly [scatter: Scatter, rowOf: Row, sound: string, planted: string]>
+  > = {
     "a partition that reverses the entries of a warp": [
       dense,
-      "__popc(before)",
-      "__popc(lanes & ~before) - 1",
+      many,
+      "__popc(before);\n      rows[slot]",
+      "__popc(lanes & ~before) - 1;\n      rows[slot]",
     ],
-    "a block that swaps the entries of its warps": [dense, "if (i < warp) slot", "if (i > warp) slot"],
-    "sums that start at other values than zero": [
-      dense,
-      "] = 0;\n  }\n\n  // The accumulator",
-      "] = 1;\n  }\n  //",
-    ],
+    "a block that swaps the entries of its warps": [dense, many, "if (i < warp) slot", "if (i > warp) slot"],
     "a list that reverses the entries of a warp": [
-      sparse,
-      "__popc(lanes & ((1u << lane) - 1))",
-      "__popc(lanes) - 1 - __popc(lanes & ((1u << lane) - 1))",
+      dense,
+      many,
+      "__popc(owned & ((1u << lane) - 1))",
+      "__popc(owned) - 1 - __popc(owned & ((1u << lane) - 1))",
     ],
+    "sorting that reverses the entries of a warp": [
+      dense,
+      many,
+      "__popc(before)] = listed",
+      "__popc(lanes & ~before) - 1] = listed",
+    ],
+    "sorting that leaves out the rows of other warps": [
+      dense,
+      few,
+      "if (i < warp) before +=",
+      "if (i > warp) before +=",
+    ],
+    "sums that start at other values than zero": [dense, few, "Vector sum = {};", "Vector sum = {1};"],
+    "sums of frequent rows that start at other values": [dense, many, "*toRow : 0;", "*toRow : 1;"],
+    "frequent rows that are also added by a group of threads": [
+      { ...dense, overwrites: false },
+      many,
+      "if (isFrequent(present, listed)) continue;",
+      "",
+    ],
+    "copies to the stage that is being added": [dense, many, "(stage + 2) % 3", "stage"],
+    "sums that start anew in the next list": [dense, many, "isFirstList = false", "isFirstList = true"],
+    "rows without entries that keep their values": [dense, many, "if (isFirstList) *toRow = Vector{};", ""],
     "lists that reverse the entries of a warp": [
       wide,
+      (entry: number) => entry % 2,
       "__popc(lanes & ((1u << lane) - 1))",
       "__popc(lanes) - 1 - __popc(lanes & ((1u << lane) - 1))",
     ],
-    "copies to the round that is being added": [wide, "copyRound(first + 192)", "copyRound(first + 256)"],
-    "sums that start anew after some entries": [sparse, "isStarted = true", "isStarted = false"],
-    "rows without entries that keep their values": [sparse, "toRow[column] = 0", "toRow[column] += 0"],
+    "copies to the round that is being added": [
+      wide,
+      (entry: number) => entry % 2,
+      "copyRound(first + 192)",
+      "copyRound(first + 256)",
+    ],
   };
 
-  for (const [fault, [scatter, sound, planted]] of Object.entries(faults)) {
+  for (const [fault, [scatter, rowOf, sound, planted]] of Object.entries(faults)) {
     test(`red proof: ${fault}`, () => {
-      const index = Int32Array.from(
-        { length: scatter.count },
-        (_, entry) => (17 + (entry % 2)) % scatter.length,
-      );
-      const plant = (command: Command): Command => {
-        if (command.kind !== "launch" || !command.source.cuda?.code.includes(sound)) return command;
-        const code = command.source.cuda.code.replace(sound, planted);
-        return { ...command, source: { ...command.source, cuda: { ...command.source.cuda, code } } };
-      };
+      const index = Int32Array.from({ length: scatter.count }, (_, entry) => rowOf(entry));
       const lowerFaulty = (problem: ScatterAdd) => {
         const commands = lower(problem);
-        const planted = commands.map(plant);
-        assert.notDeepEqual(planted, commands, "the fault is planted");
-        return planted;
+        const faulty = commands.map(planting(sound, planted));
+        assert.notDeepEqual(faulty, commands, "the fault is planted");
+        return faulty;
       };
       assert.throws(
         () => proveScatter(runtime, scatter, 7, [0, 0, 0], { index, lower: lowerFaulty }),
@@ -370,60 +410,71 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
     });
   }
 
-  test("the plan of a scatter covers its rows and its entries, and each block's entries are in one bucket", () => {
-    const sizes = fc.record({
-      parallelism: fc.integer({ min: 1, max: 200 }),
-      dtype: dtypeOf,
+  test("the plan of a group covers all rows and entries, and each block's entries are in one bucket", () => {
+    const member = {
       outer: fc.integer({ min: 1, max: 9 }),
       length: fc.integer({ min: 1, max: 3_000_000 }),
       inner: fc.integer({ min: 1, max: 4000 }),
       count: fc.integer({ min: 1, max: 2_000_000 }),
+    };
+    const groups = fc.record({
+      parallelism: fc.integer({ min: 1, max: 200 }),
+      dtype: dtypeOf,
+      overwrites: fc.boolean(),
+      members: fc.array(fc.record(member), { minLength: 1, maxLength: 9 }),
     });
     fc.assert(
-      fc.property(sizes, (shape) => {
-        const { length, inner, count } = shape;
-        const plan = planScatter(shape, shape);
-        const { isSparse, rowsPerBlock, columnsPerBlock, blocks, partition, hasLists } = plan;
-        assert.ok(rowsPerBlock >= 1);
-        const rowBlocks = Math.ceil(length / rowsPerBlock);
-        assert.equal(blocks, shape.outer * rowBlocks * Math.ceil(inner / columnsPerBlock));
-        assert.ok(isSparse || rowsPerBlock * Math.min(inner, columnsPerBlock) <= tileElements(shape.dtype));
-        assert.ok(!isSparse || rowsPerBlock <= maxSparseRows);
-        assert.ok(!hasLists || (!isSparse && !partition && rowsPerBlock === 1 && count >= 32 * length));
-        if (!partition) return;
-        const { rowsPerBucket, segment, segments } = partition;
-        assert.equal(rowsPerBucket % rowsPerBlock, 0);
-        assert.ok(rowsPerBucket * buckets >= length);
-        assert.ok(segment * segments >= count && segment * (segments - 1) < count);
+      fc.property(groups, ({ parallelism, dtype, overwrites, members }) => {
+        const shapes = members.map((shape) => ({ ...shape, dtype, overwrites }));
+        const plan = planScatters({ parallelism }, shapes);
+        assert.ok(plan.entries !== "list" || shapes.length === 1);
+        for (const [index, shape] of shapes.entries()) {
+          const { rowsPerBlock, blocks, rowsPerBucket, segments } = plan.members[index]!;
+          assert.ok(rowsPerBlock >= 1 && rowsPerBlock <= maxRows);
+          assert.equal(blocks, shape.outer * Math.ceil(shape.length / rowsPerBlock) * chunksOf(shape));
+          assert.equal(rowsPerBucket % rowsPerBlock, 0);
+          assert.ok(rowsPerBucket * buckets >= shape.length);
+          assert.ok(plan.segment * segments >= shape.count && plan.segment * (segments - 1) < shape.count);
+        }
       }),
     );
   });
 
   test("few entries are selected by every block, and many entries are partitioned, on devices of any size", () => {
     for (const parallelism of [1, 16, 132]) {
-      const isPartitioned = [100, 1_000_000].map(
-        (count) =>
-          planScatter({ parallelism }, { ...shared, length: 1000, inner: 64, count }).partition !== undefined,
+      const entries = [100, 1_000_000].map(
+        (count) => planScatters({ parallelism }, [{ ...shared, length: 1000, inner: 64, count }]).entries,
       );
-      assert.deepEqual(isPartitioned, [false, true]);
+      assert.deepEqual(entries, ["all", "bucket"]);
     }
   });
 
-  test("a table of few rows with many entries each has row lists, unless their blocks read more than a partition", () => {
-    const hasLists = (length: number, count: number) =>
-      planScatter({ parallelism: 132 }, { ...shared, length, inner: 384, count }).hasLists;
-    assert.deepEqual([hasLists(65, 16_384), hasLists(256, 8192)], [true, true]);
+  test("the blocks that a device holds at once are shared by all members, so that one launch serves many tables", () => {
+    const table = { ...shared, length: 20_000, inner: 16, count: 8192 };
+    const blocksOf = (tables: number): number =>
+      planScatters({ parallelism: 132 }, new Array(tables).fill(table)).members.reduce(
+        (sum, { blocks }) => sum + blocks,
+        0,
+      );
+    assert.deepEqual([1, 26].map(blocksOf), [527, 546]);
+    assert.equal(planScatters({ parallelism: 132 }, new Array(26).fill(table)).entries, "all");
+  });
+
+  test("a table of few rows with many entries each has row lists, unless their blocks read more than others", () => {
+    const entriesOf = (length: number, count: number) =>
+      planScatters({ parallelism: 132 }, [{ ...shared, length, inner: 384, count }]).entries;
+    assert.deepEqual([entriesOf(65, 16_384), entriesOf(32, 16_384)], ["list", "list"]);
     assert.deepEqual(
-      [hasLists(65, 1000), hasLists(1024, 16_384), hasLists(65, 100_000)],
-      [false, false, false],
-      "one launch, few entries per row, and much to read",
+      [entriesOf(65, 1000), entriesOf(1024, 16_384), entriesOf(65, 100_000)],
+      ["all", "bucket", "bucket"],
+      "few entries per row, and much to read",
     );
   });
 
   test("a scatter without its scratch memory is rejected", () => {
     runtime.step(() => {
       const storage = put(runtime, new Float32Array(35_001 * 33), "target");
-      const scatter = { ...shared, length: 35_001, inner: 33, count: 601 };
+      const scatter = { ...shared, length: 35_001, inner: 33, count: 1501 };
       rejects(
         "BAD_ARGUMENT",
         () =>
@@ -435,6 +486,120 @@ describe("partitioned entries, on CUDA", { skip: cudaMissing }, () => {
         /0 scratch buffers, and needs 5/,
       );
     });
+  });
+});
+
+/** A member of a group: its rows, columns and entries, and the row of an entry. */
+type MemberSizes = readonly [length: number, inner: number, count: number, rowOf?: (entry: number) => number];
+
+describe("scatters in one launch, on CUDA", { skip: cudaMissing }, () => {
+  const runtime = openCudaKernelRuntime();
+
+  /** Compares the targets of a group with the plain loops. */
+  function proveGroup(
+    sizes: readonly MemberSizes[],
+    kind: Pick<Scatter, "dtype" | "overwrites">,
+    { parallelism = 132, entries = "all", plant = (command: Command): Command => command } = {},
+  ): void {
+    const { dtype } = kind;
+    const shapes = sizes.map(([length, inner, count]) => ({
+      ...{ ...kind, outer: 1, length, inner, count, isIndexShared: true },
+    }));
+    assert.ok(canGroupScatters(shapes));
+    assert.equal(planScatters({ parallelism }, shapes).entries, entries);
+    runtime.step(() => {
+      const tables = shapes.map((shape, member) => {
+        const { length, inner, count } = shape;
+        const rowOf = sizes[member]?.[3];
+        const index = rowOf
+          ? Int32Array.from({ length: count }, (_, entry) => rowOf(entry))
+          : indicesFor(shape, member);
+        const source = valuesOf(dtype, count * inner, member + 3);
+        const target = valuesOf(dtype, length * inner, member + 4);
+        const expected = scatterPlainly(shape, index, source, target);
+        return { shape, index, source, expected, to: put(runtime, target, "target") };
+      });
+      const members = tables.map(({ shape, index, source, to }) => ({
+        ...{ ...shape, target: to, index: put(runtime, index, "index") },
+        source: put(runtime, source, "source"),
+      }));
+      const scratch = cudaScatterScratchBytes({ parallelism }, shapes).map((bytes, buffer) =>
+        put(runtime, new Uint8Array(bytes).fill(0xc3), `scratch ${buffer}`),
+      );
+      submit(runtime, lowerScatterGroup({ parallelism }, { members, scratch }, "scatterAdd").map(plant));
+      for (const { expected, to } of tables)
+        sameBytes(runtime.read(to), new Uint8Array(expected.buffer), "the target");
+    });
+  }
+
+  const sum = { dtype: "f32", overwrites: true } as const;
+  const tables: readonly MemberSizes[] = [
+    [7, 4, 50],
+    [300, 64, 33],
+    [41, 132, 2100],
+    [2100, 8, 700, (entry) => (entry % 10 === 0 ? entry : 5)],
+    [1, 16, 90],
+  ];
+  const odd: readonly MemberSizes[] = [
+    [90, 1, 3000],
+    [11, 67, 200, () => 3],
+    [1300, 33, 40],
+  ];
+
+  test("have the bits of separate scatters, for tables of different sizes and widths", () => {
+    proveGroup(tables, sum);
+    proveGroup(odd, sum);
+    proveGroup(tables, { dtype: "f64", overwrites: false });
+    proveGroup(odd, { dtype: "i32", overwrites: false });
+    proveGroup(
+      Array.from({ length: 37 }, (_, member) => [member + 1, 8, 20 + member]),
+      sum,
+    );
+  });
+
+  test("have the same bits if their entries are partitioned", () => {
+    const options = { parallelism: 1, entries: "bucket" } as const;
+    proveGroup([...tables, [9000, 4, 5000]], sum, options);
+    proveGroup([...odd, [9000, 1, 5000]], { dtype: "f64", overwrites: false }, options);
+  });
+
+  const faults: Readonly<Record<string, readonly [sound: string, planted: string]>> = {
+    "members with the first one's entries": ["index = index1;", "index = index1 ? index0 : index1;"],
+    "members with the first one's buckets": ["member = 1u", "member = 0u"],
+    "members whose entries are stored over the first one's": [
+      "firstEntry = firstEntry1;",
+      "firstEntry = 0 * firstEntry1;",
+    ],
+    "members that count in the first one's segments": [
+      "firstSegment = firstSegment1;",
+      "firstSegment = 0 * firstSegment1;",
+    ],
+  };
+  for (const [fault, [sound, planted]] of Object.entries(faults)) {
+    test(`red proof: ${fault}`, () => {
+      let plantings = 0;
+      const plant = (command: Command): Command => {
+        const faulty = planting(sound, planted)(command);
+        if (faulty !== command) plantings++;
+        return faulty;
+      };
+      const options = { parallelism: 1, entries: "bucket", plant } as const;
+      assert.throws(() => proveGroup([...tables, [9000, 4, 5000]], sum, options), /the target/);
+      assert.ok(plantings > 0, "the fault is planted");
+    });
+  }
+
+  test("are alike: of one dtype, all with or without sums that start at zero, with rows of vectors or not", () => {
+    const shape = { ...sum, outer: 1, length: 9, inner: 8, count: 4, isIndexShared: true };
+    const others = [
+      { dtype: "f64" },
+      { overwrites: false },
+      { inner: 7 },
+      { isIndexShared: false },
+      { count: 0 },
+    ] as const;
+    for (const other of others) assert.ok(!canGroupScatters([shape, { ...shape, ...other }]));
+    assert.ok(canGroupScatters(new Array(64).fill(shape)) && !canGroupScatters(new Array(65).fill(shape)));
   });
 });
 

@@ -26,12 +26,11 @@ export function scatterAddCalls(scatter: ScatterAdd, op = "scatterAdd"): readonl
   const sourceShape = strides
     ? [(outer - 1) * strides.outerSource + (count - 1) * strides.sourceRow + inner]
     : [outer, count, inner];
-  const rowIndexShape = [strides ? (outer - 1) * strides.outerIndex + count : count];
   requireAvailable(
     op,
     { outer, length, inner, count },
     {
-      index: { storage: index, dtype: "i32", shape: isIndexShared ? rowIndexShape : sourceShape },
+      index: { storage: index, dtype: "i32", shape: isIndexShared ? [count] : sourceShape },
       source: { storage: source, dtype, shape: sourceShape },
       target: { storage: target, dtype, shape: targetShape },
     },

@@ -11,6 +11,7 @@ import { type GemmCall, gemm } from "./gemm.js";
 import { type GemmEpilogueCall, gemmEpilogue } from "./gemm-epilogue.js";
 import { type GroupedGemmCall, groupedGemm } from "./grouped-gemm.js";
 import { type GroupedReduceCall, groupedReduce } from "./grouped-reduce.js";
+import { type GroupedScatterCall, groupedScatter } from "./grouped-scatter.js";
 import type { Kind } from "./kind.js";
 import { type LaunchCall, launch } from "./launch.js";
 import { type PartialReduceCall, partialReduce } from "./partial-reduce.js";
@@ -30,6 +31,7 @@ export type Work =
   | AttentionCall
   | ConvolutionCall
   | ScatterCall
+  | GroupedScatterCall
   | RowMapCall
   | ChunkedReduceCall
   | LaunchCall
@@ -48,6 +50,7 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   attention,
   convolution,
   scatter,
+  "grouped-scatter": groupedScatter,
   "row-map": rowMap,
   "chunked-reduce": chunkedReduce,
   launch,

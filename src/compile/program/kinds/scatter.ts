@@ -38,11 +38,18 @@ export const scatter: Kind<ScatterCall> = {
   // An index of each element adds to a target that a fill has cleared; so does an empty index.
   isLaunched: ({ shape: { isIndexShared, overwrites = false, count } }) =>
     !overwrites || (isIndexShared && count > 0),
-  emit({ shape, index, source, target, scratch }, { backend, op, resolve }) {
-    const operands = { index: resolve(index), source: resolve(source), target: resolve(target) };
-    return lowerCalls(backend, scatterAddCalls({ ...shape, ...operands, scratch: scratch.map(resolve) }, op));
-  },
+  emit: (work, { backend, op, resolve }) =>
+    lowerCalls(backend, scatterAddCalls(scatterProblem(work, resolve), op)),
 };
+
+/** The problem of a call, over the storages of its slices. */
+export function scatterProblem(
+  { shape, index, source, target, scratch }: ScatterCall,
+  resolve: (slice: BufferSlice) => Storage,
+): ScatterAdd {
+  const operands = { index: resolve(index), source: resolve(source), target: resolve(target) };
+  return { ...shape, ...operands, scratch: scratch.map(resolve) };
+}
 
 /** The call of a problem, over the slices that its storages are. */
 export function scatterCall(
