@@ -16,7 +16,9 @@ export function exactGemmCandidates(target: TargetFacts, problems: readonly Gemm
   const configs = problems.map((problem) => bf16x6ConfigOf(target, problem));
   const ofBf16x6 = configs.filter((config) => config !== undefined);
   if (ofBf16x6.length === 0) return dmmaConfigsOf(target, problems).length;
-  return ofBf16x6.length === problems.length && areEqualConfigs(ofBf16x6) ? 1 : 0;
+  // With the same K, the CTAs of a group end at the same time.
+  const haveSameK = new Set(problems.map(({ k }) => k)).size === 1;
+  return haveSameK && ofBf16x6.length === problems.length && areEqualConfigs(ofBf16x6) ? 1 : 0;
 }
 
 /** One launch for these GEMMs; undefined if no native kernel computes them together. */
