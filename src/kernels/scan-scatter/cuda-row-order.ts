@@ -39,9 +39,9 @@ static __device__ __forceinline__ unsigned lanesOfRow(unsigned row, bool hasRow,
 export const sortLocals = `
   __shared__ unsigned sorted[${maxListed}], warpCounts[2][${warps}], warpSums[${warps}];
   __shared__ unsigned short ends[${maxRows}], frequentRows[${maxFrequentRows}];
-  unsigned* const listedPositions = (unsigned*)pool;
-  unsigned short* const listedRows = (unsigned short*)(pool + ${maxListed * 4});
-  unsigned short (*const counters)[${maxRows}] = (unsigned short (*)[${maxRows}])(pool + ${listBytes});
+  unsigned* const listedPositions = reinterpret_cast<unsigned*>(pool);
+  unsigned short* const listedRows = reinterpret_cast<unsigned short*>(pool + ${maxListed * 4});
+  unsigned short (*const counters)[${maxRows}] = reinterpret_cast<unsigned short (*)[${maxRows}]>(pool + ${listBytes});
   unsigned next = begin;`;
 
 /** C++: reads entries from `next` on until the list is full; `listed` is their number. */

@@ -152,7 +152,7 @@ ${sortList}
     for (unsigned row = group; group < groups && row < rowCount; row += groups) {
       const unsigned start = listed == 0 || row == 0 ? 0 : ends[row - 1];
       const unsigned present = listed == 0 ? 0 : ends[row] - start;
-      Vector* const toRow = (Vector*)(to + row * (long long)inner + column);
+      Vector* const toRow = reinterpret_cast<Vector*>(to + row * (long long)inner + column);
       if (present == 0) {
         ${isZeroed ? "if (isFirstList) *toRow = Vector{};" : ""}
         continue;
@@ -163,7 +163,7 @@ ${sortList}
       for (unsigned done = 0; done < present; done += ${unroll}) {
         Vector values[${unroll}];
         for (unsigned i = 0; i < ${unroll}; i++) {
-          if (done + i < present) values[i] = *(const Vector*)(from + sorted[start + done + i] * (long long)sourceRow + column);
+          if (done + i < present) values[i] = *reinterpret_cast<const Vector*>(from + sorted[start + done + i] * (long long)sourceRow + column);
         }
         for (unsigned i = 0; i < ${unroll}; i++) {
           for (unsigned at = 0; at < ${vector}; at++) {
@@ -180,7 +180,7 @@ ${sortList}
       const unsigned copyGroup = threadIdx.x < adders ? copyGroups : (threadIdx.x - adders) / lanesPerRow;
       const unsigned copiedColumn = (threadIdx.x - adders) % lanesPerRow * ${vector};
       const unsigned stageEntries = ${stageBytes / dtypes[dtype].bytes} / columns;
-      ${type}* const ring = (${type}*)pool;
+      ${type}* const ring = reinterpret_cast<${type}*>(pool);
       const unsigned row = frequentRows[frequent], start = row == 0 ? 0 : ends[row - 1], present = ends[row] - start;
       const auto copyStage = [&](unsigned first, unsigned stage) {
         for (unsigned entry = copyGroup; entry < stageEntries && first + entry < present && copyGroup < copyGroups;
