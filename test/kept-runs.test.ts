@@ -38,6 +38,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "recomputeActivations",
   "compactGradients",
   "mergeDraws",
+  "groupScatters",
   "tf32Operands",
   "weightCopies",
 ]);
