@@ -37,6 +37,9 @@ export interface RowConfig extends LaunchConfig {
   readonly member?: { readonly blocks: number; print(name: string): BlockFunction };
 }
 
+/** The numbers of a Philox call. */
+const numbersOfCall = 8;
+
 /** Threads of a block of a combo kernel. */
 export const comboThreads = elementThreads;
 
@@ -138,7 +141,8 @@ function reducingConfig(
     ...(hasAlignedRows && { hasAlignedRows }),
   };
   const layout = access === "vector" ? vectorLayout(plain, facts, iteration, operands) : plain;
-  const rowKey = `${access}${hasAlignedRows ? " aligned " : ""}${keyOf(layout)}`;
+  const sharesCalls = access === "vector" && haveWholeCalls(facts, iteration, operands);
+  const rowKey = `${access}${hasAlignedRows ? " aligned " : ""}${sharesCalls ? " calls " : ""}${keyOf(layout)}`;
   const lanes = lanesOf(row.size);
   const rowVectors = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = cachedBytesOf(facts, layout, rowVectors);
@@ -146,6 +150,7 @@ function reducingConfig(
   const changes = changeConditionOf(kernel, iteration, operands);
   const cached = {
     ...{ lanes, vectors, cachedBytes: vectors === 0 ? 0 : bytes, changes },
+    ...(sharesCalls && vectors > 1 && { sharesCalls }),
   };
   const sizes = [rows, row.size];
   addStrides(kernel, iteration, layout.inner, sizes);
@@ -157,7 +162,7 @@ function reducingConfig(
     const constantInputs = colsums.isLoop && colsums.isCached ? constantInputsOf(facts, iteration) : [];
     const own = {
       ...{ vectors: colsums.isCached ? colsums.vectors : 0, lanes: colsums.lanes },
-      ...{ changes: undefined, constantInputs },
+      ...{ changes: undefined, constantInputs, sharesCalls: sharesCalls && colsums.vectors > 1 },
     };
     return {
       key: `${literalKey(colsums)}${rowKey} colsums ${constantInputs}`,
@@ -230,6 +235,19 @@ function constantInputsOf(
       ? [input]
       : [];
   });
+}
+
+/** True if there are draws, and each row of them begins with a new Philox call. */
+function haveWholeCalls(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
+  const draws = facts.dtypes.flatMap((dtype, input) => (dtype === "draw" ? [input] : []));
+  return (
+    draws.length > 0 &&
+    draws.every(
+      (input) =>
+        innerStrideOf(iteration.row, input) === "unit" &&
+        isAligned(input, facts, iteration, operands, numbersOfCall),
+    )
+  );
 }
 
 /** An unknown device has as many SMs as a kernel with column sums has blocks at least. */

@@ -49,8 +49,8 @@ export interface RowLoop {
   readonly isPrefetched?: boolean;
 }
 
-/** A number of a draw takes a register. */
-export const drawnBytes = registerBytes;
+/** Two numbers of a draw share a register. */
+export const drawnBytes = registerBytes / 2;
 /** Instructions of a number that is drawn: a Philox call and its distribution have about 60 for a vector. */
 const drawInstructions = 15;
 /** Instructions of each warp for a row: addresses of operands, and copies of a prefetched row. */

@@ -32,6 +32,8 @@ export interface ReducingLayout extends RowLayout {
   readonly vectors: number;
   /** Bytes of the row's inputs in a thread's registers. */
   readonly cachedBytes: number;
+  /** True if the rows of all draws begin with a new call, and neighbouring lanes of a warp have vectors of the same call. */
+  readonly sharesCalls?: boolean;
   /** The vectors that a block keeps in shared memory, if a row does not fit in its registers. */
   readonly shared?: SharedVectors;
   /** An i32 that is 0 if a row keeps its values: its stores are skipped. */
@@ -238,7 +240,27 @@ export class RowVectors {
   load(read: readonly [number, Operand][]): void {
     const missing = read.filter(([input]) => !this.#cached.has(input));
     this.#loadTogether(missing.filter(([, { dtype }]) => dtype !== "draw"));
-    this.#loadTogether(missing.filter(([, { dtype }]) => dtype === "draw"));
+    const draws = missing.filter(([, { dtype }]) => dtype === "draw");
+    if (this.#layout.sharesCalls) this.#drawPairs(draws);
+    else this.#loadTogether(draws);
+  }
+
+  /** Draws the numbers of a row. Neighbouring lanes share the calls of two vectors; those of an odd one are drawn by each lane. */
+  #drawPairs(draws: readonly [number, Operand][]): void {
+    const { text } = this.#context;
+    const { vectors } = this.#layout;
+    for (const { group, name } of this.#declareArrays(draws, this.#cached)) {
+      const { memory, start } = group.operand;
+      const indexOf = (vector: string): string => `${start} + ${this.#positionOf(vector)}`;
+      const last = `${vectors - 1}u`;
+      if (vectors % 2 === 1)
+        text.line(`${name}[${last}] = ${text.use("drawNumbers")}<4>(${memory}, ${indexOf(last)});`);
+      text.unrolled("pair", Math.floor(vectors / 2), () => {
+        const [first, second] = ["(2u * pair)", "(2u * pair + 1u)"];
+        const targets = [first, second].map((vector) => `${name}[${vector}]`);
+        text.line(`${text.call("drawPair", memory, indexOf(first), indexOf(second), ...targets)};`);
+      });
+    }
   }
 
   #loadTogether(missing: readonly [number, Operand][]): void {

@@ -48,7 +48,9 @@ export interface StageContext {
 /** Locals of subexpressions that are already computed. */
 export type ComputedNodes = ReadonlyMap<Expression, string>;
 
-export function vectorType({ shape }: StageContext, { dtype }: Operand): string {
+/** Numbers of a draw are packed, so that a vector takes fewer registers. */
+export function vectorType({ text, shape }: StageContext, { dtype }: Operand): string {
+  if (dtype === "draw" && shape.width > 1) return `${text.use("Drawn")}<${shape.width}>`;
   return `Vec<${elementTypes[dtype].type}, ${shape.width}>`;
 }
 
@@ -76,6 +78,8 @@ function drawnVector({ text, shape }: StageContext, operand: Operand): string {
   const index = addressOf(operand);
   // Without whole vectors a row may begin anywhere in the numbers of a call.
   const isWithinCall = !isStrided(shape, operand) && shape.access !== "scalar";
+  if (isWithinCall && shape.width > 1)
+    return `${text.use("drawNumbers")}<${shape.width}>(${operand.memory}, ${index})`;
   if (isWithinCall) return `${text.use("drawVec")}<${shape.width}>(${operand.memory}, ${index})`;
   return text.call("drawStrided", operand.memory, index, operand.stride);
 }
@@ -180,6 +184,7 @@ function leavesInVector(context: StageContext, index: string, vectors: ReadonlyM
       if (at !== undefined) return widened(text, operand.dtype, indexed(operand, position, at));
       const [invariant, vec = ""] = [operands.rowInvariant.get(input), vectors.get(input)];
       if (invariant !== undefined) return invariant;
+      if (operand.dtype === "draw" && shape.width > 1) return text.call("drawnNumber", vec, index);
       return shape.width > 1
         ? widenedElement(text, operand.dtype, vec, index)
         : widened(text, operand.dtype, `${vec}.element[${index}]`);

@@ -55,19 +55,60 @@ ${device} Vec<int, N> drawVec(const unsigned* state, long long index) {
   return vec;
 }`,
   },
+  /** N numbers in N / 2 registers: even ones are low halves. */
+  Drawn: {
+    code: `template <int N>
+struct Drawn {
+  unsigned words[N / 2];
+};`,
+  },
+  /** Number k of them. */
+  drawnNumber: {
+    needs: ["Drawn"],
+    code: `template <int N>
+${device} int drawnNumber(const Drawn<N>& numbers, unsigned k) {
+  const unsigned word = numbers.words[k / 2u];
+  return (int)(k % 2u == 0u ? word & 0xffffu : word >> 16);
+}`,
+  },
+  /** The N numbers from `index` on, a multiple of N: they are of one call. */
+  drawNumbers: {
+    needs: ["Drawn", "philox", "drawEight"],
+    code: `template <int N>
+${device} Drawn<N> drawNumbers(const unsigned* state, long long index) {
+  const uint4 words = drawEight(state, index >> 3);
+  if constexpr (N == 8) return {{words.x, words.y, words.z, words.w}};
+  else return {{index & 4 ? words.z : words.x, index & 4 ? words.w : words.y}};
+}`,
+  },
+  /**
+   * The four numbers from each of two indices on. Neighbouring lanes have neighbouring indices, and so the other halves of the same two
+   * calls: each makes one of them. All lanes of the warp take part.
+   */
+  drawPair: {
+    needs: ["Drawn", "philox", "drawEight"],
+    code: `${device} void drawPair(const unsigned* state, long long index0, long long index1, Drawn<4>& numbers0, Drawn<4>& numbers1) {
+  const bool isSecond = index0 & 4;
+  const uint4 words = drawEight(state, (isSecond ? index1 : index0) >> 3);
+  const unsigned other0 = __shfl_xor_sync(0xffffffffu, isSecond ? words.x : words.z, 1);
+  const unsigned other1 = __shfl_xor_sync(0xffffffffu, isSecond ? words.y : words.w, 1);
+  numbers0 = {{isSecond ? other0 : words.x, isSecond ? other1 : words.y}};
+  numbers1 = {{isSecond ? words.z : other0, isSecond ? words.w : other1}};
+}`,
+  },
   /** Four numbers, `stride` apart. Neighbours of one call share it. */
   drawStrided: {
-    needs: ["Vec", "philox", "drawEight", "numberOf"],
-    code: `${device} Vec<int, 4> drawStrided(const unsigned* state, long long index, int stride) {
-  Vec<int, 4> vec;
+    needs: ["Drawn", "philox", "drawEight", "numberOf"],
+    code: `${device} Drawn<4> drawStrided(const unsigned* state, long long index, int stride) {
+  unsigned numbers[4];
   long long call = -1;
   uint4 words = {};
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++, index += stride) {
     if (index >> 3 != call) words = drawEight(state, call = index >> 3);
-    vec.element[k] = numberOf(words, (unsigned)index & 7u);
+    numbers[k] = (unsigned)numberOf(words, (unsigned)index & 7u);
   }
-  return vec;
+  return {{numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16}};
 }`,
   },
 } satisfies Record<string, Intrinsic>;
