@@ -270,7 +270,7 @@ class Printer {
       text.line(`const unsigned nextRow = row + ${rowStepOf(colsums)}u;`);
       loadNext("nextRow");
       this.#operands.printRowAddresses("row", new Set([...inputs, ...constant]));
-      this.#vectors.load(upfront);
+      // The pass that reads a draw makes its numbers: no load has to be waited for meanwhile.
       body();
     });
   }

@@ -252,14 +252,14 @@ export class RowVectors {
     for (const { group, name } of this.#declareArrays(draws, this.#cached)) {
       const { memory, start } = group.operand;
       const indexOf = (vector: string): string => `${start} + ${this.#positionOf(vector)}`;
+      const last = `${vectors - 1}u`;
+      if (vectors % 2 === 1)
+        text.line(`${name}[${last}] = ${text.use("drawNumbers")}<4>(${memory}, ${indexOf(last)});`);
       text.unrolled("pair", Math.floor(vectors / 2), () => {
         const [first, second] = ["(2u * pair)", "(2u * pair + 1u)"];
         const targets = [first, second].map((vector) => `${name}[${vector}]`);
         text.line(`${text.call("drawPair", memory, indexOf(first), indexOf(second), ...targets)};`);
       });
-      const last = `${vectors - 1}u`;
-      if (vectors % 2 === 1)
-        text.line(`${name}[${last}] = ${text.use("drawNumbers")}<4>(${memory}, ${indexOf(last)});`);
     }
   }
 

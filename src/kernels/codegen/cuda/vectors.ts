@@ -184,6 +184,7 @@ function leavesInVector(context: StageContext, index: string, vectors: ReadonlyM
       if (at !== undefined) return widened(text, operand.dtype, indexed(operand, position, at));
       const [invariant, vec = ""] = [operands.rowInvariant.get(input), vectors.get(input)];
       if (invariant !== undefined) return invariant;
+      if (operand.dtype === "draw" && shape.width > 1) return text.call("drawnNumber", vec, index);
       return shape.width > 1
         ? widenedElement(text, operand.dtype, vec, index)
         : widened(text, operand.dtype, `${vec}.element[${index}]`);
