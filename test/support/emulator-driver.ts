@@ -34,8 +34,9 @@ export function heldOnEmulator(): Held {
   return Object.fromEntries(figures.map((figure) => [figure, emulator.get(figure)])) as Held;
 }
 
+/** One thread compiles by default: other test processes have the other processors. */
 export function openEmulatorDriver(options: Omit<CudaDriverOptions, "environment"> = {}): CudaDriver {
-  return openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: buildEmulator() }, ...options });
+  return openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: buildEmulator() }, threads: 1, ...options });
 }
 
 /** Runs `use` on a fresh driver, and checks that it frees everything when it is closed. */

@@ -100,7 +100,7 @@ export interface Emulator {
 
 const sourceFolder = "test/emulator";
 const flags = [
-  ...["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"],
+  ...["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-ffp-contract=off"],
   ...["-Wall", "-Wextra", "-Werror"],
 ];
 

@@ -29,6 +29,7 @@ import { cudaScanKernel } from "../../src/kernels/scan-scatter/cuda-scan.js";
 import { cudaScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter.js";
 import { listScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter-lists.js";
 import { rowScatterKernel } from "../../src/kernels/scan-scatter/cuda-scatter-rows.js";
+import { effort, isThorough } from "./effort.js";
 
 type FloatDtype = "f32" | "f64";
 type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
@@ -130,22 +131,21 @@ export const commonKernels: readonly KernelSource[] = [
       ...{ name: "norm", dtype: "f32", scalars: [], op: "add" },
       value: term.convert(term.load(0, "f32"), "f64"),
     },
-    16,
+    effort({ quick: 4, thorough: 16 }),
   ),
   ...[1, maxMembers].map((size) =>
     rowScatterKernel({ dtype: "f32", entries: "all", access: "out", isVectorised: true, size }),
   ),
+  // The largest register uses, and inputs of half floats.
   ...(["forward", "backward"] as const).flatMap((direction) => [
-    smallAttention(direction, "f32", transformer, true),
     smallAttention(direction, "f32", longest.f32, false),
     smallAttention(direction, "f32", transformer, true, elementsOf("f32", "bf16", ["query", "key", "value"])),
   ]),
-  smallAttention("forward", "f32", maxScores, false),
-  smallAttention("backward", "f32", maxThreads.f32, false),
   tiledForwardKernel(elementsOf("f32"), "out"),
   tiledRowsKernel(elementsOf("f32"), "out"),
   tiledColumnsKernel(elementsOf("f32"), "out"),
-  ...flashAttention("bf16", 2),
+  // Of the two backward kernels, a quick run has the one with more registers.
+  ...flashAttention("bf16", 2).filter((_, index) => index !== 1 || isThorough),
 ];
 
 /** All of them, in every dtype. */

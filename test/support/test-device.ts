@@ -62,7 +62,7 @@ export function openTestCpu(threads = 1): TestDriver {
 export function openTestGpu(): TestDriver {
   if (testDevice !== "cuda") {
     const environment = { ...process.env, HOLDFAST_CUDA_PATH: buildEmulator() };
-    return withLooks(openCudaDriver({ environment }));
+    return withLooks(openCudaDriver({ environment, threads: 1 }));
   }
   const { HOLDFAST_CACHE: cacheFolder = defaultCacheFolder(process.env) } = process.env;
   return withLooks(openCudaDriver({ cacheFolder }));

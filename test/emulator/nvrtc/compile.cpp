@@ -100,8 +100,8 @@ std::string flagsFor(const CompileOptions& options) {
   // Kernels run briefly, and -O0 compiles fastest; only an optimizer contracts a product and a sum.
   all += options.hasFma ? " -O1 -ffp-contract=fast" : " -O0 -ffp-contract=off";
 #if defined(__x86_64__)
-  // So that fma is one instruction, and not a call.
-  if (__builtin_cpu_supports("fma")) all += " -mfma";
+  // The others call fma. With the instruction, g++ prepares for wider registers in every kernel, which takes longer than the calls.
+  if (options.hasFma && __builtin_cpu_supports("fma")) all += " -mfma";
 #endif
   return all;
 }

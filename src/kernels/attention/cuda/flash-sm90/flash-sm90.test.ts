@@ -314,7 +314,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "tiles"> & Pick<Run, "isReversed">)?,
   ])[];
 
-  const tried = effort({ quick: faults.filter((_, index) => index % 2 === 0), thorough: faults });
+  const tried = effort({ quick: faults.filter((_, index) => index % 3 === 0), thorough: faults });
   for (const [what, from, to, of = {}] of tried) {
     test(`red proof: ${what}`, () => {
       let isAltered = false;
