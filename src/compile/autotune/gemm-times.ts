@@ -17,6 +17,7 @@ import { alignUp, type Clock, span } from "../../units/index.js";
 import { emitCommands, listSources } from "../execute/emit.js";
 import type { BufferSlice, Call, GemmCall } from "../program/program.js";
 import { addressOf, describeGemm } from "./gemm-desc.js";
+import { allocateTrialMemory } from "./trial-memory.js";
 
 type Problem = GemmCall["problem"];
 
@@ -33,10 +34,6 @@ const rejections: ReadonlySet<ErrorCode> = new Set([
   "CAPTURE_REJECTED",
   "CAPTURE_NODES",
 ]);
-export const memoryErrors: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
-
-/** A byte that, repeated, is a small number in every dtype. */
-export const smallNumber = 0x3c;
 
 export interface TimingOptions {
   /** No algorithm is started after this; the first is timed in any case. */
@@ -97,7 +94,8 @@ export function timeCandidates(
   { limitMs, clock }: TimingOptions,
 ): ReadonlyMap<number, number> {
   const scratchBytes = scratchSizes(runtime, problem);
-  const memory = TrialMemory.allocate(runtime, problem, Math.max(...scratchBytes.values()));
+  const places = placeOperands(problem);
+  const memory = allocateTrialMemory(runtime, places.end + Math.max(...scratchBytes.values()), "GEMM trial");
   if (!memory) return new Map();
   const bursts = new Map<number, Replayable>();
   const bestMs = new Map<number, number>();
@@ -105,7 +103,9 @@ export function timeCandidates(
   try {
     // Native kernels are compiled before the clock starts: that takes longer than all trials.
     const requests = [...scratchBytes].flatMap(([algorithm, size]) => {
-      const request = attempt(() => memory.requestOf(algorithm, size));
+      const request = attempt(() =>
+        firstLaunch(runtime, problem, memory.storage, places, { algorithm, scratchBytes: size }),
+      );
       return request ? [{ algorithm, request }] : [];
     });
     const startMs = clock.nowMs();
@@ -156,66 +156,40 @@ export function attempt<T>(prepare: () => T): T | undefined {
   }
 }
 
-/** Memory with the sizes and alignments of a GEMM's operands, in one block of the arena. */
-class TrialMemory {
-  readonly #runtime: Runtime;
-  readonly #problem: Problem;
-  readonly #block: Storage;
-  readonly #views = new Map<BufferSlice, Storage>();
-  readonly #scratchOffset: number;
+/** Where the operands of a GEMM are in its trial memory; scratch memory follows them. */
+interface OperandPlaces {
+  readonly offsets: ReadonlyMap<BufferSlice, number>;
+  readonly end: number;
+}
 
-  /** Undefined if there is no memory: lack of memory for tuning is no error. */
-  static allocate(runtime: Runtime, problem: Problem, scratchBytes: number): TrialMemory | undefined {
-    try {
-      return new TrialMemory(runtime, problem, scratchBytes);
-    } catch (error) {
-      if (error instanceof HoldfastError && memoryErrors.has(error.code)) return undefined;
-      throw error;
-    }
+/** Keeps the alignments of the operands. */
+function placeOperands({ a, b, c, bias }: Problem): OperandPlaces {
+  const offsets = new Map<BufferSlice, number>();
+  let end = 0;
+  for (const slice of new Set([a.slice, b.slice, c.slice, ...(bias ? [bias] : [])])) {
+    const offset = end + (addressOf(slice) % alignment);
+    offsets.set(slice, offset);
+    end = alignUp(offset + slice.size, alignment);
   }
+  return { offsets, end };
+}
 
-  private constructor(runtime: Runtime, problem: Problem, scratchBytes: number) {
-    this.#runtime = runtime;
-    this.#problem = problem;
-    const { a, b, c, bias } = problem;
-    const offsets: { readonly slice: BufferSlice; readonly offset: number }[] = [];
-    let end = 0;
-    for (const slice of new Set([a.slice, b.slice, c.slice, ...(bias ? [bias] : [])])) {
-      const offset = end + (addressOf(slice) % alignment);
-      offsets.push({ slice, offset });
-      end = alignUp(offset + slice.size, alignment);
-    }
-    this.#scratchOffset = end;
-    this.#block = runtime.arena.allocate(end + scratchBytes, "GEMM trial");
-    runtime.fill(this.#block, smallNumber);
-    for (const { slice, offset } of offsets)
-      this.#views.set(slice, runtime.view(this.#block, offset, slice.size));
-  }
-
-  /** The first launch of the GEMM with an algorithm. Later launches, if any, are the same for all algorithms. */
-  requestOf(algorithm: number, scratchBytes: number): LaunchRequest {
-    const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
-    const call = candidateCall(this.#problem, algorithm, scratch);
-    const [first] = emitCommands(this.#runtime, [call], (slice) => this.#viewOf(slice));
-    if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");
-    return first.command.request;
-  }
-
-  free(): void {
-    const { arena } = this.#runtime;
-    for (const view of this.#views.values()) arena.dropView(view);
-    arena.free(this.#block);
-  }
-
-  #scratchOf(size: number): BufferSlice {
-    const slice = scratchSlice(size);
-    this.#views.set(slice, this.#runtime.view(this.#block, this.#scratchOffset, size));
-    return slice;
-  }
-
-  #viewOf(slice: BufferSlice): Storage {
-    const view = this.#views.get(slice);
-    if (!view) throw new Error(`"${slice.buffer.label}" is not an operand of the GEMM.`);
-    return view;
-  }
+/** The first launch of a GEMM with an algorithm. Later launches, if any, are the same for all algorithms. */
+function firstLaunch(
+  runtime: Runtime,
+  problem: Problem,
+  memory: Storage,
+  { offsets, end }: OperandPlaces,
+  { algorithm, scratchBytes }: { readonly algorithm: number; readonly scratchBytes: number },
+): LaunchRequest {
+  const scratch = scratchBytes > 0 ? scratchSlice(scratchBytes) : undefined;
+  const call = candidateCall(problem, algorithm, scratch);
+  const viewOf = (slice: BufferSlice): Storage => {
+    const offset = slice === scratch ? end : offsets.get(slice);
+    if (offset === undefined) throw new Error(`"${slice.buffer.label}" is not an operand of the GEMM.`);
+    return runtime.view(memory, offset, slice.size);
+  };
+  const [first] = emitCommands(runtime, [call], viewOf);
+  if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");
+  return first.command.request;
 }

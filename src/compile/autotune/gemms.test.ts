@@ -139,7 +139,11 @@ function valuesOf(length: number, seed: number): Float32Array {
   return Float32Array.from({ length }, (_, index) => Math.sin(seed + index));
 }
 
-const heldBy = ({ budget, arena }: Runtime) => ({ used: budget.used, live: arena.figures.live });
+const heldBy = ({ budget, arena: { figures } }: Runtime) => ({
+  used: budget.used,
+  live: figures.live,
+  committed: figures.committed,
+});
 
 function problemOf(call: Call | undefined): GemmCall["problem"] {
   assert.ok(call?.work.kind === "gemm");
@@ -284,18 +288,14 @@ describe("a GEMM", { skip }, () => {
   });
 
   test("is unchanged if there is no memory for a trial", () => {
-    withCosts(
-      [1, 0.5, 0.2],
-      ({ runtime, choose }) => {
-        const region = placeWeights(runtime);
-        const full = runtime.arena.allocate(runtime.arena.figures.capacity - 1024, "everything else");
-        const call = gemmOf(region);
-        assert.equal(choose([call]).calls[0], call);
-        runtime.arena.free(full);
-        assert.equal(problemOf(choose([call]).calls[0]).algorithm, 2, "a rejection is not kept for a result");
-      },
-      { arena: "8MiB" },
-    );
+    withCosts([1, 0.5, 0.2], ({ runtime, choose }) => {
+      const region = placeWeights(runtime);
+      const full = runtime.budget.charge("data set", runtime.budget.left, "everything else");
+      const call = gemmOf(region);
+      assert.equal(choose([call]).calls[0], call);
+      runtime.budget.release(full);
+      assert.equal(problemOf(choose([call]).calls[0]).algorithm, 2, "a rejection is not kept for a result");
+    });
   });
 });
 
@@ -319,8 +319,6 @@ describe("measuring", { skip }, () => {
   test("frees its memory and changes no value of the step", () => {
     withCosts([0.5, 0.3, Number.NaN], ({ runtime, choose }) => {
       const region = placeWeights(runtime);
-      // The arena keeps memory that it has committed.
-      runtime.arena.free(runtime.arena.allocate(4096, "first"));
       const before = { ...heldBy(runtime), weights: runtime.read(region.whole) };
       const call = gemmOf(region);
       const accumulating = { ...call.work.problem, beta: 1 };

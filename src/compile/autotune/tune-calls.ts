@@ -3,7 +3,6 @@
  * as short graphs. The driver's notes keep the results. A kind of call says what is distinct, and how a call looks with a candidate.
  */
 
-import { HoldfastError } from "../../errors/index.js";
 import {
   alignment,
   type LoadedCommand,
@@ -16,7 +15,8 @@ import { timingTolerance } from "../cost-model.js";
 import { emitCommands, listSources } from "../execute/emit.js";
 import { type BufferSlice, type Call, mapSlices, type Program, type Work } from "../program/program.js";
 import { addressOf } from "./gemm-desc.js";
-import { attempt, launchesFor, memoryErrors, rounds, smallNumber, timeMs } from "./gemm-times.js";
+import { attempt, launchesFor, rounds, timeMs } from "./gemm-times.js";
+import { allocateTrialMemory } from "./trial-memory.js";
 
 /** A kind of call that has several algorithms, numbered from 0, the default. */
 export interface TunableKind<W extends Work> {
@@ -218,19 +218,13 @@ function timeTrials(
   trials: readonly Trial[],
   { name, limitMs, clock }: { readonly name: string; readonly limitMs: number; readonly clock: Clock },
 ): ReadonlyMap<number, number> {
-  const block = allocate(runtime, Math.max(...trials.map(({ bytes }) => bytes)), `${name} trial`);
-  if (!block) return new Map();
-  const views: Storage[] = [];
+  const memory = allocateTrialMemory(runtime, Math.max(...trials.map(({ bytes }) => bytes)), `${name} trial`);
+  if (!memory) return new Map();
   const bursts = new Map<number, Replayable>();
   const bestMs = new Map<number, number>();
   let launches = 0;
-  const viewOf = ({ offset, size }: BufferSlice): Storage => {
-    const view = runtime.view(block, offset, size);
-    views.push(view);
-    return view;
-  };
+  const viewOf = ({ offset, size }: BufferSlice): Storage => runtime.view(memory.storage, offset, size);
   try {
-    runtime.fill(block, smallNumber);
     const startMs = clock.nowMs();
     for (const { algorithm, call } of trials) {
       if (bursts.size > 0 && clock.nowMs() - startMs > limitMs / 2) break;
@@ -255,18 +249,7 @@ function timeTrials(
     }
   } finally {
     for (const burst of bursts.values()) burst.close();
-    for (const view of views) runtime.arena.dropView(view);
-    runtime.arena.free(block);
+    memory.free();
   }
   return new Map([...bestMs].map(([algorithm, ms]) => [algorithm, (ms * 1000) / launches]));
-}
-
-/** Undefined if there is no memory: lack of memory for tuning is no error. */
-function allocate(runtime: Runtime, size: number, label: string): Storage | undefined {
-  try {
-    return runtime.arena.allocate(size, label);
-  } catch (error) {
-    if (error instanceof HoldfastError && memoryErrors.has(error.code)) return undefined;
-    throw error;
-  }
 }

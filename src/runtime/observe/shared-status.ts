@@ -31,6 +31,7 @@ export const budgetLabels = [
   "scalars",
   "data set",
   "step arena",
+  "autotuning",
   "staging",
   "graph",
   "library workspace",

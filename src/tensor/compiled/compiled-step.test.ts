@@ -108,3 +108,25 @@ test("a step may be closed twice, and after its device", () => {
   step.close();
   step.close();
 });
+
+test("a compiled step that another one calls becomes part of it, gradients included", () => {
+  const w = tensor([2, 3], { device, requiresGrad: true });
+  const square = device.compile((x: Tensor) => w.mul(x).square());
+  const x = tensor([1, 2], { device });
+  assert.deepEqual(square(x).tolist(), [4, 36]);
+  const outer = device.compile((x: Tensor) => {
+    square(x.mul(2)).sum().backward();
+    const grad = w.grad!.clone();
+    w.zeroGrad();
+    return { grad, twice: square(square(x)) };
+  });
+  for (const factor of [1, 2, 3]) {
+    const { grad, twice } = outer(x.mul(factor));
+    // The gradient of (2xw)² by w is 8x²w.
+    assert.deepEqual(grad.tolist(), [16 * factor ** 2, 96 * factor ** 2]);
+    assert.deepEqual(twice.tolist(), [64 * factor ** 4, 11_664 * factor ** 4]);
+  }
+  assert.deepEqual([square.plans, outer.plans], [1, 1]);
+  square.close();
+  outer.close();
+});

@@ -202,6 +202,8 @@ function compileStep<I extends readonly Tensor[], R extends StepResult>(
   const plans: StepPlan[] = [];
 
   function call(...inputs: I): R {
+    // Inside another compiled step, the function becomes part of that step: a replay now would not be part of its trace.
+    if (runtime.isTracing) return body(...inputs);
     const plan = planFor(inputs);
     plan.audit();
     plan.inputs.load(inputs);
