@@ -3,6 +3,7 @@
 import { planRules } from "../src/compile/verify/verify.js";
 import { type ErrorCode, errorCodes, exitCodes, exitForCode } from "../src/errors/index.js";
 import { settingsTable } from "../src/runtime/index.js";
+import { coveragePage } from "./coverage/page.js";
 
 /** A setting, as the page shows it. */
 export interface SettingRow {
@@ -18,6 +19,7 @@ export interface SettingRow {
 export function generatedPages(read: (path: string) => string): Readonly<Record<string, string>> {
   const compiler = "docs/internals/compiler.md";
   return {
+    "docs/coverage.md": coveragePage(JSON.parse(read("test/oracle/torch-names.json"))),
     "docs/errors.md": errorsPage(),
     "docs/settings.md": settingsPage(settingsTable),
     [compiler]: replaceTable(read(compiler), "src/compile/verify/plan-error.ts", rulesTable()),
