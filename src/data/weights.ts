@@ -1,4 +1,4 @@
-/** A module's weights on disk: a safetensors file with the parameters under their paths. */
+/** A module's weights on disk: a safetensors file with the parameters and persistent buffers under their paths. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type LoadResult, Module } from "../nn/index.js";
@@ -24,7 +24,7 @@ export interface LoadWeightsOptions extends ReadOptions {
 }
 
 /**
- * Saves a module's parameters atomically, bit for bit and in their dtypes.
+ * Saves a module's parameters and persistent buffers atomically, bit for bit and in their dtypes.
  *
  * @example
  * ```ts
@@ -41,7 +41,7 @@ export interface LoadWeightsOptions extends ReadOptions {
  */
 export function saveWeights(path: string, module: Module, metadata?: MetadataToWrite): void {
   requireModule("saveWeights", module);
-  const tensors = Array.from(module.namedParameters(), ([name, parameter]) => storeTensor(name, parameter));
+  const tensors = Object.entries(module.stateDict()).map(([name, tensor]) => storeTensor(name, tensor));
   saveSafetensors(path, tensors, metadata);
 }
 
@@ -54,9 +54,9 @@ export function storeTensor(name: string, tensor: Tensor): StoredTensor {
 }
 
 /**
- * Loads a file's tensors into a module's parameters. With `strict`, every name must be in both. Otherwise names in both
+ * Loads a file's tensors into a module's parameters and buffers. With `strict`, every name must be in both. Otherwise names in both
  * are loaded, and the others are returned. A different shape is always an error, and nothing is written then. `skip`
- * leaves tensors out, as if the file did not have them. Each tensor is converted to its parameter's dtype, with
+ * leaves tensors out, as if the file did not have them. Each tensor is converted to the dtype of its parameter or buffer, with
  * rounding.
  *
  * @example

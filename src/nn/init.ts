@@ -7,7 +7,7 @@ import { HoldfastError } from "../errors/index.js";
 import { truncationOf } from "../kernels/index.js";
 import { drawOnHost, formatShape, type Random, type Shape, sizeOf } from "../ops/index.js";
 import type { Draw } from "../tensor/index.js";
-import type { Initializer } from "./parameter.js";
+import type { Initializer } from "./module-tensor.js";
 
 /** The function after the layer; its gain preserves the variance of the activations. */
 export type Nonlinearity = "linear" | "sigmoid" | "tanh" | "relu" | "leakyRelu";

@@ -6,7 +6,7 @@ import { inspect } from "node:util";
 import { openDevice } from "../../test/support/devices.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
-import { ones, tensor } from "../tensor/index.js";
+import { ones, type Tensor, tensor } from "../tensor/index.js";
 import * as nn from "./index.js";
 
 const cpu = openDevice();
@@ -252,4 +252,65 @@ test("labels of floats are rejected, with advice to convert them", () => {
     () => nn.functional.crossEntropy(ones([2, 4], { device: cpu }), tensor([0, 3], { device: cpu })),
     /target of f32 \[2\].*Labels are whole numbers: convert them with to\("i32"\)/,
   );
+});
+
+class Statistics extends nn.Module {
+  readonly scale = new nn.Parameter([2], nn.init.ones());
+  readonly mean = new nn.Buffer([2], nn.init.constant(0.5), { staysF32: true });
+  readonly count = new nn.Buffer([], nn.init.zeros(), { dtype: "i32" });
+  readonly table = new nn.Buffer([3], () => [1, 2, 3], { persistent: false });
+  readonly #shift = this.registerBuffer("shift", tensor([7, 8]));
+
+  get shift(): nn.Buffer {
+    return this.#shift;
+  }
+}
+
+test("buffers move and are converted with their module, are in its state unless they are not persistent, and are no parameters", () => {
+  const model = new Statistics().to(cpu, "bf16");
+  const buffers = [...model.namedBuffers()].map(([name, { dtype, device }]) => [name, dtype, device === cpu]);
+  assert.deepEqual(buffers, [
+    ["mean", "f32", true],
+    ["count", "i32", true],
+    ["table", "bf16", true],
+    ["shift", "bf16", true],
+  ]);
+  assert.deepEqual(Object.keys(model.stateDict()), ["scale", "mean", "count", "shift"]);
+  assert.deepEqual([model.parameters().length, model.parameterCount, model.buffers().length], [1, 2, 4]);
+  assert.deepEqual([model.shift.tolist(), model.shift.requiresGrad], [[7, 8], false]);
+});
+
+test("a state with buffers is saved and loaded, and values survive a move to another dtype", () => {
+  const [from, to] = [new Statistics().to(cpu), new Statistics().to(cpu)];
+  from.mean.add_(1);
+  from.count.add_(3);
+  to.loadStateDict(from.stateDict());
+  assert.deepEqual([to.mean.tolist(), to.count.item()], [[1.5, 1.5], 3]);
+  to.to(cpu, "f64");
+  assert.deepEqual([to.mean.dtype, to.mean.tolist(), to.table.dtype], ["f64", [1.5, 1.5], "f64"]);
+  rejects(
+    "BAD_STATE",
+    () => to.loadStateDict({ scale: ones([2]) }),
+    /missing in the state: mean, count, shift/,
+  );
+});
+
+test("a compiled step updates a buffer on every call, as an eager step does", () => {
+  const model = new Statistics().to(cpu);
+  const step = cpu.compile((x: Tensor) => model.mean.mul_(0.5).add_(x).sum());
+  const sums = [1, 2, 3].map((value) => step(ones([2]).mul(value)).item());
+  assert.deepEqual(sums, [2.5, 5.25, 8.625]);
+  assert.deepEqual(model.mean.tolist(), [4.3125, 4.3125]);
+});
+
+test("what is no tensor, and a parameter, are no buffers; a buffer that was never placed says so", () => {
+  const model = new Statistics();
+  rejects("BAD_ARGUMENT", () => model.registerBuffer("a", 3 as never), /takes a tensor that is no parameter/);
+  rejects(
+    "BAD_ARGUMENT",
+    () => model.registerBuffer("a", model.scale),
+    /takes a tensor that is no parameter/,
+  );
+  rejects("BAD_ARGUMENT", () => model.registerBuffer("a.b", ones([1])), /a text without dots/);
+  rejects("NO_DEVICE", () => model.mean.tolist(), /is not on a device yet/);
 });

@@ -1,22 +1,24 @@
 /**
- * Module: the base of models. Parameters and submodules are found in a module's properties, so a class with fields is
- * enough.
+ * Module: the base of models. Parameters, buffers and submodules are found in a module's properties, so a class with
+ * fields is enough.
  */
 
 import { beforeChange, type GuardedField, stateChanged, tracing } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import type { Device, Tensor } from "../tensor/index.js";
+import { type Device, Tensor } from "../tensor/index.js";
+import { Buffer } from "./buffer.js";
 import { fieldsOf, registerFields } from "./field-guards.js";
 import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";
+import type { ModuleTensor } from "./module-tensor.js";
 import { Parameter } from "./parameter.js";
-import { placeParameters } from "./placement.js";
+import { placeBuffers, placeParameters } from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
- * The base of all layers and models. Assign parameters and modules to fields, and compute in `forward`. They are found
- * in fields, and in arrays, plain objects, Maps and Sets there. `#private` fields are invisible: register their
- * contents with `registerModule` or `registerParameter`.
+ * The base of all layers and models. Assign parameters, buffers and modules to fields, and compute in `forward`. They
+ * are found in fields, and in arrays, plain objects, Maps and Sets there. `#private` fields are invisible: register
+ * their contents with `registerModule`, `registerParameter` or `registerBuffer`.
  *
  * @example
  * ```ts
@@ -43,7 +45,7 @@ export abstract class Module {
     },
   };
   /** Items registered under a name, because no field shows them. */
-  readonly #registered = new Map<string, Module | Parameter>();
+  readonly #registered = new Map<string, Part>();
 
   /**
    * True in training mode. Dropout is active only then.
@@ -99,6 +101,43 @@ export abstract class Module {
   }
 
   /**
+   * Registers a tensor that is not learned under a name, and returns it as a buffer: it moves with `to`, and is in the
+   * state dict if it is `persistent`. Its values are copied. A `Buffer` in a field needs no registration.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, type Tensor, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * class Standardize extends nn.Module {
+   *   readonly #mean = this.registerBuffer("mean", tensor([10, 20]));
+   *   forward(x: Tensor): Tensor {
+   *     return x.sub(this.#mean);
+   *   }
+   * }
+   * const model = new Standardize().to(cpu);
+   * console.log(model.forward(tensor([11, 22])).tolist(), Object.keys(model.stateDict())); // → [ 1, 2 ] [ 'mean' ]
+   * cpu.close();
+   * ```
+   */
+  registerBuffer(
+    name: string,
+    tensor: Tensor,
+    { persistent = true }: { readonly persistent?: boolean } = {},
+  ): Buffer {
+    const isTensor = tensor instanceof Tensor && !(tensor instanceof Parameter);
+    if (tensor instanceof Buffer || !isTensor)
+      return this.#register("registerBuffer", name, tensor as Buffer, tensor instanceof Buffer);
+    const { shape, dtype } = tensor;
+    const values = tensor.dataSync();
+    return this.#register(
+      "registerBuffer",
+      name,
+      new Buffer(shape, () => values, { dtype, persistent }),
+      true,
+    );
+  }
+
+  /**
    * Submodules by field name, including those in arrays, plain objects, Maps and Sets, and registered ones. Containers
    * override this.
    *
@@ -147,10 +186,32 @@ export abstract class Module {
    * ```
    */
   *namedParameters(): Generator<[path: string, parameter: Parameter]> {
-    const seen = new Set<Parameter>();
+    for (const [path, item] of this.#namedTensors()) if (item instanceof Parameter) yield [path, item];
+  }
+
+  /**
+   * All buffers with their paths, each once, in field order.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * class Counter extends nn.Module {
+   *   readonly count = new nn.Buffer([], nn.init.zeros(), { dtype: "i32" });
+   * }
+   * const model = new nn.ModuleList([new Counter(), new Counter()]);
+   * console.log([...model.namedBuffers()].map(([path]) => path)); // → [ '0.count', '1.count' ]
+   * ```
+   */
+  *namedBuffers(): Generator<[path: string, buffer: Buffer]> {
+    for (const [path, item] of this.#namedTensors()) if (item instanceof Buffer) yield [path, item];
+  }
+
+  /** Parameters and buffers of this module and all submodules, each once. */
+  *#namedTensors(): Generator<[path: string, tensor: Parameter | Buffer]> {
+    const seen = new Set<Part>();
     for (const [path, module] of this.namedModules()) {
       for (const [name, item] of module.#items()) {
-        if (!(item instanceof Parameter) || seen.has(item)) continue;
+        if (item instanceof Module || seen.has(item)) continue;
         seen.add(item);
         yield [path ? `${path}.${name}` : name, item];
       }
@@ -175,6 +236,23 @@ export abstract class Module {
   }
 
   /**
+   * All buffers, each once.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * class Positions extends nn.Module {
+   *   readonly rows = new nn.Buffer([8, 4], nn.init.normal(), { persistent: false });
+   * }
+   * const model = new Positions();
+   * console.log(model.buffers().map(({ shape }) => shape), Object.keys(model.stateDict())); // → [ [ 8, 4 ] ] []
+   * ```
+   */
+  buffers(): Buffer[] {
+    return [...this.namedBuffers()].map(([, buffer]) => buffer);
+  }
+
+  /**
    * The number of learned elements.
    *
    * @example
@@ -188,8 +266,8 @@ export abstract class Module {
   }
 
   /**
-   * Places all parameters on a device, contiguously in persistent memory; converts them to the dtype, if set. Create
-   * the optimizer afterwards.
+   * Places all parameters and buffers on a device, contiguously in persistent memory; converts those of floats to the
+   * dtype, if set. Create the optimizer afterwards.
    *
    * @example
    * ```ts
@@ -202,14 +280,10 @@ export abstract class Module {
    */
   to(device: Device, dtype?: Dtype): this {
     registerFields(this, device);
-    const named = [...this.namedParameters()];
-    for (const [path, parameter] of named) parameter.name = path;
-    placeParameters(
-      device,
-      this.constructor.name,
-      named.map(([, parameter]) => parameter),
-      dtype,
-    );
+    for (const [path, tensor] of this.#namedTensors()) tensor.name = path;
+    const { name } = this.constructor;
+    placeParameters(device, name, this.parameters(), dtype);
+    placeBuffers(device, name, this.buffers(), dtype);
     return this;
   }
 
@@ -304,7 +378,7 @@ export abstract class Module {
   }
 
   /**
-   * The parameters by path: the parameters themselves, not copies.
+   * The parameters and persistent buffers by path: the tensors themselves, not copies.
    *
    * @example
    * ```ts
@@ -317,7 +391,13 @@ export abstract class Module {
    * ```
    */
   stateDict(): Record<string, Tensor> {
-    return Object.fromEntries(this.namedParameters());
+    return Object.fromEntries(this.#namedState());
+  }
+
+  /** Parameters and persistent buffers. */
+  *#namedState(): Generator<[path: string, tensor: ModuleTensor]> {
+    for (const named of this.#namedTensors())
+      if (named[1] instanceof Parameter || named[1].persistent) yield named;
   }
 
   /**
@@ -338,9 +418,9 @@ export abstract class Module {
    * ```
    */
   loadStateDict(state: LoadableState, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
-    const parameters = new Map(this.namedParameters());
-    const result = matchState(this.constructor.name, parameters, state, strict);
-    writeState(parameters, state);
+    const tensors = new Map(this.#namedState());
+    const result = matchState(this.constructor.name, tensors, state, strict);
+    writeState(tensors, state);
     return result;
   }
 
@@ -378,11 +458,13 @@ export abstract class Module {
     return "";
   }
 
-  #register<Item extends Module | Parameter>(call: string, name: string, item: Item, isOne: boolean): Item {
+  #register<Item extends Part>(call: RegisterCall, name: string, item: Item, isOne: boolean): Item {
     const subject = `${this.constructor.name}.${call}(${JSON.stringify(name)}, …)`;
     if (!isOne) {
-      const kind = call === "registerModule" ? "module" : "parameter";
-      throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${kind} as its second argument.`);
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${subject} takes a ${registered[call]} as its second argument.`,
+      );
     }
     if (typeof name !== "string" || name === "" || name.includes(".")) {
       throw new HoldfastError("BAD_ARGUMENT", `${subject}: pass a name that is a text without dots.`);
@@ -398,13 +480,23 @@ export abstract class Module {
     return item;
   }
 
-  #items(): readonly NamedItem<Module | Parameter>[] {
+  #items(): readonly NamedItem<Part>[] {
     const items = [...itemsIn(fieldsOf(this), isPart), ...this.#registered];
     requireOwnNames(this.constructor.name, items);
     return items;
   }
 }
 
-function isPart(value: object): value is Module | Parameter {
-  return value instanceof Module || value instanceof Parameter;
+/** What a module is made of. */
+type Part = Module | Parameter | Buffer;
+
+const registered = {
+  registerModule: "module",
+  registerParameter: "parameter",
+  registerBuffer: "tensor that is no parameter",
+} as const;
+type RegisterCall = keyof typeof registered;
+
+function isPart(value: object): value is Part {
+  return value instanceof Module || value instanceof Parameter || value instanceof Buffer;
 }

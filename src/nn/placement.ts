@@ -1,19 +1,24 @@
-/** Places a module's parameters on a device: weights contiguously in one region, and gradients in another. */
+/**
+ * Places a module's parameters and buffers on a device: weights contiguously in one region, gradients in another, and buffers in a
+ * third.
+ */
 
 import { type Dtype, dtypes } from "../ir/index.js";
 import { contiguousStrides, drawArray, type Random, type Shape } from "../ops/index.js";
 import type { Region, UploadItem } from "../runtime/index.js";
 import { type Device, type Draw, encodeElements } from "../tensor/index.js";
+import type { Buffer } from "./buffer.js";
+import type { ModuleTensor } from "./module-tensor.js";
 import type { Parameter } from "./parameter.js";
 
-/** The regions of a parameter, and how many parameters share them: the last one to leave releases them. */
+/** The regions of a tensor, and how many tensors share them: the last one to leave releases them. */
 interface Home {
   readonly device: Device;
   readonly regions: readonly Region[];
-  parameters: number;
+  tensors: number;
 }
 
-const homes = new WeakMap<Parameter, Home>();
+const homes = new WeakMap<ModuleTensor, Home>();
 
 /**
  * Moves parameters to a device, all at once, so that an optimizer can update them in one pass. Parameters with values
@@ -48,7 +53,7 @@ export function placeParameters(
     for (const region of [weights, gradients]) if (region) persistent.release(region);
     throw rejection;
   }
-  const home: Home = { device, regions: [weights, gradients], parameters: sized.length };
+  const home: Home = { device, regions: [weights, gradients], tensors: sized.length };
   for (const [index, parameter] of sized.entries()) {
     const [weight, gradient] = [weights.storages[index], gradients.storages[index]];
     if (!weight || !gradient) continue;
@@ -58,7 +63,41 @@ export function placeParameters(
   }
 }
 
-/** The values of a parameter's new memory: on the host, or random values for the device to draw. */
+/** Moves buffers to a device. Buffers with values keep them; the others are initialized. */
+export function placeBuffers(
+  device: Device,
+  name: string,
+  buffers: readonly Buffer[],
+  converted?: Dtype,
+): void {
+  const moving = buffers.filter(
+    (buffer) =>
+      buffer.numel > 0 &&
+      (!buffer.isPlaced || buffer.device !== device || buffer.dtype !== buffer.dtypeAs(converted)),
+  );
+  if (moving.length === 0) return;
+  const incoming = moving.map((buffer) => valuesFor(buffer, buffer.dtypeAs(converted)));
+  const { persistent } = device.runtime;
+  const sizes = incoming.map(({ name, dtype, numel }) => ({ name, size: numel * dtypes[dtype].bytes }));
+  const region = persistent.place("weights", `${name} buffers`, sizes);
+  try {
+    device.runtime.fill(region.whole, 0);
+    writeValues(device, incoming, region);
+  } catch (rejection) {
+    persistent.release(region);
+    throw rejection;
+  }
+  const home: Home = { device, regions: [region], tensors: moving.length };
+  for (const [index, buffer] of moving.entries()) {
+    const [storage, values] = [region.storages[index], incoming[index]];
+    if (!storage || !values) continue;
+    leaveHome(buffer);
+    buffer.settleIn(device, storage, values.dtype);
+    homes.set(buffer, home);
+  }
+}
+
+/** The values of a tensor's new memory: on the host, or random values for the device to draw. */
 interface IncomingValues {
   readonly name: string;
   readonly shape: Shape;
@@ -68,11 +107,11 @@ interface IncomingValues {
   readonly values: ArrayLike<number> | Random;
 }
 
-function valuesFor(parameter: Parameter, dtype: Dtype): IncomingValues {
-  const { name, shape, numel, draw } = parameter;
-  const values = parameter.isPlaced
-    ? parameter.dataSync()
-    : (parameter.initialRandom(dtype) ?? parameter.initialValues());
+function valuesFor(tensor: ModuleTensor, dtype: Dtype): IncomingValues {
+  const { name, shape, numel, draw } = tensor;
+  const values = tensor.isPlaced
+    ? tensor.dataSync()
+    : (tensor.initialRandom(dtype) ?? tensor.initialValues());
   return { name, shape, numel, dtype, draw, values };
 }
 
@@ -88,10 +127,10 @@ function writeValues(device: Device, incoming: readonly IncomingValues[], weight
   device.runtime.upload(uploads);
 }
 
-function leaveHome(parameter: Parameter): void {
-  const home = homes.get(parameter);
+function leaveHome(tensor: ModuleTensor): void {
+  const home = homes.get(tensor);
   if (!home) return;
-  home.parameters -= 1;
-  if (home.parameters > 0 || !home.device.isOpen) return;
+  home.tensors -= 1;
+  if (home.tensors > 0 || !home.device.isOpen) return;
   for (const region of home.regions) home.device.runtime.persistent.release(region);
 }

@@ -4,11 +4,11 @@ import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { UploadItem } from "../runtime/index.js";
 import { type Device, elementsAs, misfitOf, type StoredElements, type Tensor } from "../tensor/index.js";
-import type { Parameter } from "./parameter.js";
+import type { ModuleTensor } from "./module-tensor.js";
 
 export type { StoredElements } from "../tensor/index.js";
 
-/** All parameters by name, as `stateDict()` returns them. */
+/** All parameters and persistent buffers by name, as `stateDict()` returns them. */
 export type StateDict = Readonly<Record<string, Tensor>>;
 
 /** A state to load: tensors, or elements in file format. */
@@ -22,18 +22,18 @@ export interface LoadResult {
   readonly unexpected: readonly string[];
 }
 
-/** Compares a state with the parameters; rejects all of it if it does not fit. */
+/** Compares a state with the module's tensors; rejects all of it if it does not fit. */
 export function matchState(
   module: string,
-  parameters: ReadonlyMap<string, Parameter>,
+  tensors: ReadonlyMap<string, ModuleTensor>,
   state: LoadableState,
   strict: boolean,
 ): LoadResult {
-  const missing = [...parameters.keys()].filter((name) => !Object.hasOwn(state, name));
-  const unexpected = Object.keys(state).filter((name) => !parameters.has(name));
+  const missing = [...tensors.keys()].filter((name) => !Object.hasOwn(state, name));
+  const unexpected = Object.keys(state).filter((name) => !tensors.has(name));
   const misshapen = Object.entries(state).flatMap(([name, value]) => {
-    const parameter = parameters.get(name);
-    const misfit = parameter && misfitOf(parameter, value, "in the module");
+    const tensor = tensors.get(name);
+    const misfit = tensor && misfitOf(tensor, value, "in the module");
     return misfit ? [`${name} ${misfit}`] : [];
   });
   const faults = [
@@ -45,18 +45,18 @@ export function matchState(
   throw new HoldfastError(
     "BAD_STATE",
     `The state does not fit ${module}: ${faults.join("; ")}.` +
-      (strict && misshapen.length === 0 ? " Pass strict: false to load the parameters that fit." : ""),
+      (strict && misshapen.length === 0 ? " Pass strict: false to load the tensors that fit." : ""),
     { numbers: { missing: missing.length, unexpected: unexpected.length, misshapen: misshapen.length } },
   );
 }
 
-/** Writes values to the parameters; adjacent ones are uploaded in one copy. */
-export function writeState(parameters: ReadonlyMap<string, Parameter>, state: LoadableState): void {
+/** Writes values to the module's tensors; adjacent ones are uploaded in one copy. */
+export function writeState(tensors: ReadonlyMap<string, ModuleTensor>, state: LoadableState): void {
   const uploads = new Map<Device, UploadItem[]>();
-  for (const [name, parameter] of parameters) {
+  for (const [name, tensor] of tensors) {
     const value = Object.hasOwn(state, name) ? state[name] : undefined;
-    if (!value || parameter.numel === 0) continue;
-    const { device, dtype, array } = parameter;
+    if (!value || tensor.numel === 0) continue;
+    const { device, dtype, array } = tensor;
     const items = uploads.get(device) ?? [];
     uploads.set(device, items);
     if (array.storage) items.push({ source: elementsAs(value, dtype), target: array.storage });

@@ -92,18 +92,18 @@ function capturedTensors(module: Module, optimizer: Optimizer): ReadonlyMap<stri
   const named = (prefix: string, entries: Iterable<readonly [string, Tensor]>): [string, Tensor][] =>
     Array.from(entries, ([name, tensor]) => [prefix + name, tensor]);
   return new Map([
-    ...named(tensorPrefixes.model, module.namedParameters()),
+    ...named(tensorPrefixes.model, Object.entries(module.stateDict())),
     ...named(tensorPrefixes.optimizer, Object.entries(optimizer.stateDict())),
     [randomName, deviceOf(module).randomState],
   ]);
 }
 
 function deviceOf(module: Module): Device {
-  const [first] = module.parameters();
+  const [first] = Object.values(module.stateDict());
   if (first) return first.device;
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `${module.constructor.name} has no parameters, so it has no state to save.`,
+    `${module.constructor.name} has no parameters and no buffers, so it has no state to save.`,
   );
 }
 

@@ -71,7 +71,7 @@ export class PartList {
   /** The tensors of models and optimizers by name, and the random states of their devices if requested. */
   tensors(): ReadonlyMap<string, Tensor> {
     const entries = [
-      ...this.models.flatMap(([name, module]) => prefixed(name, module.namedParameters())),
+      ...this.models.flatMap(([name, module]) => prefixed(name, Object.entries(module.stateDict()))),
       ...this.optimizers.flatMap(([name, optimizer]) =>
         prefixed(name, Object.entries(optimizer.stateDict())),
       ),
@@ -91,7 +91,7 @@ export class PartList {
 
   #devices(): readonly Device[] {
     const tensors = [
-      ...this.models.flatMap(([, module]) => module.parameters()),
+      ...this.models.flatMap(([, module]) => Object.values(module.stateDict())),
       ...this.optimizers.flatMap(([, optimizer]) => optimizer.parameters),
     ];
     return [...new Set(tensors.map(({ device }) => device))];
