@@ -174,6 +174,8 @@ describe("a compiled step in bf16 that keeps its weight copies", { skip }, () =>
     Adam: (parameters) => new optim.Adam(parameters, { lr: 0.02, weightDecay: 0.1 }),
     SGD: (parameters) => new optim.SGD(parameters, { lr: 0.1 }),
     "SGD with momentum": (parameters) => new optim.SGD(parameters, { lr: 0.1, momentum: 0.9 }),
+    "Lion, which changes the weights before its moment": (parameters) =>
+      new optim.Lion(parameters, { lr: 0.01 }),
     "AdamW with two groups": (parameters) => {
       const isMatrix = ({ shape }: Tensor): boolean => shape.length > 1;
       const biases = { params: parameters.filter((parameter) => !isMatrix(parameter)), weightDecay: 0 };

@@ -80,6 +80,8 @@ const makers: Readonly<Record<string, (parameters: readonly Tensor[]) => optim.O
   AdamW: ([a, b, ...rest]) =>
     new optim.AdamW([{ params: [a!, b!] }, { params: rest, weightDecay: 0.2 }], { lr: 0.05 }),
   SparseAdam: (parameters) => new optim.SparseAdam(parameters, { lr: 0.05 }),
+  "NAdam, which carries a product": (parameters) => new optim.NAdam(parameters, { lr: 0.05 }),
+  "Rprop, whose first step differs": (parameters) => new optim.Rprop(parameters, { lr: 0.05 }),
 };
 
 for (const [name, make] of Object.entries(makers)) {

@@ -2,9 +2,9 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { term } from "../ir/index.js";
-import { requireNumber } from "./numbers.js";
+import { adamSettings, lossGradient, runningMoments, variantName } from "./formulas.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
-import { type ElementTerms, requireDecayFits, type UpdateRule } from "./update-rule.js";
+import { requireDecayFits, type UpdateRule } from "./update-rule.js";
 
 /** Options of `Adam` and `AdamW`. */
 export interface AdamOptions {
@@ -15,6 +15,8 @@ export interface AdamOptions {
   /** Added to the divisor. Default: 1e-8. */
   readonly eps?: number;
   readonly weightDecay?: number;
+  /** Divide by the largest running mean of the square so far. Default: false. */
+  readonly amsgrad?: boolean;
   /** Maximize instead of minimizing. */
   readonly maximize?: boolean;
   /**
@@ -24,7 +26,7 @@ export interface AdamOptions {
 }
 
 /** Options of `SparseAdam`. */
-export type SparseAdamOptions = Omit<AdamOptions, "weightDecay" | "sparse">;
+export type SparseAdamOptions = Omit<AdamOptions, "weightDecay" | "sparse" | "amsgrad">;
 
 const defaultLr = 1e-3;
 const defaultAdamWDecay = 1e-2;
@@ -99,81 +101,64 @@ export class SparseAdam extends Optimizer<SparseAdamOptions> {
   }
 }
 
-/** The constants of a rule: β₁, 1 − β₁, β₂, 1 − β₂ and eps. */
-function adamSettings(name: string, { betas = [0.9, 0.999], eps = 1e-8 }: AdamOptions): readonly number[] {
-  const [beta1, beta2] = betas;
-  for (const beta of betas) requireNumber(name, "beta", beta, { from: 0, below: 1 });
-  // Padding is updated too, and 0 / (√0 + eps) must stay 0.
-  if (!(Math.fround(eps) > 0 && Number.isFinite(eps))) {
-    throw new HoldfastError("BAD_ARGUMENT", `${name}: eps is ${eps}; it must be above 0 in f32. Use 1e-8.`, {
-      numbers: { eps },
-    });
-  }
-  return [beta1, 1 - beta1, beta2, 1 - beta2, eps];
-}
-
 function adamRule(name: "Adam" | "AdamW", options: AdamOptions): UpdateRule {
   if (options.sparse) return sparseAdamRule(name, options);
-  const { maximize = false } = options;
+  const { maximize = false, amsgrad = false } = options;
   const isDecoupled = name === "AdamW";
-  const effectiveGradient = ({ p, g, number }: ElementTerms) => {
-    const signed = maximize ? term.neg(g) : g;
-    return isDecoupled ? signed : term.add(signed, term.mul(number(0), p));
-  };
   return {
-    name: maximize ? `${name}, maximizing` : name,
-    moments: ["firstMoment", "secondMoment"],
+    name: variantName(name, { amsgrad, maximizing: maximize }),
+    moments: ["firstMoment", "secondMoment", ...(amsgrad ? ["maxSecondMoment"] : [])],
     settings: adamSettings(name, options),
-    // [decay factor of p, or the decay; lr / (1 - β₁ᵗ); √(1 - β₂ᵗ)]
+    numbers: [isDecoupled ? "1 - lr weight decay" : "weight decay", "lr / (1 - β₁ᵗ)", "√(1 - β₂ᵗ)"],
     stepNumbers: ({ lr, weightDecay, t, setting }) => [
       isDecoupled ? term.sub(1, term.mul(lr, weightDecay)) : weightDecay,
       term.div(lr, term.sub(1, term.pow(setting(0), t))),
       term.sqrt(term.sub(1, term.pow(setting(2), t))),
     ],
-    newMoments(terms) {
-      const { moment, setting } = terms;
-      const g = effectiveGradient(terms);
-      return [
-        term.add(term.mul(moment(0), setting(0)), term.mul(g, setting(1))),
-        term.add(term.mul(moment(1), setting(2)), term.mul(term.mul(setting(3), g), g)),
-      ];
-    },
-    newParameter({ p, moment, number, setting }) {
+    update(terms) {
+      const { p, moment, number, setting } = terms;
+      const g = lossGradient(terms, { maximize, ...(!isDecoupled && { decay: 0 }) });
       const decayed = isDecoupled ? term.mul(p, number(0)) : p;
-      const divisor = term.add(term.div(term.sqrt(moment(1)), number(2)), setting(4));
-      return term.sub(decayed, term.div(term.mul(number(1), moment(0)), divisor));
+      const divisor = term.add(term.div(term.sqrt(moment(amsgrad ? 2 : 1)), number(2)), setting(4));
+      return [
+        ...runningMoments(terms, g),
+        ...(amsgrad ? [[2, term.max(moment(2), moment(1))] as const] : []),
+        ["p", term.sub(decayed, term.div(term.mul(number(1), moment(0)), divisor))],
+      ];
     },
   };
 }
 
 /** PyTorch adds eps to √v without its bias correction here, other than in Adam. */
 function sparseAdamRule(owner: string, options: AdamOptions): UpdateRule {
-  const { maximize = false, weightDecay = 0 } = options;
+  const { maximize = false, weightDecay = 0, amsgrad = false } = options;
+  if (amsgrad) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${owner}: a sparse group has no amsgrad. Leave out amsgrad or sparse for the group.`,
+    );
+  }
   const rule: UpdateRule = {
     name: maximize ? "SparseAdam, maximizing" : "SparseAdam",
     moments: ["firstMoment", "secondMoment"],
     settings: adamSettings(owner, options),
     isSparse: true,
-    // [lr √(1 - β₂ᵗ) / (1 - β₁ᵗ)]; the others are not used.
+    numbers: ["lr √(1 - β₂ᵗ) / (1 - β₁ᵗ)"],
     stepNumbers: ({ lr, t, setting }) => [
       term.div(
         term.mul(lr, term.sqrt(term.sub(1, term.pow(setting(2), t)))),
         term.sub(1, term.pow(setting(0), t)),
       ),
-      term.constant(0, "f64"),
-      term.constant(0, "f64"),
     ],
-    newMoments({ g, moment, setting }) {
-      const signed = maximize ? term.neg(g) : g;
-      const [first, second] = [moment(0), moment(1)];
-      return [
-        term.add(first, term.mul(term.sub(signed, first), setting(1))),
-        term.add(second, term.mul(term.sub(term.mul(signed, signed), second), setting(3))),
-      ];
-    },
-    newParameter({ p, moment, number, setting }) {
+    update(terms) {
+      const { p, moment, number, setting } = terms;
+      const g = lossGradient(terms, { maximize });
       const divisor = term.add(term.sqrt(moment(1)), setting(4));
-      return term.sub(p, term.mul(number(0), term.div(moment(0), divisor)));
+      return [
+        [0, term.add(moment(0), term.mul(term.sub(g, moment(0)), setting(1)))],
+        [1, term.add(moment(1), term.mul(term.sub(term.mul(g, g), moment(1)), setting(3)))],
+        ["p", term.sub(p, term.mul(number(0), term.div(moment(0), divisor)))],
+      ];
     },
   };
   requireDecayFits(owner, rule, weightDecay);

@@ -1,9 +1,18 @@
 /** optim: optimizers, gradient clipping and learning rate schedules, with PyTorch's formulas. */
 
+export { Adadelta, type AdadeltaOptions } from "./adadelta.js";
+export { Adagrad, type AdagradOptions } from "./adagrad.js";
 export { Adam, type AdamOptions, AdamW, SparseAdam, type SparseAdamOptions } from "./adam.js";
+export { Adamax, type AdamaxOptions } from "./adamax.js";
+export { ASGD, type ASGDOptions } from "./asgd.js";
 export { type ClipNormOptions, clipGradNorm, clipGradValue } from "./clip.js";
+export { Lion, type LionOptions } from "./lion.js";
+export { NAdam, type NAdamOptions } from "./nadam.js";
 export { type CommonOptions, type GroupOptions, Optimizer, type ParameterSource } from "./optimizer.js";
 export { type GroupSettings, ParameterGroup } from "./parameter-group.js";
+export { RAdam, type RAdamOptions } from "./radam.js";
+export { RMSprop, type RMSpropOptions } from "./rmsprop.js";
+export { Rprop, type RpropOptions } from "./rprop.js";
 export {
   type ConstantOptions,
   ConstantSchedule,

@@ -33,7 +33,7 @@ export type GroupOptions<Options> = Partial<Options> & { readonly params: Iterab
 export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<Options>>;
 
 /**
- * The base of SGD, Adam, AdamW and SparseAdam: parameters with common settings, or in groups with their own settings.
+ * The base of all optimizers: parameters with common settings, or in groups with their own settings.
  *
  * @example
  * ```ts
@@ -275,10 +275,10 @@ function firstAddress({ array }: Tensor): number {
 function placeScalars(
   runtime: Runtime,
   name: string,
-  groups: readonly { readonly tensors: readonly Tensor[] }[],
+  groups: readonly { readonly tensors: readonly Tensor[]; readonly rule: UpdateRule }[],
   moments: readonly Region[],
 ): Region {
-  const sizes = groups.flatMap(({ tensors }) => groupPlacements(tensors.length));
+  const sizes = groups.flatMap(({ tensors, rule }) => groupPlacements(rule, tensors.length));
   const region = placeOrRelease(runtime, moments, "scalars", `${name} scalars`, sizes);
   runtime.fill(region.whole, 0);
   return region;

@@ -13,7 +13,12 @@ import { arrivedGradient } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
 import { type ParameterSlot, requireUnmoved } from "./parameter-slot.js";
 import { flattenSpans, type ParameterArrays } from "./spans.js";
-import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
+import {
+  type StepCountGroup,
+  StepCountGroups,
+  type StepCounts,
+  stepCountMemoryBytes,
+} from "./step-count-groups.js";
 import { requireDecayFits, stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
 /** The settings of a parameter group. */
@@ -35,10 +40,13 @@ export interface GroupInputs {
 
 const settingBytes = 8;
 
-export function groupPlacements(parameters: number): readonly { name: string; size: number }[] {
+export function groupPlacements(
+  rule: UpdateRule,
+  parameters: number,
+): readonly { name: string; size: number }[] {
   return [
     { name: "lr, weight decay", size: 2 * settingBytes },
-    { name: "steps", size: stepCountMemoryBytes(parameters) },
+    { name: "steps", size: stepCountMemoryBytes(rule, parameters) },
   ];
 }
 
@@ -87,7 +95,7 @@ export class ParameterGroup {
     const cell = (name: string, index: number): Storage =>
       runtime.view(settings, index * settingBytes, settingBytes, name);
     this.#cells = { lr: cell("lr", 0), weightDecay: cell("weight decay", 1) };
-    this.#stepCountGroups = new StepCountGroups(runtime, stepCountGroups, slots);
+    this.#stepCountGroups = new StepCountGroups(runtime, stepCountGroups, rule, slots);
     this.lr = first.lr;
     this.weightDecay = first.weightDecay;
   }
@@ -176,20 +184,20 @@ export class ParameterGroup {
   }
 
   /**
-   * The storage of a slot's step count, for the saved state.
+   * The storages of a slot's step count and of its carried numbers, for the saved state.
    *
    * @internal
    */
-  stepCount(slot: ParameterSlot): Storage | undefined {
-    return this.#stepCountGroups.stepCount(slot);
+  stepCount(slot: ParameterSlot): Pick<StepCountGroup, "t" | "carried"> | undefined {
+    return this.#stepCountGroups.find(slot);
   }
 
   /**
-   * Sets the step count of each slot, for the saved state.
+   * Sets the step count and the carried numbers of each slot, for the saved state.
    *
    * @internal
    */
-  restoreCounts(counts: ReadonlyMap<ParameterSlot, number>): void {
+  restoreCounts(counts: ReadonlyMap<ParameterSlot, StepCounts>): void {
     this.#stepCountGroups.restore(counts);
     this.#plans.clear();
   }
@@ -248,9 +256,9 @@ export class ParameterGroup {
   }
 
   #run({ stepCountGroup, spans }: StepCountGroupPlan): void {
-    const { momentDtype, t, numbers } = stepCountGroup;
+    const { momentDtype, t, carried, numbers } = stepCountGroup;
     const { lr, weightDecay } = this.#cells;
-    const cells = [lr, weightDecay, t, ...numbers, t];
+    const cells = [lr, weightDecay, t, ...carried, ...numbers, ...carried, t];
     submit(
       this.#runtime,
       rowCalls({

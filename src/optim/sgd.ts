@@ -64,24 +64,23 @@ function sgdRule({
     name: `SGD${variant.filter(Boolean).join("")}`,
     moments: hasMomentum ? ["momentum"] : [],
     settings: [momentum, 1 - dampening],
+    numbers: ["lr", "weight decay", "1 - dampening"],
     stepNumbers: ({ lr, weightDecay, t, setting }) => [
       lr,
       weightDecay,
       // The first direction is not dampened.
       term.select(term.eq(t, 1), 1, setting(1)),
     ],
-    newMoments: (terms) =>
-      hasMomentum
-        ? [term.add(term.mul(terms.moment(0), terms.setting(0)), term.mul(direction(terms), terms.number(2)))]
-        : [],
-    newParameter(terms) {
+    update(terms) {
       const { p, moment, number, setting } = terms;
       const step = !hasMomentum
         ? direction(terms)
         : nesterov
           ? term.add(direction(terms), term.mul(moment(0), setting(0)))
           : moment(0);
-      return term.sub(p, term.mul(number(0), step));
+      const parameter = ["p", term.sub(p, term.mul(number(0), step))] as const;
+      const momentum = term.add(term.mul(moment(0), setting(0)), term.mul(direction(terms), number(2)));
+      return hasMomentum ? [[0, momentum], parameter] : [parameter];
     },
   };
 }

@@ -24,14 +24,17 @@ export function collectState(groups: readonly ParameterGroup[]): Record<string, 
 }
 
 function slotEntries(device: Device, group: ParameterGroup, slot: ParameterSlot): [string, Tensor][] {
-  const name = stepName(slot);
-  const step: [string, Tensor] = [name, device.fromStorage(group.stepCount(slot), [], "f64", name)];
+  const { t, carried = [] } = group.stepCount(slot) ?? {};
+  const cells = [t, ...carried].map((cell, index): [string, Tensor] => {
+    const name = countNames(group, slot)[index] ?? "";
+    return [name, device.fromStorage(cell, [], "f64", name)];
+  });
   const moments = slot.moments.map((moment, kind): [string, Tensor] => {
     const name = `${slot.index}.${group.rule.moments[kind]}`;
     const { storage, shape, dtype } = withoutPadding(device.runtime, moment);
     return [name, device.fromStorage(storage, shape, dtype, name)];
   });
-  return [step, ...moments];
+  return [...cells, ...moments];
 }
 
 export function loadState(owner: string, groups: readonly ParameterGroup[], state: LoadableState): void {
@@ -49,7 +52,15 @@ export function loadState(owner: string, groups: readonly ParameterGroup[], stat
   }));
   for (const [index, { rule }] of groups.entries())
     requireDecayFits(owner, rule, settings[index]?.weightDecay ?? 0);
-  const counts = groups.map(({ slots }) => new Map(slots.map((slot) => [slot, readScalar(stepName(slot))])));
+  const counts = groups.map(
+    (group) =>
+      new Map(
+        group.slots.map((slot) => {
+          const [t = 0, ...carried] = countNames(group, slot).map(readScalar);
+          return [slot, { t, carried }] as const;
+        }),
+      ),
+  );
   for (const [index, group] of groups.entries()) {
     const { lr, weightDecay } = settings[index] ?? group;
     group.lr = lr;
@@ -94,6 +105,7 @@ function settingName(group: number, setting: (typeof settingNames)[number]): str
   return `groups.${group}.${setting}`;
 }
 
-function stepName({ index }: ParameterSlot): string {
-  return `${index}.step`;
+/** The names of a slot's step count and of its carried numbers. */
+function countNames({ rule }: ParameterGroup, { index }: ParameterSlot): readonly string[] {
+  return ["step", ...(rule.carried ?? [])].map((name) => `${index}.${name}`);
 }

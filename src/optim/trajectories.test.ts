@@ -1,4 +1,4 @@
-/** SGD, Adam and AdamW against PyTorch: six steps each, with all options, groups, and parameters without gradients. */
+/** The optimizers against PyTorch: six to eight steps each, with all options, groups, and parameters without gradients. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,11 +7,11 @@ import { isThorough } from "../../test/support/effort.js";
 import { placeParameters, setGradient } from "../../test/support/parameter-module.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
 import { type Tensor, tensor } from "../tensor/index.js";
-import { Adam, AdamW, type Optimizer, SGD, type SGDOptions } from "./index.js";
+import * as optim from "./index.js";
 
 interface Case {
   readonly name: string;
-  readonly optimizer: "SGD" | "Adam" | "AdamW";
+  readonly optimizer: keyof typeof optimizers;
   readonly options: Readonly<Record<string, unknown>>;
   readonly groups:
     | readonly (Readonly<Record<string, unknown>> & { readonly params: readonly number[] })[]
@@ -21,10 +21,13 @@ interface Case {
   readonly initial: readonly (readonly number[])[];
   readonly gradients: readonly (readonly (readonly number[])[])[];
   readonly trajectory: Readonly<Record<"f64" | "f32", readonly (readonly (readonly number[])[])[]>>;
+  /** After the last step, in f64. */
+  readonly state?: Readonly<Record<string, readonly number[]>> | null;
 }
 
 const { cases } = JSON.parse(readRepositoryFile("test/oracle/optimizers.json")) as { cases: readonly Case[] };
-const optimizers = { SGD, Adam, AdamW };
+const { SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop, ASGD } = optim;
+const optimizers = { SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop, ASGD };
 const tolerances = { f64: 1e-12, f32: 2e-6 } as const;
 
 const cpu = openStrictDevice();
@@ -35,14 +38,14 @@ function inCamelCase(options: Readonly<Record<string, unknown>>): Record<string,
   return Object.fromEntries(Object.entries(options).map(([name, value]) => [rename(name), value]));
 }
 
-function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[]): Optimizer {
+function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[]): optim.Optimizer {
   const source = groups
     ? groups.map(({ params, ...groupOptions }) => ({
         params: params.map((index) => parameters[index]!),
         ...inCamelCase(groupOptions),
       }))
     : parameters;
-  return new optimizers[optimizer](source as Tensor[], inCamelCase(options) as unknown as SGDOptions);
+  return new optimizers[optimizer](source as Tensor[], inCamelCase(options) as unknown as optim.SGDOptions);
 }
 
 /** Placed contiguously by a module, or separately as plain tensors. */
@@ -83,6 +86,12 @@ for (const [placement, place] of Object.entries(placements)) {
               );
             }
           }
+        }
+        if (dtype === "f32") return;
+        const state = optimizer.stateDict();
+        for (const [name, expected] of Object.entries(oracleCase.state ?? {})) {
+          for (const [element, value] of state[name]!.dataSync().entries())
+            assert.ok(Math.abs(value - expected[element]!) <= 1e-12, `${name}: ${value}`);
         }
       });
     }

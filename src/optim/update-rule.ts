@@ -13,6 +13,8 @@ export interface StepTerms {
   readonly weightDecay: Expression;
   /** The step's number: 1 in the first step. */
   readonly t: Expression;
+  /** A carried number before the step; 0 before the first one. */
+  carried(index: number): Expression;
   setting(index: number): Expression;
 }
 
@@ -20,11 +22,15 @@ export interface StepTerms {
 export interface ElementTerms {
   readonly p: Expression;
   readonly g: Expression;
+  /** A moment; in the assignments after its own, its new value. So it is with `p`. */
   moment(index: number): Expression;
   /** One of the step's numbers. */
   number(index: number): Expression;
   setting(index: number): Expression;
 }
+
+/** A new value for the parameter, or for a moment by its index. */
+export type Assignment = readonly [target: "p" | number, value: Expression];
 
 export interface UpdateRule {
   /** Rules with the same name have the same formulas and kernels. */
@@ -35,11 +41,15 @@ export interface UpdateRule {
   readonly settings: readonly number[];
   /** Rows of a parameter stay unchanged in a step if their gradient is all zeros; their moments are not read. */
   readonly isSparse?: boolean;
-  /** The numbers that all elements share in a step. */
-  stepNumbers(terms: StepTerms): StepNumbers;
-  newMoments(terms: ElementTerms): readonly Expression[];
-  /** Uses the new moments. */
-  newParameter(terms: ElementTerms): Expression;
+  /** Numbers that a step computes from those of the step before, in f64: part of the state, by these names. */
+  readonly carried?: readonly string[];
+  /** Their values after the step. */
+  newCarried?(terms: StepTerms): readonly Expression[];
+  /** The names of the numbers that all elements share in a step. */
+  readonly numbers: readonly string[];
+  stepNumbers(terms: StepTerms): readonly Expression[];
+  /** One assignment for each moment and one for the parameter, in the order in which they are made. */
+  update(terms: ElementTerms): readonly Assignment[];
 }
 
 /** A sparse rule has no weight decay: it would have to change every row in every step. */
@@ -52,9 +62,6 @@ export function requireDecayFits(owner: string, { isSparse }: UpdateRule, weight
   );
 }
 
-export const numbersPerStep = 3;
-export type StepNumbers = readonly [Expression, Expression, Expression];
-
 export type MomentDtype = "f32" | "f64";
 
 /** The type of moments and numbers: f32 for half precision, which would round small changes away. */
@@ -65,32 +72,29 @@ export function momentDtype(dtype: Dtype): MomentDtype {
 const stepKernels = new Map<string, RowKernel>();
 const updateKernels = new Map<string, RowKernel>();
 
-/** Inputs: lr, weight decay, t. Outputs: the step's numbers, then t. Scalars: the rule's settings. */
+/** Inputs: lr, weight decay, t, the carried numbers. Outputs: the step's numbers, the carried numbers, t. Scalars: the rule's settings. */
 export function stepKernel(rule: UpdateRule, dtype: MomentDtype): RowKernel {
   const key = `${rule.name} ${dtype}`;
   const cached = stepKernels.get(key);
   if (cached) return cached;
   const t = term.add(term.load(2, "f64"), 1);
-  const numbers = rule.stepNumbers({
+  const terms: StepTerms = {
     lr: term.load(0, "f64"),
     weightDecay: term.load(1, "f64"),
     t,
+    carried: (index) => term.load(3 + index, "f64"),
     setting: (index) => term.scalar(index, "f64"),
-  });
+  };
+  const numbers = rule.stepNumbers(terms).map((number) => term.convert(number, dtype));
+  const carried = rule.newCarried?.(terms) ?? [];
+  const outputs = [...numbers.map(() => dtype), ...carried.map(() => "f64" as const), "f64" as const];
   const kernel: RowKernel = {
     name: `${rule.name} step`,
-    inputs: ["f64", "f64", "f64"],
-    outputs: [...numbers.map(() => dtype), "f64" as const].map((outputDtype) => ({
-      dtype: outputDtype,
-      per: "element",
-    })),
+    inputs: ["f64", "f64", "f64", ...carried.map(() => "f64" as const)],
+    outputs: outputs.map((outputDtype) => ({ dtype: outputDtype, per: "element" })),
     scalars: rule.settings.map(() => "f64"),
-    // t is stored last: the numbers depend on the old one.
-    stages: [...numbers.map((number) => term.convert(number, dtype)), t].map((value, output) => ({
-      kind: "store",
-      output,
-      value,
-    })),
+    // t is stored last, and the carried numbers before it: the numbers depend on the old ones.
+    stages: [...numbers, ...carried, t].map((value, output) => ({ kind: "store", output, value })),
   };
   stepKernels.set(key, kernel);
   return kernel;
@@ -110,20 +114,23 @@ export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
     number: (index) => term.load(2 + moments.length + index, compute),
     setting: (index) => term.scalar(index, compute),
   };
-  // p is stored last: the new moments may depend on the old p, and the new p depends on the new moments.
-  const olds = [...moments.map((_, index) => terms.moment(index)), terms.p];
   const hasGradient = term.ne(term.reduced(0, "i32"), 0);
-  const values = [...rule.newMoments(terms), rule.newParameter(terms)].map((value, index) =>
-    rule.isSparse ? term.select(hasGradient, value, olds[index] ?? value) : value,
-  );
+  const stores = rule.update(terms).map(([target, value]) => {
+    const old = target === "p" ? terms.p : terms.moment(target);
+    return {
+      kind: "store",
+      output: target === "p" ? moments.length : target,
+      value: rule.isSparse ? term.select(hasGradient, value, old) : value,
+    } as const;
+  });
   const kernel: RowKernel = {
     name: rule.name,
-    inputs: [dtype, dtype, ...moments, ...Array.from({ length: numbersPerStep }, () => compute)],
+    inputs: [dtype, dtype, ...moments, ...rule.numbers.map(() => compute)],
     outputs: [...moments, dtype].map((type) => ({ dtype: type, per: "element" })),
     scalars: rule.settings.map(() => compute),
     stages: [
       ...(rule.isSparse ? [{ kind: "reduce", op: "max", value: term.ne(terms.g, 0) } as const] : []),
-      ...values.map((value, output) => ({ kind: "store", output, value }) as const),
+      ...stores,
     ],
   };
   updateKernels.set(key, kernel);
