@@ -3,6 +3,7 @@
 import "./device-methods/index.js";
 import "./methods/index.js";
 
+export { blockDiag, cdist, type DistanceOptions, einsum, pdist, tensordot } from "./algebra/index.js";
 export { checkpoint } from "./checkpoint.js";
 export { captureStep } from "./compiled/captured-step.js";
 export {

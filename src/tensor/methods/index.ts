@@ -6,6 +6,7 @@ import { activationMethods } from "./activations.js";
 import { arithmeticMethods } from "./arithmetic.js";
 import { comparisonMethods } from "./comparisons.js";
 import { copyMethods } from "./copies.js";
+import { distanceMethods } from "./distances.js";
 import { extremeMethods } from "./extremes.js";
 import { functionMethods } from "./functions.js";
 import { gradientMethods } from "./gradients.js";
@@ -15,16 +16,19 @@ import { inPlaceFunctionMethods } from "./in-place/functions.js";
 import { indexingMethods } from "./indexing.js";
 import { lifetimeMethods } from "./lifetime.js";
 import { movementMethods } from "./movement.js";
+import { productMethods } from "./products.js";
 import { readingMethods } from "./reading.js";
 import { reductionMethods } from "./reduction.js";
 import { shapeMethods } from "./shape.js";
 import { slicingMethods } from "./slicing.js";
+import { weightedSumMethods } from "./weighted-sums.js";
 
 /** The methods of all families. */
 export type Families = typeof activationMethods &
   typeof arithmeticMethods &
   typeof comparisonMethods &
   typeof copyMethods &
+  typeof distanceMethods &
   typeof extremeMethods &
   typeof functionMethods &
   typeof inPlaceActivationMethods &
@@ -35,9 +39,11 @@ export type Families = typeof activationMethods &
   typeof lifetimeMethods &
   typeof movementMethods &
   typeof slicingMethods &
+  typeof productMethods &
   typeof readingMethods &
   typeof reductionMethods &
-  typeof shapeMethods;
+  typeof shapeMethods &
+  typeof weightedSumMethods;
 
 declare module "../tensor.js" {
   interface Tensor extends Families {}
@@ -48,6 +54,7 @@ const families: readonly object[] = [
   arithmeticMethods,
   comparisonMethods,
   copyMethods,
+  distanceMethods,
   extremeMethods,
   functionMethods,
   inPlaceActivationMethods,
@@ -58,9 +65,11 @@ const families: readonly object[] = [
   lifetimeMethods,
   movementMethods,
   slicingMethods,
+  productMethods,
   readingMethods,
   reductionMethods,
   shapeMethods,
+  weightedSumMethods,
 ];
 
 for (const family of families) defineMethods(Tensor, family);

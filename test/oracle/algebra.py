@@ -1,0 +1,115 @@
+"""Writes algebra.json: cases of products, distances and linear algebra, computed by PyTorch on the CPU in float64.
+
+    python3 test/oracle/algebra.py
+"""
+
+import json
+from pathlib import Path
+
+import torch
+
+torch.manual_seed(20240611)
+torch.set_default_dtype(torch.float64)
+
+
+def rounded(*shape):
+    return torch.randn(shape).float().double()
+
+
+def listed(x):
+    return {"shape": list(x.shape), "values": x.double().reshape(-1).tolist()}
+
+
+cases = []
+
+
+def case(op, function, inputs, args=()):
+    """`function` takes the inputs, then the arguments. Float outputs get a random upstream gradient."""
+    inputs = [x if torch.is_tensor(x) else rounded(*x) for x in inputs]
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    outputs = function(*leaves, *args)
+    outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+    upstreams = [rounded(*y.shape) if y.requires_grad else None for y in outputs]
+    total = sum((y * up).sum() for y, up in zip(outputs, upstreams) if up is not None)
+    grads = torch.autograd.grad(total, leaves, allow_unused=True) if torch.is_tensor(total) else [None] * len(leaves)
+    cases.append({
+        "op": op,
+        "args": list(args),
+        "inputs": [listed(x) for x in inputs],
+        "outputs": [listed(y.detach()) for y in outputs],
+        "upstreams": [None if up is None else listed(up) for up in upstreams],
+        "grads": [None if grad is None else listed(grad) for grad in grads],
+    })
+
+
+def einsum(*operands):
+    *tensors, equation = operands
+    return torch.einsum(equation, *tensors)
+
+
+for equation, *shapes in [
+    ("ij,jk->ik", (2, 3), (3, 4)),
+    ("ij,jk", (2, 3), (3, 4)),
+    ("ba,ca", (2, 3), (4, 3)),
+    ("bij,bjk->bik", (2, 2, 3), (2, 3, 2)),
+    ("...ij,...jk->...ik", (2, 1, 2, 3), (3, 3, 2)),
+    ("i...,i...->...", (3, 2), (3, 1)),
+    ("b...d,dk", (2, 3, 2), (2, 2)),
+    ("ii->i", (3, 3)),
+    ("ii", (3, 3)),
+    ("iji->j", (2, 3, 2)),
+    ("...ii->...i", (2, 3, 3)),
+    ("ij->ji", (2, 3)),
+    ("ij->", (2, 3)),
+    ("i,j->ij", (2,), (3,)),
+    ("i,i->", (3,), (3,)),
+    ("ij,ij->i", (2, 3), (2, 3)),
+    ("ij,kj->k", (2, 3), (4, 3)),
+    ("ij,jk,kl->il", (2, 3), (3, 2), (2, 4)),
+    ("bhqd,bhkd,bhkv->bhqv", (1, 2, 2, 3), (1, 2, 3, 3), (1, 2, 3, 2)),
+    ("bn,anm,bm->ba", (2, 3), (2, 3, 2), (2, 2)),
+    ("Ab,bA->bA", (2, 3), (3, 2)),
+    ("aab,b->a", (2, 2, 3), (3,)),
+    ("ij,jk->ik", (2, 1), (3, 4)),
+    ("ij,,j->i", (2, 3), (), (3,)),
+]:
+    case("einsum", einsum, shapes, [equation])
+
+case("tensordot", lambda a, b, axes: torch.tensordot(a, b, axes), [(2, 3, 4), (3, 4, 2)], [2])
+case("tensordot", lambda a, b, axes: torch.tensordot(a, b, axes), [(2, 3), (4, 2)], [0])
+case("tensordot", lambda a, b, axes: torch.tensordot(a, b, axes), [(3, 4, 2), (4, 3, 2)], [[[1, 0], [0, -2]]])
+case("mv", torch.mv, [(2, 3), (3,)])
+case("dot", torch.dot, [(4,), (4,)])
+case("vdot", torch.vdot, [(4,), (4,)])
+case("inner", torch.inner, [(2, 3), (4, 2, 3)])
+case("inner", torch.inner, [(2, 3), ()])
+case("outer", torch.outer, [(2,), (3,)])
+case("kron", torch.kron, [(2, 3), (2, 2)])
+case("kron", torch.kron, [(2,), (2, 1, 2)])
+case("cross", lambda a, b: torch.cross(a, b), [(2, 3), (2, 3)])
+case("cross", lambda a, b, dim: torch.cross(a, b, dim=dim), [(3, 3), (3, 3)], [1])
+case("trace", torch.trace, [(3, 4)])
+# PyTorch 1.13 gives the trace of a matrix with more rows than columns a wrong gradient.
+for name, x, a, b in [
+    ("addmm", (2, 4), (2, 3), (3, 4)),
+    ("addmm", (4,), (2, 3), (3, 4)),
+    ("addmv", (2,), (2, 3), (3,)),
+    ("addr", (2, 3), (2,), (3,)),
+    ("baddbmm", (2, 1, 3), (2, 2, 2), (2, 2, 3)),
+    ("addbmm", (2, 3), (2, 2, 2), (2, 2, 3)),
+]:
+    case(name, lambda x, a, b, beta, alpha, name=name: getattr(torch, name)(x, a, b, beta=beta, alpha=alpha), [x, a, b], [0.5, 2])
+for p in [2, 1, 3, float("inf")]:
+    case("cdist", lambda a, b, p: torch.cdist(a, b, p=float(p)), [(2, 2, 3), (3, 3)], ["inf" if p == float("inf") else p])
+    case("pdist", lambda x, p: torch.pdist(x, p=float(p)), [(4, 2)], ["inf" if p == float("inf") else p])
+case("dist", lambda a, b, p: torch.dist(a, b, p), [(2, 3), (3,)], [2])
+case("dist", lambda a, b, p: torch.dist(a, b, p), [(2, 3), (2, 3)], [1])
+case("renorm", lambda x, p, dim, limit: torch.renorm(x, p, dim, limit), [(3, 4)], [2, 0, 1.5])
+case("renorm", lambda x, p, dim, limit: torch.renorm(x, p, dim, limit), [(2, 3, 2)], [1, 1, 2])
+case("block_diag", lambda *blocks: torch.block_diag(*blocks), [(2, 3), (2,), (), (1, 2)])
+
+Path(__file__).with_name("algebra.json").write_text(
+    '{\n"about": "PyTorch %s on the CPU, in float64",\n"cases": [\n%s\n]\n}\n'
+    % (torch.__version__.split("+")[0], ",\n".join(json.dumps(c) for c in cases))
+)
+print(len(cases), "cases")
