@@ -5,7 +5,18 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Device, manualSeed, nn, noGrad, optim, randn, type Tensor, tensor, zeros } from "holdfast";
+import {
+  type Device,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  randn,
+  randperm,
+  type Tensor,
+  tensor,
+  zeros,
+} from "holdfast";
 import type { Storage } from "holdfast/internals";
 import { bufferSizes } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
@@ -95,7 +106,11 @@ test("reading a value inside a compiled step is rejected, with the line and a re
 
 test("random numbers of the host, numbers as inputs and results that are not tensors are rejected", () => {
   const [x] = batchOf(4, 1);
-  rejects("NOT_TRACEABLE", () => device.compile((a: Tensor) => a.add(randn([4, 6], { device })))(x), /randn/);
+  rejects(
+    "NOT_TRACEABLE",
+    () => device.compile((a: Tensor) => a.add(randperm(6, { device })))(x),
+    /randperm/,
+  );
   rejects(
     "NOT_TRACEABLE",
     () => device.compile((a: Tensor) => ({ a, rows: 4 as unknown as Tensor }))(x),

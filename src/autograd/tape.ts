@@ -113,6 +113,7 @@ export class Tape {
     if (isRecorded && (target.leaf || target.base?.leaf)) throw leafWritten(op.name);
     if (isRecorded && target.array.storage?.owner) throw viewWritten(op.name);
     requireCurrent(op.name, [target, ...operands]);
+    this.#noteDraw(operands.map(toArray));
     const { array } = target;
     if (op.kind === "composite") {
       const [type] = op.infer(operands.map(toType), attributes);

@@ -6,6 +6,7 @@ import { openDevice } from "../../test/support/devices.js";
 import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { Dtype } from "../ir/index.js";
+import { drawValues, standardNormal, standardUniform } from "../kernels/index.js";
 import { encodeElements, manualSeed, rand, randn, type Tensor, tensor } from "../tensor/index.js";
 import * as nn from "./index.js";
 
@@ -139,18 +140,17 @@ test("the row of a padding index is zero, and the others are those without paddi
   assertHostBits(padded.weight, "f32", "with padding");
 });
 
-test("rand and randn draw on the device, with the values of their distributions' first parameters", () => {
-  for (const [create, initializer] of [
-    [rand, init.uniform()],
-    [randn, init.normal()],
+test("rand and randn draw on the device, from the stream that its counter names", () => {
+  for (const [create, distribution] of [
+    [rand, standardUniform],
+    [randn, standardNormal],
   ] as const) {
     manualSeed(8);
     const before = uploadedBytes();
     const drawn = create([5, 3], { device });
     assert.equal(uploadedBytes(), before);
-    manualSeed(8);
-    const parameter = new nn.Parameter([5, 3], initializer);
-    sameBytes(drawn.dataSync(), Float32Array.from(parameter.initialValues()), "drawn");
+    const expected = drawValues(distribution, { seed: 8, id: 0, use: "draws" }, 15);
+    sameBytes(drawn.dataSync(), expected, "drawn");
   }
   assert.deepEqual(rand([3], { device, dtype: "i32" }).tolist(), [0, 0, 0]);
 });

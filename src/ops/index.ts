@@ -70,6 +70,7 @@ export type {
 export { inRecomputation, inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
 export { drawArray, drawOnHost, isDrawable, type Random } from "./random/draw.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
+export { type RandomAttributes, random } from "./random/random.js";
 export { type ArgExtremeAttributes as PlaceAttributes, argmax, argmin } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";
 export { amax, amin } from "./reduction/extremes.js";

@@ -158,8 +158,11 @@ export interface KernelOp<A extends Attributes = Attributes> extends Entry<A>, D
     types: readonly ValueType[],
     attributes: A,
   ): readonly (Strides | undefined)[];
-  /** The index of the operand whose memory the output may overwrite. Set if the op has an in-place variant. */
-  readonly inPlace?: number;
+  /**
+   * The index of the operand whose memory the output may overwrite, or "none" if the op reads no such operand. Set if the op has an
+   * in-place variant.
+   */
+  readonly inPlace?: number | "none";
   /** True if `lower` depends on the addresses of persistent operands, not only on each operand's layout. */
   readonly dependsOnAddresses?: boolean;
 }

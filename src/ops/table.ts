@@ -37,6 +37,7 @@ import { rmsNorm } from "./normalisation/rms-norm.js";
 import { logSoftmax, softmax } from "./normalisation/softmax.js";
 import type { Op } from "./op.js";
 import { dropout } from "./random/dropout.js";
+import { random } from "./random/random.js";
 import { argmax, argmin } from "./reduction/arg-extremes.js";
 import { cumsum } from "./reduction/cumsum.js";
 import { amax, amin } from "./reduction/extremes.js";
@@ -58,7 +59,8 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ matmul, linear, batchedLinear, fusedProjections },
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
-  ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask, dropout },
+  ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask },
+  ...{ dropout, random },
   ...{ reshape, permute, expand },
   ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile },
   ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },

@@ -1,13 +1,11 @@
-/** Functions that create tensors: from data, constants, ranges and random numbers. */
+/** Functions that create tensors: from data, constants and ranges. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import { drawWords, permutation, standardNormal, standardUniform } from "../kernels/index.js";
-import { formatShape, type Random, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
+import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import { type Device, defaultDevice } from "./device.js";
 import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
 import { dtypeOfArray } from "./host-values.js";
-import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of the functions that create tensors. */
@@ -187,40 +185,6 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
 }
 
 /**
- * Uniform random numbers from 0 to 1, 1 excluded. The seed determines them.
- *
- * @example
- * ```ts
- * import { device, manualSeed, rand } from "holdfast";
- * const cpu = await device("cpu");
- * manualSeed(1);
- * console.log(rand([1000]).mean().sub(0.5).abs().item() < 0.05); // → true
- * cpu.close();
- * ```
- */
-export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
-  requireShape("rand", shape);
-  return makeRandom(standardUniform, shape, options);
-}
-
-/**
- * Random numbers of the standard normal distribution. The seed determines them.
- *
- * @example
- * ```ts
- * import { device, manualSeed, randn } from "holdfast";
- * const cpu = await device("cpu");
- * manualSeed(1);
- * console.log(randn([1000]).mean().abs().item() < 0.1); // → true
- * cpu.close();
- * ```
- */
-export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
-  requireShape("randn", shape);
-  return makeRandom(standardNormal, shape, options);
-}
-
-/**
  * Zeros with the shape, dtype and device of another tensor.
  *
  * @example
@@ -250,52 +214,6 @@ export function onesLike(like: Tensor, options: TensorOptions = {}): Tensor {
   return fullOf("onesLike", like.shape, 1, { dtype: like.dtype, device: like.device, ...options });
 }
 
-/**
- * Uniform random integers from `low` up to but not including `high`, as i32. The seed determines them.
- *
- * @example
- * ```ts
- * import { device, randint } from "holdfast";
- * const cpu = await device("cpu");
- * const dice = randint(1, 7, [100]);
- * console.log(dice.amin().item() >= 1, dice.amax().item() <= 6); // → true true
- * cpu.close();
- * ```
- */
-export function randint(low: number, high: number, shape: Shape, options: TensorOptions = {}): Tensor {
-  requireShape("randint", shape);
-  const count = high - low;
-  if (![low, high].every(Number.isSafeInteger) || count < 1 || count > 2 ** 20) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `randint from ${low} to ${high}: pass two whole numbers, the second above the first by at most 2²⁰.`,
-    );
-  }
-  // A 32-bit word times a count of at most 2²⁰ is exact in a double. Probabilities are equal to within 1 in 2¹².
-  const values = (): Float64Array =>
-    Float64Array.from(
-      drawWords(nextDraw(), sizeOf(shape)),
-      (word) => low + Math.floor((word * count) / 2 ** 32),
-    );
-  return make(values, shape, options.dtype ?? "i32", options);
-}
-
-/**
- * The numbers from 0 up to but not including `count` in random order, as i32. The seed determines the order.
- *
- * @example
- * ```ts
- * import { device, randperm } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(randperm(5).sum().item()); // → 10
- * cpu.close();
- * ```
- */
-export function randperm(count: number, options: TensorOptions = {}): Tensor {
-  requireShape("randperm", [count]);
-  return make(() => permutation(nextDraw(), count), [count], options.dtype ?? "i32", options);
-}
-
 function fullOf(caller: string, shape: Shape, value: number, options: TensorOptions): Tensor {
   const { dtype = "f32" } = options;
   requireShape(caller, shape);
@@ -311,14 +229,6 @@ function fromValues(values: ArrayLike<number>, shape: Shape, dtype: Dtype, optio
 function make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
   const result = (options.device ?? defaultDevice()).make(values, shape, dtype);
-  if (options.requiresGrad) result.requiresGrad = true;
-  return result;
-}
-
-function makeRandom(random: Random, shape: Shape, options: TensorOptions): Tensor {
-  const { dtype = "f32", device = defaultDevice() } = options;
-  requireDtype("A new tensor", dtype);
-  const result = device.makeRandom(random, shape, dtype);
   if (options.requiresGrad) result.requiresGrad = true;
   return result;
 }

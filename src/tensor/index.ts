@@ -34,10 +34,6 @@ export {
   linspace,
   ones,
   onesLike,
-  rand,
-  randint,
-  randn,
-  randperm,
   type TensorOptions,
   tensor,
   zeros,
@@ -55,6 +51,19 @@ export {
 export { cat, oneHot, stack, where } from "./functions.js";
 export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
+export {
+  bernoulli,
+  type MultinomialOptions,
+  multinomial,
+  normal,
+  rand,
+  randint,
+  randintLike,
+  randLike,
+  randn,
+  randnLike,
+  randperm,
+} from "./random.js";
 export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-state.js";
 export { runtimeOf } from "./runtime-of.js";
 export {

@@ -8,9 +8,9 @@ import { type DrawPosition, drawPosition, restoreDrawPosition } from "./seed.js"
 export interface RngState {
   /** The seed of everything, in decimal digits. */
   readonly seed: string;
-  /** Number of draws on the host: initial values, `randn` and the like. */
+  /** Number of draws on the host: initial values and permutations. */
   readonly draws: number;
-  /** The seed and the counter of dropout on the device, as four words. */
+  /** The seed and the counter of the draws on the device, as four words: dropout, `randn` and the like. */
   readonly device: readonly number[];
 }
 

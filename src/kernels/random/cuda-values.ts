@@ -3,8 +3,9 @@
 import type { CudaCode, Parameter } from "../../driver/index.js";
 import { cudaKernel } from "../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../codegen/cuda/element-types.js";
+import { counter, seed } from "../codegen/cuda/intrinsics/philox.js";
 import { preludeOf } from "../codegen/cuda/prelude.js";
-import type { Distribution } from "./distribution.js";
+import type { Distribution, Integers } from "./distribution.js";
 import { centralSquare, centralWidth, farTail, nearShift, quantiles } from "./inverse-normal.js";
 import { atanhCoefficients, cosineCoefficients, sineCoefficients } from "./normal.js";
 import { uses } from "./random-stream.js";
@@ -71,8 +72,11 @@ ${device} double inverseNormalCdf(double p) {
   return q < 0.0 ? -distance : distance;
 }`;
 
+/** The kinds of values that a kernel draws. */
+export type ValueKind = Distribution["kind"] | Integers["kind"];
+
 /** What each distribution declares before its kernel, and how it sets the four values of the words `four`. */
-const kinds: Readonly<Record<Distribution["kind"], { declarations: string; values: string }>> = {
+const kinds: Readonly<Record<ValueKind, { declarations: string; values: string }>> = {
   uniform: {
     declarations: "",
     values: `
@@ -98,29 +102,50 @@ const kinds: Readonly<Record<Distribution["kind"], { declarations: string; value
     values[i] = (float)(raised > high ? high : raised);
   }`,
   },
+  exponential: {
+    declarations: logarithm,
+    values: `
+  const unsigned words[4] = {four.x, four.y, four.z, four.w};
+  for (int i = 0; i < 4; i++) values[i] = (float)(a * logarithm((words[i] + 0.5) * ${literal(2 ** -32)}));`,
+  },
+  integers: {
+    declarations: "",
+    values: `
+  const unsigned words[4] = {four.x, four.y, four.z, four.w};
+  for (int i = 0; i < 4; i++) values[i] = a + (unsigned)((unsigned long long)words[i] * b >> 32);`,
+  },
 };
+
+/** The stream of a launch: its arguments, or a draw in memory. */
+export type StreamSource = "arguments" | "draw";
 
 /** Each thread computes four values. */
 export function valuesCode(
-  kind: Distribution["kind"],
-  dtype: "f32" | "f64" | "bf16" | "f16",
+  kind: ValueKind,
+  dtype: "f32" | "f64" | "bf16" | "f16" | "i32",
+  source: StreamSource,
   parameters: Readonly<Record<string, Parameter>>,
   valuesPerBlock: number,
 ): CudaCode {
   const threads = valuesPerBlock / 4;
   const { type, narrow } = elementTypes[dtype];
   const { declarations, values } = kinds[kind];
+  const isDraw = source === "draw";
+  const stream = isDraw
+    ? `${uses.draws}u, ${[counter, counter + 1, seed, seed + 1].map((word) => `draw[${word}]`).join(", ")}`
+    : `${uses.values}u, idLow, idHigh, seedLow, seedHigh`;
   return cudaKernel({
-    name: `${kind} ${dtype}`,
+    name: `${kind} ${dtype}${isDraw ? " of a draw" : ""}`,
     parameters,
     elements: type,
+    ...(isDraw && { pointers: { draw: "unsigned" } }),
     threads,
     declarations: `${preludeOf(new Set(narrow ? [narrow, "philox"] : ["philox"]))}${declarations}`,
     body: `
   const unsigned long long at = (blockIdx.x * ${threads}ull + threadIdx.x) * 4;
   if (at >= count) return;
-  const uint4 four = philox(firstCounter + (unsigned)(at / 4), ${uses.values}u, idLow, idHigh, seedLow, seedHigh);
-  float values[4];${values}
+  const uint4 four = philox(firstCounter + (unsigned)(at / 4), ${stream});
+  ${dtype === "i32" ? "unsigned" : "float"} values[4];${values}
   for (int i = 0; i < 4; i++)
     if (at + i < count) out[at + i] = ${narrow ? `${narrow}(values[i])` : "values[i]"};`,
   }).cuda;

@@ -89,6 +89,13 @@ test("truncated values stay within their bounds and have the moments of their di
   }
 });
 
+test("exponential values have the moments of their rate, and none is 0", () => {
+  const values = drawValues({ kind: "exponential", rate: 4 }, stream, 20_000);
+  const { mean, deviation } = moments(values);
+  assert.ok(Math.abs(mean - 0.25) < 0.01 && Math.abs(deviation - 0.25) < 0.01, `${mean} ± ${deviation}`);
+  assert.ok(values.every((value) => value > 0));
+});
+
 test("a distribution without bounds is the normal one", () => {
   const [low, high] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
   const { mean, deviation } = moments(

@@ -2,7 +2,7 @@
 
 import { uniform } from "./distributions.js";
 import { inverseNormalCdf, normalCdf } from "./inverse-normal.js";
-import { normal } from "./normal.js";
+import { logarithm, normal } from "./normal.js";
 import { drawWords, type RandomStream } from "./random-stream.js";
 
 /** The bounds are finite, and so are mean and standard deviation; a truncated normal distribution may be open on either side. */
@@ -15,7 +15,16 @@ export type Distribution =
       readonly std: number;
       readonly low: number;
       readonly high: number;
-    };
+    }
+  | { readonly kind: "exponential"; readonly rate: number };
+
+/** Uniform whole numbers: `count` of them, from `low` on, as i32. Their probabilities are equal to within `count` in 2³². */
+export interface Integers {
+  readonly kind: "integers";
+  readonly low: number;
+  /** From 1 to 2³² − 1. */
+  readonly count: number;
+}
 
 /** Uniform in [0, 1). */
 export const standardUniform: Distribution = { kind: "uniform", low: 0, high: 1 };
@@ -43,14 +52,18 @@ export function truncationOf({ mean, std, low, high }: Distribution & { kind: "t
  * The scalar arguments of a distribution's kernel, in the order of `valueParameters`.
  *
  * A uniform value is a + b · fraction, a normal one a + b · standard normal, and a truncated one a + b · quantile(c + d · fraction),
- * limited to e and f.
+ * limited to e and f. An exponential one is a · ln(fraction). A whole number is a plus the upper half of the product b · word.
  */
-export function scalarsOf(distribution: Distribution): readonly number[] {
+export function scalarsOf(distribution: Distribution | Integers): readonly number[] {
   switch (distribution.kind) {
     case "uniform":
       return [distribution.low, distribution.high - distribution.low];
     case "normal":
       return [distribution.mean, distribution.std];
+    case "exponential":
+      return [-1 / distribution.rate];
+    case "integers":
+      return [distribution.low, distribution.count];
     case "truncNormal": {
       const { probability, span, scale } = truncationOf(distribution);
       return [distribution.mean, scale, probability, span, distribution.low, distribution.high];
@@ -79,14 +92,26 @@ export function drawValues(
   const words = drawWords(stream, count);
   // The values take the place of their words.
   const values = new Float32Array(words.buffer);
-  const isUniform = distribution.kind === "uniform";
-  for (let i = 0; i < count; i++) {
-    const word = words[i] ?? 0;
-    values[i] = isUniform
-      ? a + b * uniform(word)
-      : limit(a + b * inverseNormalCdf(c + d * middleOf(word)), e, f);
-  }
+  const convert = (word: number): number => {
+    if (distribution.kind === "uniform") return a + b * uniform(word);
+    if (distribution.kind === "exponential") return a * logarithm(middleOf(word));
+    return limit(a + b * inverseNormalCdf(c + d * middleOf(word)), e, f);
+  };
+  for (let i = 0; i < count; i++) values[i] = convert(words[i] ?? 0);
   return values;
+}
+
+/** The first `count` whole numbers of a stream. The reference for kernels. */
+export function drawIntegers(
+  integers: Integers,
+  stream: RandomStream,
+  count: number,
+): Int32Array<ArrayBuffer> {
+  const choices = BigInt(integers.count);
+  return Int32Array.from(
+    drawWords(stream, count),
+    (word) => integers.low + Number((BigInt(word) * choices) >> 32n),
+  );
 }
 
 /** The middle of the word's interval in (0, 1), which is neither 0 nor 1. */

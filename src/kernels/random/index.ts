@@ -2,6 +2,9 @@
 
 export {
   type Distribution,
+  drawIntegers,
+  drawValues,
+  type Integers,
   standardNormal,
   standardUniform,
   truncationOf,
@@ -17,4 +20,11 @@ export { blocksForCalls, randomKernels } from "./random-kernel.js";
 export { decodeState, encodeState, type RandomState, stateBytes } from "./random-state.js";
 export { drawWords, type RandomStream } from "./random-stream.js";
 export type { Seed } from "./seed.js";
-export { type ValueDtype, valueDtypes, valueKernel, valueLaunch } from "./value-kernel.js";
+export {
+  drawKernel,
+  drawLaunch,
+  type ValueDtype,
+  valueDtypes,
+  valueKernel,
+  valueLaunch,
+} from "./value-kernel.js";

@@ -12,6 +12,7 @@ import { type Code, encodeKernel, type KernelSource, type Local } from "../../dr
 import { reserveDrawCode } from "./cuda-kernels.js";
 import { numbersPerCall } from "./distributions.js";
 import { stateBytes, stateOffsets } from "./random-state.js";
+import { uses } from "./random-stream.js";
 import {
   type FourLocals,
   type PhiloxInput,
@@ -60,7 +61,8 @@ function printDrawMask(code: Code): void {
   });
 }
 
-function printDraw(code: Code, state: Local): PhiloxInput {
+/** Loads the seed and the counter of a draw. */
+export function printDraw(code: Code, state: Local): PhiloxInput {
   const load = (offset: number): Local => {
     const word = code.local("i32");
     code.get(state).memory("i32.load", offset).set(word);
@@ -68,7 +70,7 @@ function printDraw(code: Code, state: Local): PhiloxInput {
   };
   const { seed, counter } = stateOffsets;
   return {
-    use: 0,
+    use: uses.draws,
     key: [load(seed), load(seed + wordBytes)],
     counter: [load(counter), load(counter + wordBytes)],
     multipliers: printMultipliers(code),

@@ -16,12 +16,14 @@ import { halvesOf, type Seed } from "./seed.js";
 
 export interface RandomStream {
   readonly seed: Seed;
-  /** Which of the use's streams: a tensor's number, an epoch. */
+  /** Which of the use's streams: a tensor's number, an epoch, the counter of a draw. */
   readonly id: Seed;
+  /** Default: "values". */
+  readonly use?: RandomUse;
 }
 
-/** The uses of the host's streams. The numbers are part of the layout: changing one changes every run that used it. */
-export const uses = { values: 1, order: 2 } as const;
+/** The uses of streams: draws on the device, values and orders of the host. The numbers are part of the layout: changing one changes every run that used it. */
+export const uses = { draws: 0, values: 1, order: 2 } as const;
 export type RandomUse = keyof typeof uses;
 
 const wordsPerBlock = 4;
@@ -36,14 +38,18 @@ export function blocksOf({ seed, id }: RandomStream, use: RandomUse): (block: nu
 }
 
 /** Words `offset` to `offset + count` of a stream of values. */
-export function drawWords({ seed, id }: RandomStream, count: number, offset = 0): Uint32Array<ArrayBuffer> {
+export function drawWords(
+  { seed, id, use = "values" }: RandomStream,
+  count: number,
+  offset = 0,
+): Uint32Array<ArrayBuffer> {
   requireInStream(count, offset);
   const [key0, key1] = halvesOf(seed, "seed");
   const [low, high] = halvesOf(id, "id of a random stream");
   const words = new Uint32Array(count);
   let block = Math.floor(offset / wordsPerBlock);
   for (let at = -(offset % wordsPerBlock); at < count; at += wordsPerBlock)
-    philoxInto(words, at, block++, uses.values, low, high, key0, key1);
+    philoxInto(words, at, block++, uses[use], low, high, key0, key1);
   return words;
 }
 

@@ -4,11 +4,21 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices } from "../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
+import type { KernelSource } from "../../driver/index.js";
 import { narrowToBf16, narrowToF16 } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
-import { type Distribution, drawValues, standardNormal } from "./distribution.js";
+import {
+  type Distribution,
+  drawIntegers,
+  drawValues,
+  type Integers,
+  standardNormal,
+} from "./distribution.js";
+import { encodeState, stateBytes } from "./random-state.js";
 import type { RandomStream } from "./random-stream.js";
 import {
+  drawKernel,
+  drawLaunch,
   type ValueDtype,
   type ValueRange,
   valueDtypes,
@@ -29,6 +39,7 @@ const distributions: readonly Distribution[] = [
   // Both tails of the quantile, and the mirrored side.
   { kind: "truncNormal", mean: 1, std: 0.5, low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY },
   { kind: "truncNormal", mean: 0, std: 1, low: 6, high: 9 },
+  { kind: "exponential", rate: 0.7 },
 ];
 
 const encoders: Readonly<Record<ValueDtype, (values: Float32Array) => ArrayBufferView>> = {
@@ -88,7 +99,7 @@ for (const { device, skip, open } of kernelDevices) {
 
     test("values are rounded to the dtype from float32", () => {
       for (const dtype of valueDtypes)
-        for (const kind of ["uniform", "normal", "truncNormal"] as const)
+        for (const kind of ["uniform", "normal", "truncNormal", "exponential"] as const)
           compare(distributions.find((distribution) => distribution.kind === kind)!, dtype, 1027);
     });
 
@@ -99,6 +110,41 @@ for (const { device, skip, open } of kernelDevices) {
         const actual = draw(runtime!, distribution, "f32", { first: 1024, count: 1075 }, 4 * 1075);
         sameBytes(actual, wanted, distribution.kind);
       }
+    });
+
+    test("values of a draw in memory are those of the stream that its counter names", () => {
+      const { seed, id } = stream;
+      const state = runtime!.arena.allocate(stateBytes, "draw");
+      runtime!.upload([{ source: encodeState({ seed, counter: id }), target: state }]);
+      const drawn = (source: KernelSource, values: Distribution | Integers, count: number): Uint8Array => {
+        const out = runtime!.arena.allocate(4 * count, "values");
+        const { blocks, scalars } = drawLaunch(values, { first: 4, count });
+        const kernel = runtime!.kernel(source);
+        runtime!.launch({ op: "values", kernel, blocks, arguments: [out, state, ...scalars] });
+        const bytes = runtime!.read(out);
+        runtime!.arena.free(out);
+        return bytes;
+      };
+      const [from, count] = [{ ...stream, use: "draws" } as const, 1029];
+      for (const distribution of distributions.slice(0, 2)) {
+        const { kind } = distribution;
+        const wanted = bytesOf(drawValues(distribution, from, count + 4).slice(4));
+        sameBytes(drawn(drawKernel({ kind, dtype: "f32" }), distribution, count), wanted, kind);
+      }
+      for (const [low, choices] of [
+        [-3, 7],
+        [-(2 ** 31), 2 ** 32 - 1],
+        [5, 1],
+      ] as const) {
+        const integers = { kind: "integers", low, count: choices } as const;
+        const wanted = bytesOf(drawIntegers(integers, from, count + 4).slice(4));
+        sameBytes(
+          drawn(drawKernel({ kind: "integers", dtype: "i32" }), integers, count),
+          wanted,
+          `${choices}`,
+        );
+      }
+      runtime!.arena.free(state);
     });
 
     test("another seed, another stream and another scale are other bits", () => {

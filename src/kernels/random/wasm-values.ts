@@ -4,7 +4,7 @@
  */
 
 import type { Code, Local, StackOpcode } from "../../driver/index.js";
-import type { Distribution } from "./distribution.js";
+import type { ValueKind } from "./cuda-values.js";
 import { centralSquare, centralWidth, farTail, nearShift, quantiles } from "./inverse-normal.js";
 import { atanhCoefficients, cosineCoefficients, sineCoefficients } from "./normal.js";
 import type { FourLocals } from "./wasm-philox.js";
@@ -12,12 +12,8 @@ import type { FourLocals } from "./wasm-philox.js";
 /** Prints the conversion of four words to four values, and returns the vector. */
 export type PrintValues = (words: FourLocals) => Local;
 
-/** Prints the constants of a distribution, before the loop. `scalar` has the f64 arguments, in the order of `scalarsOf`. */
-export function valuePrinter(
-  code: Code,
-  kind: Distribution["kind"],
-  scalar: (index: number) => Local,
-): PrintValues {
+/** Prints the constants of a distribution, before the loop. `scalar` has the arguments of `scalarsOf`, i32 or f64. */
+export function valuePrinter(code: Code, kind: ValueKind, scalar: (index: number) => Local): PrintValues {
   const vectors = new Vectors(code);
   const parameter = (index: number): Local => vectors.splat(scalar(index));
   switch (kind) {
@@ -27,6 +23,10 @@ export function valuePrinter(
       return printNormal(vectors, parameter);
     case "truncNormal":
       return printTruncNormal(vectors, parameter);
+    case "exponential":
+      return printExponential(vectors, parameter);
+    case "integers":
+      return printIntegers(vectors, scalar(0), scalar(1));
   }
 }
 
@@ -159,6 +159,34 @@ function printTruncNormal(vectors: Vectors, parameter: Parameter): PrintValues {
   return (words) => {
     const all = vectors.lanes(words);
     return vectors.join(valuesOf(all), valuesOf(vectors.highHalf(all)));
+  };
+}
+
+function printExponential(vectors: Vectors, parameter: Parameter): PrintValues {
+  const scale = parameter(0);
+  const log = logarithmPrinter(vectors);
+  const [half, step] = [vectors.constant(0.5), vectors.constant(2 ** -32)];
+  const valuesOf = (words: Local): Local => {
+    const word = vectors.op("f64x2.convert_low_i32x4_u", words);
+    const middle = vectors.op("f64x2.mul", vectors.op("f64x2.add", word, half), step);
+    return vectors.op("f32x4.demote_f64x2_zero", vectors.op("f64x2.mul", scale, log(middle)));
+  };
+  return (words) => {
+    const all = vectors.lanes(words);
+    return vectors.join(valuesOf(all), valuesOf(vectors.highHalf(all)));
+  };
+}
+
+/** Four i32: the upper halves of the products of the words and `count`, plus `low`. */
+function printIntegers(vectors: Vectors, low: Local, count: Local): PrintValues {
+  const [lows, counts] = [low, count].map((scalar) =>
+    vectors.keep(vectors.code.get(scalar).op("i32x4.splat")),
+  ) as [Local, Local];
+  return (words) => {
+    const all = vectors.lanes(words);
+    const first = vectors.op("i64x2.extmul_low_i32x4_u", all, counts);
+    const second = vectors.op("i64x2.extmul_high_i32x4_u", all, counts);
+    return vectors.op("i32x4.add", vectors.shuffle(first, second, [1, 3, 5, 7]), lows);
   };
 }
 

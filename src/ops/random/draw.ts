@@ -91,7 +91,7 @@ function lowerRandom(lowering: Lowering, target: DeviceArray, random: Random, st
 }
 
 /** The most values of one launch, whose count has 32 bits; a multiple of four. */
-const valuesPerLaunch = 2 ** 31;
+export const valuesPerLaunch = 2 ** 31;
 
 /** Emits the launches of independent values. */
 export function lowerValues(

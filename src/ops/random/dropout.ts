@@ -66,13 +66,17 @@ const dropoutGradient: KernelOp<DropoutAttributes> = {
 
 /** Throws unless `state` is a random state and `p` a probability. */
 export function requireDropout(op: string, state: ValueType, p: number): void {
-  if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
-    throw badShape(op, `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`);
-  }
+  requireRandomState(op, state);
   if (!(p >= 0 && p <= 1)) {
     throw new HoldfastError("BAD_ARGUMENT", `${op}: p is ${p}; pass a probability from 0 to 1.`, {
       numbers: { p },
     });
+  }
+}
+
+export function requireRandomState(op: string, state: ValueType): void {
+  if (state.dtype !== "i32" || formatShape(state.shape) !== "[4]") {
+    throw badShape(op, `a random state of ${state.dtype} ${formatShape(state.shape)}; it must be i32 [4].`);
   }
 }
 

@@ -93,7 +93,7 @@ function run<T>(
 function rejectDraw(name: string): never {
   throw new HoldfastError(
     "NOT_TRACEABLE",
-    `Compiled ${name} draws random numbers on the host, as randn() and rand() do: every call would use the same numbers. ` +
-      "Draw them before the call and pass them in; dropout draws on the device.",
+    `Compiled ${name} draws random numbers on the host, as randperm() and new modules do: every call would use the same numbers. ` +
+      "Draw them before the call and pass them in; randn(), rand() and dropout draw on the device.",
   );
 }

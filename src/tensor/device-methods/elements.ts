@@ -7,9 +7,7 @@ import {
   allocateArray,
   contiguousStrides,
   drawArray,
-  drawOnHost,
   formatShape,
-  isDrawable,
   type Random,
   type Shape,
   sizeOf,
@@ -18,7 +16,7 @@ import type { Storage } from "../../runtime/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import { encodeElements } from "../host-values.js";
-import { type Draw, nextDraw } from "../seed.js";
+import type { Draw } from "../seed.js";
 import { Tensor } from "../tensor.js";
 
 declare module "../device.js" {
@@ -46,13 +44,6 @@ declare module "../device.js" {
      * @internal
      */
     make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, label?: string): Tensor;
-
-    /**
-     * A tensor of random values, which the device draws.
-     *
-     * @internal
-     */
-    makeRandom(random: Random, shape: Shape, dtype: Dtype): Tensor;
 
     /**
      * Overwrites the elements of a contiguous float tensor with random values, which the device draws.
@@ -94,7 +85,7 @@ declare module "../device.js" {
 
 type ElementMethods = Pick<
   Device,
-  "randomState" | "fromHost" | "make" | "makeRandom" | "drawInto" | "write" | "fromStorage" | "keep"
+  "randomState" | "fromHost" | "make" | "drawInto" | "write" | "fromStorage" | "keep"
 >;
 
 const elementMethods: ElementMethods & ThisType<Device> = {
@@ -117,21 +108,6 @@ const elementMethods: ElementMethods & ThisType<Device> = {
     } catch (error) {
       this.runtime.arena.free(storage);
       throw error instanceof RangeError ? tooLargeForHost(shape, dtype, error) : error;
-    }
-  },
-
-  makeRandom(random, shape, dtype) {
-    if (!isDrawable(dtype))
-      return this.make(() => drawOnHost(random, nextDraw(), sizeOf(shape)), shape, dtype);
-    this.requireOpen();
-    const array = allocateArray(this.runtime, shape, dtype, "tensor");
-    if (!array.storage) return this.wrap(new Value(array));
-    try {
-      drawArray(this.runtime, array, random, nextDraw());
-      return this.wrap(new Value(array));
-    } catch (error) {
-      this.runtime.arena.free(array.storage);
-      throw error;
     }
   },
 

@@ -13,10 +13,12 @@ import { gradientMethods } from "./gradients.js";
 import { inPlaceActivationMethods } from "./in-place/activations.js";
 import { inPlaceArithmeticMethods } from "./in-place/arithmetic.js";
 import { inPlaceFunctionMethods } from "./in-place/functions.js";
+import { inPlaceRandomMethods } from "./in-place/random.js";
 import { indexingMethods } from "./indexing.js";
 import { lifetimeMethods } from "./lifetime.js";
 import { movementMethods } from "./movement.js";
 import { productMethods } from "./products.js";
+import { randomMethods } from "./random.js";
 import { readingMethods } from "./reading.js";
 import { reductionMethods } from "./reduction.js";
 import { shapeMethods } from "./shape.js";
@@ -34,12 +36,14 @@ export type Families = typeof activationMethods &
   typeof inPlaceActivationMethods &
   typeof inPlaceArithmeticMethods &
   typeof inPlaceFunctionMethods &
+  typeof inPlaceRandomMethods &
   typeof indexingMethods &
   typeof gradientMethods &
   typeof lifetimeMethods &
   typeof movementMethods &
   typeof slicingMethods &
   typeof productMethods &
+  typeof randomMethods &
   typeof readingMethods &
   typeof reductionMethods &
   typeof shapeMethods &
@@ -60,12 +64,14 @@ const families: readonly object[] = [
   inPlaceActivationMethods,
   inPlaceArithmeticMethods,
   inPlaceFunctionMethods,
+  inPlaceRandomMethods,
   indexingMethods,
   gradientMethods,
   lifetimeMethods,
   movementMethods,
   slicingMethods,
   productMethods,
+  randomMethods,
   readingMethods,
   reductionMethods,
   shapeMethods,

@@ -9,6 +9,7 @@ import { matmulCases } from "./matmul.js";
 import { movementCases } from "./movement.js";
 import { normalisationCases } from "./normalisation.js";
 import type { OpCase } from "./op-case.js";
+import { randomCases } from "./random.js";
 import { reductionCases } from "./reduction.js";
 
 export const opCases: readonly OpCase[] = [
@@ -21,4 +22,5 @@ export const opCases: readonly OpCase[] = [
   ...convolutionCases,
   ...attentionCases,
   ...lossesCases,
+  ...randomCases,
 ];
