@@ -60,7 +60,10 @@ const places: Readonly<Record<string, readonly { readonly prefix: string; readon
     { prefix: "x.", space: spaceOf("Tensor", "prototype") },
   ],
   "torch.optim": [{ prefix: "optim.", space: spaceOf("optim") }],
-  "torch.optim.lr_scheduler": [{ prefix: "optim.", space: spaceOf("optim") }],
+  "torch.optim.lr_scheduler": [
+    { prefix: "optim.lrScheduler.", space: spaceOf("optim", "lrScheduler") },
+    { prefix: "optim.", space: spaceOf("optim") },
+  ],
   "torch.autograd": [
     { prefix: "autograd.", space: spaceOf("autograd") },
     { prefix: "", space: spaceOf() },

@@ -66,16 +66,6 @@ export const otherNames: Readonly<Record<string, string>> = {
     xavier_uniform_: "nn.init.xavierUniform()",
     zeros_: "nn.init.zeros()",
   }),
-  ...fromEach(["torch.optim.lr_scheduler"], {
-    ConstantLR: "optim.ConstantSchedule",
-    CosineAnnealingLR: "optim.CosineSchedule",
-    LambdaLR: "optim.LambdaSchedule",
-    LinearLR: "optim.WarmupSchedule",
-    MultiStepLR: "optim.MultiStepSchedule",
-    OneCycleLR: "optim.OneCycleSchedule",
-    ReduceLROnPlateau: "optim.ReduceOnPlateau",
-    StepLR: "optim.StepSchedule",
-  }),
 };
 
 function fromEach(

@@ -31,7 +31,7 @@ export interface AdadeltaOptions {
  * const optimizer = new optim.Adadelta([w], { lr: 100 });
  * w.square().sum().backward();
  * optimizer.step();
- * console.log(w.dataSync().map((value) => Math.round(value * 1000) / 1000)); // → Float32Array(2) [ 3.684, -1.684 ]
+ * console.log(Array.from(w.dataSync(), (value) => value.toFixed(3))); // → [ '3.684', '-1.684' ]
  * cpu.close();
  * ```
  */

@@ -33,7 +33,7 @@ export interface ASGDOptions {
  * const optimizer = new optim.ASGD([w], { lr: 0.25 });
  * w.square().sum().backward();
  * optimizer.step();
- * console.log(w.dataSync().map((value) => Math.round(value * 1000) / 1000)); // → Float32Array(2) [ 2, -1 ]
+ * console.log(Array.from(w.dataSync(), (value) => value.toFixed(3))); // → [ '2.000', '-1.000' ]
  * cpu.close();
  * ```
  */

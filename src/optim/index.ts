@@ -14,25 +14,35 @@ export { RAdam, type RAdamOptions } from "./radam.js";
 export { RMSprop, type RMSpropOptions } from "./rmsprop.js";
 export { Rprop, type RpropOptions } from "./rprop.js";
 export {
+  type ChainedOptions,
   type ConstantOptions,
   ConstantSchedule,
   type CosineOptions,
   CosineSchedule,
+  type CyclicOptions,
+  type ExponentialOptions,
   type LambdaOptions,
   LambdaSchedule,
+  type LinearOptions,
   type LrLambda,
+  lrScheduler,
   type MultiStepOptions,
   MultiStepSchedule,
   type OneCycleOptions,
   OneCycleSchedule,
   type PlateauOptions,
   type PlateauState,
+  type PolynomialOptions,
   ReduceOnPlateau,
   Schedule,
   type ScheduleState,
+  type SequentialOptions,
   type StepOptions,
   StepSchedule,
+  type SwaLrOptions,
+  type WarmRestartsOptions,
   type WarmupOptions,
   WarmupSchedule,
 } from "./schedules/index.js";
 export { SGD, type SGDOptions } from "./sgd.js";
+export * as swaUtils from "./swa-utils.js";

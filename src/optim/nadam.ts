@@ -35,7 +35,7 @@ export interface NAdamOptions {
  * const optimizer = new optim.NAdam([w], { lr: 0.5 });
  * w.square().sum().backward();
  * optimizer.step();
- * console.log(w.dataSync().map((value) => Math.round(value * 1000) / 1000)); // → Float32Array(2) [ 3.497, -1.497 ]
+ * console.log(Array.from(w.dataSync(), (value) => value.toFixed(3))); // → [ '3.472', '-1.472' ]
  * cpu.close();
  * ```
  */

@@ -83,6 +83,7 @@ export class ParameterGroup {
   /** Keyed by which parameters have a gradient. */
   readonly #plans = new Map<string, readonly StepCountGroupPlan[]>();
   readonly #settings = { lr: 0, weightDecay: 0 };
+  #initialLr: number | undefined;
   /** Sets a new schedule's first learning rate; runs before the rate is next used. */
   #beginSchedule: (() => void) | undefined;
 
@@ -140,6 +141,36 @@ export class ParameterGroup {
   set lr(lr: number) {
     this.#settleLr();
     this.#set("lr", lr);
+    this.#initialLr = undefined;
+  }
+
+  /**
+   * The learning rate that schedules start from: the one that was set last by other means than a schedule.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * new optim.lrScheduler.ConstantLR(sgd, { factor: 0.5 });
+   * console.log(sgd.lr, sgd.groups[0]?.initialLr); // → 4 8
+   * cpu.close();
+   * ```
+   */
+  get initialLr(): number {
+    const { lr } = this;
+    return this.#initialLr ?? lr;
+  }
+
+  /**
+   * Sets the learning rate for a schedule: the initial rate stays.
+   *
+   * @internal
+   */
+  schedule(lr: number): void {
+    const { initialLr } = this;
+    this.#set("lr", lr);
+    this.#initialLr = initialLr;
   }
 
   /**

@@ -32,7 +32,7 @@ export interface RAdamOptions {
  * const optimizer = new optim.RAdam([w], { lr: 0.05 });
  * w.square().sum().backward();
  * optimizer.step();
- * console.log(w.dataSync().map((value) => Math.round(value * 1000) / 1000)); // → Float32Array(2) [ 3.6, -1.8 ]
+ * console.log(Array.from(w.dataSync(), (value) => value.toFixed(3))); // → [ '3.600', '-1.800' ]
  * cpu.close();
  * ```
  */

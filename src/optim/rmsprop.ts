@@ -35,7 +35,7 @@ export interface RMSpropOptions {
  * const optimizer = new optim.RMSprop([w], { lr: 0.05 });
  * w.square().sum().backward();
  * optimizer.step();
- * console.log(w.dataSync().map((value) => Math.round(value * 1000) / 1000)); // → Float32Array(2) [ 3.5, -1.5 ]
+ * console.log(Array.from(w.dataSync(), (value) => value.toFixed(3))); // → [ '3.500', '-1.500' ]
  * cpu.close();
  * ```
  */

@@ -33,17 +33,25 @@ export class LambdaSchedule extends Schedule {
 
   constructor(optimizer: Optimizer, { lrLambda }: LambdaOptions) {
     super(optimizer);
-    const { length } = optimizer.groups;
-    this.#lambdas = typeof lrLambda === "function" ? Array<LrLambda>(length).fill(lrLambda) : [...lrLambda];
-    if (this.#lambdas.length === length) return;
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `LambdaSchedule got ${this.#lambdas.length} functions for ${length} groups. Pass one function, or one per group.`,
-      { numbers: { lambdas: this.#lambdas.length, groups: length } },
-    );
+    this.#lambdas = lambdasOf("LambdaSchedule", optimizer, { lrLambda });
   }
 
   protected override lrFrom(baseLr: number, steps: number, group: number): number {
     return baseLr * (this.#lambdas[group]?.(steps) ?? 1);
   }
+}
+
+/** One function per group. */
+export function lambdasOf(
+  owner: string,
+  { groups: { length } }: Optimizer,
+  { lrLambda }: LambdaOptions,
+): readonly LrLambda[] {
+  const lambdas = typeof lrLambda === "function" ? Array<LrLambda>(length).fill(lrLambda) : [...lrLambda];
+  if (lambdas.length === length) return lambdas;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${owner} got ${lambdas.length} functions for ${length} groups. Pass one function, or one per group.`,
+    { numbers: { lambdas: lambdas.length, groups: length } },
+  );
 }

@@ -9,11 +9,14 @@ export interface ScheduleState {
   readonly baseLrs: readonly number[];
   /** The state of the schedule after a warm-up. */
   readonly after?: ScheduleState;
+  /** The states of a combined schedule's parts. */
+  readonly schedulers?: readonly ScheduleState[];
 }
 
 /**
  * The base of schedules: create one after its optimizer, and call `step()` after each of the optimizer's steps, or
- * epochs. A subclass computes the rate in `lrFrom`. Its rate for 0 steps applies from the start.
+ * epochs. A subclass computes the rate in `lrFrom`. Its rate for 0 steps applies from the start. The initial rate is the
+ * one that was last set by hand: schedules of one optimizer share it.
  *
  * @example
  * ```ts
@@ -42,7 +45,7 @@ export abstract class Schedule {
 
   constructor(optimizer: Optimizer) {
     this.#optimizer = optimizer;
-    this.#baseLrs = optimizer.groups.map(({ lr }) => lr);
+    this.#baseLrs = optimizer.groups.map(({ initialLr }) => initialLr);
     // The formula cannot run here: a subclass's fields are initialized after this constructor.
     for (const group of optimizer.groups) group.beforeLrIsUsed(() => this.#begin());
   }
@@ -164,9 +167,15 @@ export abstract class Schedule {
   /** Sets the learning rates to those after `steps` steps. */
   protected apply(steps: number): void {
     this.#isBeginning = false;
-    const lrs = this.#optimizer.groups.map((_, group) => this.lrAfter(steps, group));
-    for (const [index, group] of this.#optimizer.groups.entries()) group.lr = lrs[index] ?? group.lr;
+    const groups = this.#optimizer.groups.slice(0, this.#baseLrs.length);
+    const lrs = groups.map((_, group) => this.lrAfter(steps, group));
+    for (const [index, group] of groups.entries()) group.schedule(lrs[index] ?? group.lr);
     this.#steps = steps;
+  }
+
+  /** Takes the present rates as the initial ones. */
+  protected restart(): void {
+    this.#baseLrs = this.#optimizer.groups.map(({ lr }) => lr);
   }
 
   /** The formula: from the initial rate and the step count. */

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
 import { rejects } from "../../../test/support/rejects.js";
+import { readRepositoryFile } from "../../../test/support/repository.js";
 import { tensor, zeros } from "../../tensor/index.js";
 import * as optim from "../index.js";
 
@@ -71,7 +72,70 @@ const tables: Readonly<Record<string, readonly [make: MakeSchedule, lrs: readonl
   ],
 };
 
-for (const [name, [make, lrs]] of Object.entries(tables)) {
+const { lrScheduler } = optim;
+
+/** The schedules of test/oracle/schedules.json. */
+const makers: Readonly<Record<string, MakeSchedule>> = {
+  ExponentialLR: (optimizer) => new lrScheduler.ExponentialLR(optimizer, { gamma: 0.7 }),
+  PolynomialLR: (optimizer) => new lrScheduler.PolynomialLR(optimizer, { totalIters: 4, power: 2 }),
+  "PolynomialLR, defaults": (optimizer) => new lrScheduler.PolynomialLR(optimizer),
+  MultiplicativeLR: (optimizer) =>
+    new lrScheduler.MultiplicativeLR(optimizer, { lrLambda: (steps) => 1 - 0.1 * steps }),
+  LinearLR: (optimizer) =>
+    new lrScheduler.LinearLR(optimizer, { startFactor: 0.25, endFactor: 0.75, totalIters: 4 }),
+  "LinearLR, defaults": (optimizer) => new lrScheduler.LinearLR(optimizer),
+  "CyclicLR, triangular": (optimizer) =>
+    new lrScheduler.CyclicLR(optimizer, { baseLr: 0.01, maxLr: 0.2, stepSizeUp: 3, stepSizeDown: 2 }),
+  "CyclicLR, triangular2": (optimizer) =>
+    new lrScheduler.CyclicLR(optimizer, { baseLr: 0.01, maxLr: 0.2, stepSizeUp: 2, mode: "triangular2" }),
+  "CyclicLR, exp_range": (optimizer) =>
+    new lrScheduler.CyclicLR(optimizer, {
+      ...{ baseLr: 0.01, maxLr: 0.2, stepSizeUp: 2, mode: "exp_range", gamma: 0.9 },
+    }),
+  "CyclicLR, a function of the iteration": (optimizer) =>
+    new lrScheduler.CyclicLR(optimizer, {
+      ...{ baseLr: 0.01, maxLr: 0.2, stepSizeUp: 2, scaleMode: "iterations", scaleFn: (x) => 1 / (x + 1) },
+    }),
+  CosineAnnealingWarmRestarts: (optimizer) =>
+    new lrScheduler.CosineAnnealingWarmRestarts(optimizer, { t0: 3 }),
+  "CosineAnnealingWarmRestarts, longer each time": (optimizer) =>
+    new lrScheduler.CosineAnnealingWarmRestarts(optimizer, { t0: 2, tMult: 2, etaMin: 0.01 }),
+  SequentialLR: (optimizer) => {
+    const schedulers = [
+      new lrScheduler.ConstantLR(optimizer, { factor: 0.1, totalIters: 2 }),
+      new lrScheduler.ExponentialLR(optimizer, { gamma: 0.9 }),
+      new lrScheduler.StepLR(optimizer, { stepSize: 2, gamma: 0.5 }),
+    ];
+    return new lrScheduler.SequentialLR(optimizer, { schedulers, milestones: [3, 6] });
+  },
+  ChainedScheduler: (optimizer) => {
+    const schedulers = [
+      new lrScheduler.LinearLR(optimizer, { startFactor: 0.1, totalIters: 4 }),
+      new lrScheduler.ExponentialLR(optimizer, { gamma: 0.9 }),
+    ];
+    return new lrScheduler.ChainedScheduler(optimizer, { schedulers });
+  },
+  "SWALR, cos": (optimizer) => new optim.swaUtils.SWALR(optimizer, { swaLr: 0.05, annealEpochs: 4 }),
+  "SWALR, linear": (optimizer) =>
+    new optim.swaUtils.SWALR(optimizer, { swaLr: 0.5, annealEpochs: 3, annealStrategy: "linear" }),
+  "SWALR at once": (optimizer) => new optim.swaUtils.SWALR(optimizer, { swaLr: 0.05, annealEpochs: 0 }),
+};
+const oracle = JSON.parse(readRepositoryFile("test/oracle/schedules.json")) as {
+  cases: Readonly<Record<string, readonly number[]>>;
+};
+
+test("every schedule of the oracle is tested", () => {
+  assert.deepEqual(Object.keys(makers).sort(), Object.keys(oracle.cases).sort());
+});
+
+const allTables: typeof tables = {
+  ...tables,
+  ...Object.fromEntries(
+    Object.entries(makers).map(([name, make]) => [name, [make, oracle.cases[name] ?? []] as const]),
+  ),
+};
+
+for (const [name, [make, lrs]] of Object.entries(allTables)) {
   test(`the learning rates are PyTorch's: ${name}`, () => {
     const optimizer = makeOptimizer();
     const schedule = make(optimizer);
@@ -145,6 +209,31 @@ test("a schedule scales the initial rate of each group", () => {
   );
 });
 
+test("schedules of one optimizer share the initial rate, until it is set by hand", () => {
+  const optimizer = makeOptimizer();
+  new lrScheduler.ConstantLR(optimizer, { factor: 0.5 });
+  assert.equal(new lrScheduler.ExponentialLR(optimizer, { gamma: 1 }).lrAfter(0), 0.1);
+  optimizer.lr = 0.3;
+  assert.equal(new lrScheduler.ExponentialLR(optimizer, { gamma: 1 }).lrAfter(0), 0.3);
+});
+
+test("combined schedules reject parts that do not fit: their number, their milestones, their states", () => {
+  const optimizer = makeOptimizer();
+  const schedulers = [1, 2].map(() => new lrScheduler.ExponentialLR(optimizer, { gamma: 0.5 }));
+  const { SequentialLR, ChainedScheduler } = lrScheduler;
+  for (const milestones of [[], [1, 2]])
+    rejects(
+      "BAD_ARGUMENT",
+      () => new SequentialLR(optimizer, { schedulers, milestones }),
+      /Pass 1 milestones/,
+    );
+  const three = [...schedulers, ...schedulers.slice(1)];
+  rejects("BAD_ARGUMENT", () => new SequentialLR(optimizer, { schedulers: three, milestones: [3, 2] }));
+  rejects("BAD_ARGUMENT", () => new ChainedScheduler(optimizer, { schedulers: [] }), /no schedules/);
+  const chained = new ChainedScheduler(optimizer, { schedulers });
+  rejects("BAD_STATE", () => chained.loadStateDict({ steps: 1, baseLrs: [1] }), /0 parts/);
+});
+
 test("schedules reject invalid settings, and a one-cycle schedule rejects a step after its last", () => {
   const optimizer = makeOptimizer();
   rejects("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }), /stepSize is 0/);
@@ -176,7 +265,10 @@ test("a user's schedule has set its rate of step 0 before any reader reads it", 
     "the optimizer": ({ lr }) => lr,
     "a group": ({ groups }) => groups[0]!.lr,
     "its state": (optimizer) => optimizer.stateDict()["groups.0.lr"]!.item(),
-    "another schedule": (optimizer) => new optim.ConstantSchedule(optimizer).lrAfter(0),
+    "another schedule": (optimizer) => {
+      new optim.swaUtils.SWALR(optimizer, { swaLr: 1 });
+      return optimizer.lr;
+    },
   };
   for (const [reader, read] of Object.entries(readers)) {
     const optimizer = makeOptimizer();

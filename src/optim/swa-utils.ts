@@ -1,0 +1,3 @@
+/** swaUtils: averages of weights, with PyTorch's names. */
+
+export { SWALR } from "./schedules/index.js";
