@@ -1,0 +1,56 @@
+/** Programs written as a new user would, by the public names alone. Each learns, and is checked on rows that it has not seen. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import * as compiledVariants from "../programs/compiled-variants.js";
+import * as fineTune from "../programs/fine-tune.js";
+import * as gpt from "../programs/gpt.js";
+import * as service from "../programs/service.js";
+import { effort } from "../support/effort.js";
+
+/** Neither the watchdog nor the threads change what a program learns; `npm run test:long` has both. */
+const settings: Readonly<Record<string, string>> = effort({
+  quick: { HOLDFAST_STALL_AFTER: "off", HOLDFAST_THREADS: "1" },
+  thorough: {},
+});
+const environment = { ...process.env };
+before(() => {
+  Object.assign(process.env, settings);
+});
+after(() => {
+  for (const variable of Object.keys(settings)) delete process.env[variable];
+  Object.assign(process.env, environment);
+});
+
+test("a GPT reverses words that it has not seen", async () => {
+  const { solved, loss } = await gpt.main();
+  assert.ok(solved >= 0.8, `${100 * solved} % of the words, loss ${loss}`);
+});
+
+test("a pretrained body learns a second task from 32 rows, better than a fresh one", async () => {
+  const result = await fineTune.main();
+  const { fromScratch, frozenBody, fineTuned } = result;
+  assert.ok(
+    Math.min(frozenBody, fineTuned) > 0.8 && fineTuned > fromScratch + 0.1,
+    Object.values(result).join(),
+  );
+});
+
+test("a service learns while it answers, and rejects bad requests", async () => {
+  const { statuses, before, after } = await service.main();
+  assert.deepEqual(statuses, [400, 400, 404]);
+  assert.ok(before > 0.1 && after < 0.02, `error ${before}, then ${after}`);
+});
+
+test("a training learns alike eagerly, compiled, accumulated, recomputed and by a Trainer", async () => {
+  const outcomes = await compiledVariants.main();
+  const [first] = outcomes;
+  assert.equal(outcomes.length, 6);
+  for (const { way, heldOutError, weights } of outcomes) {
+    assert.ok(heldOutError < 0.1, `${way}: ${heldOutError}`);
+    const farthest = Math.max(
+      ...weights.map((value, index) => Math.abs(value - (first?.weights[index] ?? 9))),
+    );
+    assert.ok(farthest < 1e-3, `${way}: a weight is ${farthest} off`);
+  }
+});
