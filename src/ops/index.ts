@@ -46,6 +46,13 @@ export { permute, reshape } from "./movement/reshape.js";
 export { type Range, type SliceAttributes, select, slice } from "./movement/slice.js";
 export type { StridedView } from "./movement/strided-view.js";
 export { addToView, writeView, zeroViews } from "./movement/view-gradient.js";
+export {
+  type BatchNormAttributes,
+  batchNorm,
+  normalizeChannels,
+  runningAverage,
+} from "./normalisation/batch-norm.js";
+export { type GroupNormAttributes, groupNorm } from "./normalisation/group-norm.js";
 export type { LastAxesAttributes } from "./normalisation/last-axes.js";
 export { layerNorm } from "./normalisation/layer-norm.js";
 export { type NormalizeAttributes, normalize } from "./normalisation/normalize.js";

@@ -31,6 +31,8 @@ import { pad } from "./movement/pad.js";
 import { repeatInterleave, tile } from "./movement/repeat.js";
 import { permute, reshape } from "./movement/reshape.js";
 import { select, slice } from "./movement/slice.js";
+import { batchNorm, normalizeChannels, runningAverage } from "./normalisation/batch-norm.js";
+import { groupNorm } from "./normalisation/group-norm.js";
 import { layerNorm } from "./normalisation/layer-norm.js";
 import { normalize } from "./normalisation/normalize.js";
 import { rmsNorm } from "./normalisation/rms-norm.js";
@@ -56,6 +58,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
   ...{ argmax, argmin, all, any },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
+  ...{ batchNorm, normalizeChannels, runningAverage, groupNorm },
   ...{ matmul, linear, batchedLinear, fusedProjections },
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,

@@ -42,21 +42,27 @@ function throughFile(checkpoint: Checkpoint): Checkpoint {
   return store.load("latest");
 }
 
-for (const compiled of [false, true]) {
-  test(`five steps, a restore from a file and five more steps equal ten steps, ${compiled ? "compiled" : "eager"}`, () => {
+const variants = [
+  { kind: "deep", compiled: false },
+  { kind: "deep", compiled: true },
+  { kind: "running", compiled: true },
+] as const;
+
+for (const { kind, compiled } of variants) {
+  test(`five steps, a restore from a file and five more steps equal ten steps, ${compiled ? "compiled" : "eager"}, ${kind}`, () => {
     const straight = withDevice({}, (device) => {
-      const training = prepareTraining(device);
+      const training = prepareTraining(device, kind);
       trainSteps(device, training.step, 0, 10, compiled);
       return { bytes: training.read(), next: String(randn([4], { device }).tolist()) };
     });
     const saved = withDevice({}, (device) => {
-      const training = prepareTraining(device);
+      const training = prepareTraining(device, kind);
       trainSteps(device, training.step, 0, 5, compiled);
       return throughFile(captureState(training.model, training.optimizer, { step: 5 }));
     });
     manualSeed(99);
     const resumed = withDevice({}, (device) => {
-      const training = prepareTraining(device);
+      const training = prepareTraining(device, kind);
       manualSeed(77);
       restoreState(saved, training.model, training.optimizer);
       trainSteps(device, training.step, 5, 10, compiled);

@@ -37,6 +37,13 @@ const models = {
     ),
   /** The fewest layers whose step changes weights, gradients, moments, counts and the random state. */
   flat: () => new nn.Sequential(new nn.Dropout(0.3), new nn.Linear(features, classes)),
+  /** With running statistics, which a step changes too. */
+  running: () =>
+    new nn.Sequential(
+      new nn.Linear(features, width),
+      new nn.BatchNorm1d(width),
+      new nn.Linear(width, classes),
+    ),
 };
 
 /** A model and AdamW. */
@@ -62,7 +69,7 @@ export function prepareTraining(device: Device, kind: keyof typeof models = "dee
     },
     read() {
       const tensors = {
-        ...Object.fromEntries(model.namedParameters()),
+        ...model.stateDict(),
         ...optimizer.stateDict(),
         "random state": device.randomState,
       };

@@ -12,11 +12,21 @@ export {
   Tanh,
 } from "./activations.js";
 export { type AttendOptions, MultiheadAttention, type MultiheadAttentionOptions } from "./attention.js";
+export {
+  BatchNorm1d,
+  BatchNorm2d,
+  BatchNorm3d,
+  type BatchNormOptions,
+  InstanceNorm1d,
+  InstanceNorm2d,
+  InstanceNorm3d,
+} from "./batch-norm.js";
 export { type Layer, ModuleList, Sequential } from "./containers.js";
 export { Conv1d, Conv2d, type ConvolutionLayerOptions } from "./convolution.js";
 export { Dropout } from "./dropout.js";
 export { Embedding, type EmbeddingOptions } from "./embedding.js";
 export { Flatten } from "./flatten.js";
+export { GroupNorm, type GroupNormOptions, LocalResponseNorm } from "./group-norm.js";
 export { Linear, type LinearOptions } from "./linear.js";
 export {
   BCEWithLogitsLoss,

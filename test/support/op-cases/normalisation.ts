@@ -1,8 +1,28 @@
 /** Cases of the normalisations: over any axis or the last ones, with a weight and a bias or without. */
 
 import fc from "fast-check";
-import { layerNorm, logSoftmax, normalize, rmsNorm, type Shape, softmax } from "../../../src/ops/index.js";
-import { anyAxis, anyShape, awayFrom, between, call, operand } from "./arbitraries.js";
+import {
+  batchNorm,
+  groupNorm,
+  layerNorm,
+  logSoftmax,
+  normalize,
+  normalizeChannels,
+  rmsNorm,
+  runningAverage,
+  type Shape,
+  softmax,
+} from "../../../src/ops/index.js";
+import {
+  anyAxis,
+  anyShape,
+  anySize,
+  awayFrom,
+  between,
+  broadcastShapesOf,
+  call,
+  operand,
+} from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** A shape, and how many of its last axes form a row. */
@@ -16,6 +36,21 @@ const rows = (elements: number): fc.Arbitrary<{ readonly shape: Shape; readonly 
  * it.
  */
 const eps = 0.1;
+
+/** [N, C, …] with more than one element for each channel, and channels in groups. */
+const channels: fc.Arbitrary<{ readonly shape: Shape; readonly groups: number }> = fc
+  .record({
+    batch: fc.constantFrom(0, 1, 2, 3),
+    groups: anySize(3),
+    width: anySize(3),
+    positions: fc.constantFrom<Shape>([], [1], [3], [2, 2], [1, 3], [2, 1, 2]),
+  })
+  .map(({ batch, groups, width, positions }) => {
+    const needsBatch = positions.every((size) => size === 1) && batch === 1;
+    return { shape: [needsBatch ? 2 : batch, groups * width, ...positions], groups };
+  });
+
+const affineNames = ["alone", "with a weight", "with a weight and a bias"];
 
 export const normalisationCases: readonly OpCase[] = [
   ...[softmax, logSoftmax].map((op) =>
@@ -74,6 +109,46 @@ export const normalisationCases: readonly OpCase[] = [
     draw: (elements) =>
       anyShape({ elements, axes: [1, 5] }).chain((shape) =>
         call([operand(shape)], fc.record({ axis: anyAxis(shape), eps: fc.constant(50) })),
+      ),
+  }),
+  ...affineNames.flatMap((what, affine) => [
+    opCase({
+      op: batchNorm,
+      what,
+      gradients: [0, 1, 2].slice(0, affine + 1),
+      draw: () =>
+        channels.chain(({ shape }) => {
+          const weights = [shape[1]!, shape[1]!].slice(0, affine).map((size) => operand([size]));
+          return call([operand(shape), ...weights], fc.constant({ eps }));
+        }),
+    }),
+    opCase({
+      op: normalizeChannels,
+      what,
+      gradients: [0, 3, 4].slice(0, affine + 1),
+      draw: () =>
+        channels.chain(({ shape }) => {
+          const perChannel = [0, 0, 0, 0].slice(0, 2 + affine).map(() => operand([shape[1]!]));
+          return call([operand(shape), ...perChannel]);
+        }),
+    }),
+    opCase({
+      op: groupNorm,
+      what,
+      gradients: [0, 1, 2].slice(0, affine + 1),
+      draw: () =>
+        channels.chain(({ shape, groups }) => {
+          const weights = [shape[1]!, shape[1]!].slice(0, affine).map((size) => operand([size]));
+          return call([operand(shape), ...weights], fc.constant({ groups, eps }));
+        }),
+    }),
+  ]),
+  opCase({
+    op: runningAverage,
+    gradients: "none",
+    draw: (elements) =>
+      broadcastShapesOf(2, { elements }).chain(([running = [], value = []]) =>
+        call([operand(running), operand(value), 0.25], fc.constant({ factor: 1.5 })),
       ),
   }),
 ];
