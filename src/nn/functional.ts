@@ -3,6 +3,7 @@
 export * from "./functional/activations.js";
 export * from "./functional/attention.js";
 export * from "./functional/batch-norm.js";
+export * from "./functional/elementwise-activations.js";
 export * from "./functional/layers.js";
 export * from "./functional/losses.js";
 export * from "./functional/normalisation.js";

@@ -25,6 +25,11 @@ export { add, div, isFloat, maximum, minimum, mul, pow, sub } from "./elementwis
 export { cast, contiguous, requireDtype } from "./elementwise/cast.js";
 export * as comparisons from "./elementwise/comparisons.js";
 export * as functions from "./elementwise/functions.js";
+export * as gatedActivations from "./elementwise/gated-activations.js";
+export type { HardtanhAttributes } from "./elementwise/hard-activations.js";
+export * as hardActivations from "./elementwise/hard-activations.js";
+export type { EluAttributes } from "./elementwise/smooth-activations.js";
+export * as smoothActivations from "./elementwise/smooth-activations.js";
 export { gather, scatterAdd } from "./indexing/gather.js";
 export { indexedCopyCalls } from "./indexing/indexed-copy.js";
 export { maskedFill } from "./indexing/masked-fill.js";

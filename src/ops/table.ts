@@ -14,6 +14,9 @@ import { add, div, maximum, minimum, mul, pow, sub } from "./elementwise/arithme
 import { cast, contiguous } from "./elementwise/cast.js";
 import * as comparisons from "./elementwise/comparisons.js";
 import * as functions from "./elementwise/functions.js";
+import * as gatedActivations from "./elementwise/gated-activations.js";
+import * as hardActivations from "./elementwise/hard-activations.js";
+import * as smoothActivations from "./elementwise/smooth-activations.js";
 import { gather, scatterAdd } from "./indexing/gather.js";
 import { maskedFill } from "./indexing/masked-fill.js";
 import { oneHot } from "./indexing/one-hot.js";
@@ -55,6 +58,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...comparisons,
   ...functions,
   ...activations,
+  ...{ ...smoothActivations, ...hardActivations, ...gatedActivations },
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
   ...{ argmax, argmin, all, any },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },

@@ -74,7 +74,31 @@ def norms():
     case("localResponseNorm", lambda x: F.local_response_norm(x, 4), [rounded(2, 5, 3)], {"size": 4})
 
 
+def activations():
+    # Corners, too: the derivative there is a convention.
+    x = torch.cat([rounded(8) * 2, torch.tensor([0.0, 1.0, -1.0, 3.0, -3.0, 6.0, 0.5, -0.5, 30.0, -30.0]).double()])
+    simple = {"selu": F.selu, "mish": F.mish, "logsigmoid": F.logsigmoid, "softsign": F.softsign, "tanhshrink": F.tanhshrink,
+              "relu6": F.relu6, "hardswish": F.hardswish, 
+              # PyTorch's own gradient has 1/6 in float32 only.
+              "hardsigmoid": lambda x: F.relu6(x + 3) / 6}
+    for name, function in simple.items():
+        case(name, function, [x])
+    case("elu", lambda x: F.elu(x, 1.5), [x], {"alpha": 1.5})
+    case("celu", lambda x: F.celu(x, 2.0), [x], {"alpha": 2})
+    case("hardtanh", lambda x: F.hardtanh(x, -1, 0.5), [x], {"min": -1, "max": 0.5})
+    case("hardshrink", lambda x: F.hardshrink(x, 0.5), [x], {"lambda": 0.5})
+    case("softshrink", lambda x: F.softshrink(x, 0.5), [x], {"lambda": 0.5})
+    case("threshold", lambda x: F.threshold(x, 0.5, -2), [x], {"threshold": 0.5, "value": -2})
+    case("softplus", lambda x: F.softplus(x, 2, 6), [x], {"beta": 2, "threshold": 6})
+    case("rrelu", lambda x: F.rrelu(x, 0.1, 0.3), [x], {"lower": 0.1, "upper": 0.3})
+    case("softmin", lambda x: F.softmin(x, 0), [rounded(3, 2)], {"axis": 0})
+    case("glu", lambda x: F.glu(x, 1), [rounded(2, 4, 3)], {"axis": 1})
+    case("prelu", F.prelu, [rounded(2, 3, 4), rounded(3)])
+    case("prelu", F.prelu, [rounded(2, 3), rounded(1)])
+
+
 norms()
+activations()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
 print(len(cases), "cases")

@@ -12,6 +12,17 @@ function call<A>(run: (operands: Operands, attributes: A) => Tensor): LayerCall 
   return run as unknown as LayerCall;
 }
 
+const unary = [
+  "selu",
+  "mish",
+  "logsigmoid",
+  "softsign",
+  "tanhshrink",
+  "relu6",
+  "hardswish",
+  "hardsigmoid",
+] as const;
+
 export const layerCalls: Readonly<Record<string, LayerCall>> = {
   batchNorm: call<nn.functional.BatchNormFunctionOptions>(([x, mean, variance, weight, bias], options) =>
     f.batchNorm(x, mean ?? null, variance ?? null, weight, bias, options),
@@ -25,4 +36,18 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
   localResponseNorm: call<{ size: number } & nn.functional.LocalResponseNormOptions>(
     ([x], { size, ...options }) => f.localResponseNorm(x, size, options),
   ),
+  ...Object.fromEntries(unary.map((name) => [name, call(([x]) => f[name](x))])),
+  elu: call<{ alpha: number }>(([x], { alpha }) => f.elu(x, alpha)),
+  celu: call<{ alpha: number }>(([x], { alpha }) => f.celu(x, alpha)),
+  hardtanh: call<{ min: number; max: number }>(([x], { min, max }) => f.hardtanh(x, min, max)),
+  hardshrink: call<{ lambda: number }>(([x], { lambda }) => f.hardshrink(x, lambda)),
+  softshrink: call<{ lambda: number }>(([x], { lambda }) => f.softshrink(x, lambda)),
+  threshold: call<{ threshold: number; value: number }>(([x], { threshold, value }) =>
+    f.threshold(x, threshold, value),
+  ),
+  softplus: call<nn.functional.SoftplusOptions>(([x], options) => f.softplus(x, options)),
+  rrelu: call<nn.functional.RReluOptions>(([x], options) => f.rrelu(x, options)),
+  softmin: call<{ axis: number }>(([x], { axis }) => f.softmin(x, axis)),
+  glu: call<{ axis: number }>(([x], { axis }) => f.glu(x, axis)),
+  prelu: call(([x, weight]) => f.prelu(x, weight!)),
 };

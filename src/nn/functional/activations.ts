@@ -1,6 +1,15 @@
 /** Activations as functions. */
 
+import { smoothActivations } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
+
+/** Options of `softplus`. */
+export interface SoftplusOptions {
+  /** log(1 + e^(beta · x)) / beta. Default: 1. */
+  readonly beta?: number;
+  /** x itself where beta · x is above this. Default: 20. */
+  readonly threshold?: number;
+}
 
 /**
  * max(x, 0).
@@ -106,8 +115,9 @@ export function tanh(x: Tensor): Tensor {
  * cpu.close();
  * ```
  */
-export function softplus(x: Tensor): Tensor {
-  return x.softplus();
+export function softplus(x: Tensor, { beta = 1, threshold = 20 }: SoftplusOptions = {}): Tensor {
+  if (beta === 1 && threshold === 20) return x.softplus();
+  return x.device.apply(smoothActivations.scaledSoftplus, [x], { beta, threshold });
 }
 
 /**

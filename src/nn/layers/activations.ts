@@ -1,7 +1,7 @@
 /** Activations as modules, for Sequential. */
 
 import type { Tensor } from "../../tensor/index.js";
-import { logSoftmax, softmax } from "../functional.js";
+import { logSoftmax, type SoftplusOptions, softmax, softplus } from "../functional.js";
 import { Module } from "../module.js";
 
 /**
@@ -88,9 +88,22 @@ export class SiLU extends Module {
  * ```
  */
 export class Softplus extends Module {
+  readonly options: SoftplusOptions;
+
+  constructor(options: SoftplusOptions = {}) {
+    super();
+    this.options = options;
+  }
+
   /** log(1 + eˣ) of an input of any shape. */
   forward(x: Tensor): Tensor {
-    return x.softplus();
+    return softplus(x, this.options);
+  }
+
+  protected override describe(): string {
+    return Object.entries(this.options)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(", ");
   }
 }
 

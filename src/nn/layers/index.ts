@@ -24,6 +24,27 @@ export {
 export { type Layer, ModuleList, Sequential } from "./containers.js";
 export { Conv1d, Conv2d, type ConvolutionLayerOptions } from "./convolution.js";
 export { Dropout } from "./dropout.js";
+export {
+  CELU,
+  ELU,
+  GLU,
+  Hardshrink,
+  Hardsigmoid,
+  Hardswish,
+  Hardtanh,
+  LogSigmoid,
+  Mish,
+  PReLU,
+  ReLU6,
+  RReLU,
+  SELU,
+  Softmax2d,
+  Softmin,
+  Softshrink,
+  Softsign,
+  Tanhshrink,
+  Threshold,
+} from "./elementwise-activations.js";
 export { Embedding, type EmbeddingOptions } from "./embedding.js";
 export { Flatten } from "./flatten.js";
 export { GroupNorm, type GroupNormOptions, LocalResponseNorm } from "./group-norm.js";

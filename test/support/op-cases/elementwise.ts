@@ -10,11 +10,14 @@ import {
   contiguous,
   div,
   functions,
+  gatedActivations,
+  hardActivations,
   maximum,
   minimum,
   mul,
   type Op,
   pow,
+  smoothActivations,
   sub,
 } from "../../../src/ops/index.js";
 import {
@@ -157,6 +160,41 @@ export const elementwiseCases: readonly OpCase[] = [
     unary(op, between(-4, 4)),
   ),
   ...[activations.gelu, activations.geluTanh].map((op) => unary(op, between(-4, 4))),
+  ...["mish", "logSigmoid", "softsign", "tanhshrink"].map((name) =>
+    unary(smoothActivations[name as "mish"], awayFrom([0], between(-4, 4))),
+  ),
+  unaryWith(
+    smoothActivations.elu,
+    awayFrom([0], between(-4, 4)),
+    fc.constantFrom(
+      { alpha: 1.2, scale: 1, inputScale: 1 },
+      { alpha: 1.67, scale: 1.05, inputScale: 1 },
+      { alpha: 2, scale: 1, inputScale: 0.5 },
+    ),
+  ),
+  unaryWith(
+    smoothActivations.scaledSoftplus,
+    awayFrom([1], between(-3, 3)),
+    fc.constant({ beta: 2, threshold: 2 }),
+  ),
+  unaryWith(hardActivations.hardtanh, awayFrom([-1, 1.5], anything), fc.constant({ min: -1, max: 1.5 })),
+  ...[hardActivations.hardswish, hardActivations.hardsigmoid].map((op) =>
+    unary(op, awayFrom([-3, 3], between(-5, 5))),
+  ),
+  ...[hardActivations.hardshrink, hardActivations.softshrink].map((op) =>
+    unaryWith(op, awayFrom([-0.5, 0.5], anything), fc.constant({ lambda: 0.5 })),
+  ),
+  unaryWith(hardActivations.threshold, awayFrom([0.5], anything), fc.constant({ threshold: 0.5, value: -3 })),
+  ...[gatedActivations.prelu, gatedActivations.sigmoidGate].map((op) =>
+    opCase({
+      op,
+      gradients: [0, 1],
+      draw: (elements) =>
+        broadcastShapesOf(2, { elements }).chain(([x = [], other = []]) =>
+          call([operand(x, { values: awayFromZero }), operand(other)]),
+        ),
+    }),
+  ),
   unaryWith(cast, anything, fc.constant({ dtype: "f64" as const })),
   opCase({
     op: cast,
