@@ -9,7 +9,7 @@ import type { LoadableState } from "../nn/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { Tensor } from "../tensor/index.js";
 import { requireNumber } from "./numbers.js";
-import { groupPlacements, ParameterGroup } from "./parameter-group.js";
+import { type GroupSettings, groupPlacements, ParameterGroup } from "./parameter-group.js";
 import {
   placeMoments,
   placeOrRelease,
@@ -47,10 +47,12 @@ export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<
  * ```
  */
 export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
-  readonly groups: readonly ParameterGroup[];
   readonly #runtime: Runtime;
+  /** Merges a group's options with the optimizer's, and checks them. */
+  readonly #prepare: (group: { readonly params: Iterable<Tensor> }) => PreparedGroup;
+  #groups: readonly ParameterGroup[] = [];
   /** Its moments and scalars. */
-  readonly #regions: readonly Region[];
+  #regions: readonly Region[] = [];
 
   /** Places the moments. Parameters must be on their device and must not move afterwards. */
   protected constructor(
@@ -59,16 +61,23 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     makeRule: (options: Options) => UpdateRule,
   ) {
     const name = this.constructor.name;
-    const groupInputs = toGroups(source).map(({ params, ...groupOptions }) => {
+    this.#prepare = ({ params, ...groupOptions }) => {
       const merged = { ...options, ...groupOptions } as Options;
       const { lr = Number.NaN, weightDecay = 0 } = merged;
       requireNumber(name, "lr", lr, { from: 0 });
       requireNumber(name, "weightDecay", weightDecay, { from: 0 });
       return { tensors: [...params], first: { lr, weightDecay }, rule: makeRule(merged) };
-    });
-    const tensors = groupInputs.flatMap((group) => group.tensors);
+    };
+    const groups = toGroups(source).map(this.#prepare);
+    this.#runtime = findRuntime(groups.flatMap(({ tensors }) => tensors));
+    this.#addGroups(groups);
+  }
+
+  #addGroups(groupInputs: readonly PreparedGroup[]): void {
+    const name = this.constructor.name;
+    const tensors = [...this.parameters, ...groupInputs.flatMap((group) => group.tensors)];
     requireTrainable(name, tensors);
-    const runtime = findRuntime(tensors);
+    const runtime = this.#runtime;
     const unplaced = groupInputs.map((group) =>
       group.tensors
         .map((tensor): UnplacedParameter => ({ tensor, index: tensors.indexOf(tensor), rule: group.rule }))
@@ -76,9 +85,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     );
     const { slots, regions } = placeMoments(runtime, name, unplaced.flat());
     const scalars = placeScalars(runtime, name, groupInputs, regions);
-    this.#runtime = runtime;
-    this.#regions = [...regions, scalars];
-    this.groups = groupInputs.map(({ first, rule }, index) => {
+    const groups = groupInputs.map(({ first, rule }, index) => {
       const [settings, stepCountGroups] = [scalars.storages[2 * index], scalars.storages[2 * index + 1]];
       const groupSlots = (unplaced[index] ?? []).flatMap(({ tensor }) => slots.get(tensor) ?? []);
       if (!settings || !stepCountGroups)
@@ -88,6 +95,48 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
         first,
       );
     });
+    this.#regions = [...this.#regions, ...regions, scalars];
+    this.#groups = [...this.#groups, ...groups];
+  }
+
+  /**
+   * The groups of parameters, each with its own settings.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([3], { requiresGrad: true })], { lr: 0.1 });
+   * console.log(sgd.groups.map(({ parameters }) => parameters.length)); // → [ 1 ]
+   * cpu.close();
+   * ```
+   */
+  get groups(): readonly ParameterGroup[] {
+    return this.#groups;
+  }
+
+  /**
+   * Adds a group of parameters, for example layers that train from now on. Missing options come from the optimizer's. Schedules
+   * that exist already do not change its learning rate. Compiled steps are traced again.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [head, body] = [zeros([3], { requiresGrad: true }), zeros([5], { requiresGrad: true })];
+   * const adamw = new optim.AdamW([head], { lr: 0.01 });
+   * adamw.addParamGroup({ params: [body], lr: 0.001 });
+   * console.log(adamw.groups.map(({ lr }) => lr)); // → [ 0.01, 0.001 ]
+   * cpu.close();
+   * ```
+   */
+  addParamGroup(group: GroupOptions<Options>): void {
+    this.#runtime.traceSink?.reject(
+      "call addParamGroup()",
+      this.constructor.name,
+      "Call it before the compiled step, which is then traced again.",
+    );
+    this.#addGroups([this.#prepare(group)]);
   }
 
   /**
@@ -151,8 +200,10 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * ```
    */
   step(): void {
-    for (const group of this.groups) group.requireUnmoved();
-    for (const group of this.groups) group.step();
+    const { groups } = this;
+    this.#runtime.traceSink?.addGuard(() => this.groups === groups);
+    for (const group of groups) group.requireUnmoved();
+    for (const group of groups) group.step();
   }
 
   /**
@@ -250,6 +301,13 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 }
 
+/** A group before its memory is placed. */
+interface PreparedGroup {
+  readonly tensors: readonly Tensor[];
+  readonly first: GroupSettings;
+  readonly rule: UpdateRule;
+}
+
 function toGroups<Options>(source: ParameterSource<Options>): readonly GroupOptions<Options>[] {
   const items: readonly (Tensor | GroupOptions<Options>)[] = [...source];
   const tensors = items.filter((item) => item instanceof Tensor);
@@ -275,7 +333,7 @@ function firstAddress({ array }: Tensor): number {
 function placeScalars(
   runtime: Runtime,
   name: string,
-  groups: readonly { readonly tensors: readonly Tensor[]; readonly rule: UpdateRule }[],
+  groups: readonly PreparedGroup[],
   moments: readonly Region[],
 ): Region {
   const sizes = groups.flatMap(({ tensors, rule }) => groupPlacements(rule, tensors.length));

@@ -257,12 +257,14 @@ export class ParameterGroup {
     });
     const gradients = new Map<ParameterSlot, DeviceArray>();
     for (const slot of this.slots) {
-      const gradient = arrivedGradient(slot.tensor);
+      // A rule that keeps its parameters runs for all of them.
+      const gradient = this.rule.keepsParameter ? slot.values : arrivedGradient(slot.tensor);
       if (gradient?.storage) gradients.set(slot, gradient);
     }
     inStepPhase(this.#runtime, "update", () => {
       for (const plan of this.#selectPlan(gradients)) this.#run(plan);
     });
+    if (this.rule.keepsParameter) return;
     for (const { values } of gradients.keys()) noteWrite(values.storage);
   }
 
@@ -313,7 +315,9 @@ export class ParameterGroup {
     moments: readonly DeviceArray[],
     numbers: readonly Storage[],
   ): void {
-    const arrays = [values, gradient, ...moments];
+    const { keepsParameter = false } = this.rule;
+    const arrays = [values, ...(keepsParameter ? [] : [gradient]), ...moments];
+    const written = keepsParameter ? moments : [...moments, values];
     const scalarStrides = values.shape.map(() => 0);
     // Rows are the slices of the first axis.
     const iterate = (strides: readonly Strides[]) =>
@@ -329,9 +333,9 @@ export class ParameterGroup {
         iteration: iterate([
           ...arrays.map(({ strides }) => strides),
           ...numbers.map(() => scalarStrides),
-          ...[...moments, values].map(({ strides }) => strides),
+          ...written.map(({ strides }) => strides),
         ]),
-        operands: [...storages(arrays), ...numbers, ...storages([...moments, values])],
+        operands: [...storages(arrays), ...numbers, ...storages(written)],
         scalars: this.rule.settings,
       }),
     );

@@ -41,6 +41,8 @@ export interface UpdateRule {
   readonly settings: readonly number[];
   /** Rows of a parameter stay unchanged in a step if their gradient is all zeros; their moments are not read. */
   readonly isSparse?: boolean;
+  /** The rule reads the parameter and assigns only moments; it needs no gradient. */
+  readonly keepsParameter?: boolean;
   /** Numbers that a step computes from those of the step before, in f64: part of the state, by these names. */
   readonly carried?: readonly string[];
   /** Their values after the step. */
@@ -48,7 +50,7 @@ export interface UpdateRule {
   /** The names of the numbers that all elements share in a step. */
   readonly numbers: readonly string[];
   stepNumbers(terms: StepTerms): readonly Expression[];
-  /** One assignment for each moment and one for the parameter, in the order in which they are made. */
+  /** One assignment for each moment and one for the parameter, if it is not kept, in the order in which they are made. */
   update(terms: ElementTerms): readonly Assignment[];
 }
 
@@ -100,18 +102,20 @@ export function stepKernel(rule: UpdateRule, dtype: MomentDtype): RowKernel {
   return kernel;
 }
 
-/** Inputs: p, g, the moments, the step's numbers. Outputs, in the inputs' memory: the moments, then p. */
+/** Inputs: p, g, the moments, the step's numbers. Outputs, in the inputs' memory: the moments, then p. A rule that keeps p has no g, and p is no output. */
 export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
   const key = `${rule.name} ${dtype}`;
   const cached = updateKernels.get(key);
   if (cached) return cached;
   const compute = momentDtype(dtype);
   const moments = rule.moments.map(() => compute);
+  const written = rule.keepsParameter ? [] : [dtype];
+  const firstMoment = 1 + written.length;
   const terms: ElementTerms = {
     p: term.load(0, compute),
-    g: term.load(1, compute),
-    moment: (index) => term.load(2 + index, compute),
-    number: (index) => term.load(2 + moments.length + index, compute),
+    g: term.load(firstMoment - 1, compute),
+    moment: (index) => term.load(firstMoment + index, compute),
+    number: (index) => term.load(firstMoment + moments.length + index, compute),
     setting: (index) => term.scalar(index, compute),
   };
   const hasGradient = term.ne(term.reduced(0, "i32"), 0);
@@ -125,8 +129,8 @@ export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
   });
   const kernel: RowKernel = {
     name: rule.name,
-    inputs: [dtype, dtype, ...moments, ...rule.numbers.map(() => compute)],
-    outputs: [...moments, dtype].map((type) => ({ dtype: type, per: "element" })),
+    inputs: [dtype, ...written, ...moments, ...rule.numbers.map(() => compute)],
+    outputs: [...moments, ...written].map((type) => ({ dtype: type, per: "element" })),
     scalars: rule.settings.map(() => compute),
     stages: [
       ...(rule.isSparse ? [{ kind: "reduce", op: "max", value: term.ne(terms.g, 0) } as const] : []),

@@ -189,3 +189,14 @@ test("a random state survives a round trip, and an invalid one is rejected", () 
     rejects("BAD_STATE", () => setRngState({ ...state, ...change }, cpu));
   }
 });
+
+test("averages of weights are one of the optimizers of a checkpoint", () => {
+  const [model, copy] = [new nn.Linear(2, 1).to(cpu), new nn.Linear(2, 1).to(cpu)];
+  const [averaged, restored] = [model, copy].map((one) => new optim.swaUtils.AveragedModel(one));
+  averaged!.updateParameters();
+  restoreCheckpoint(captureCheckpoint({ optimizer: { averaged: averaged! } }), {
+    optimizer: { averaged: restored! },
+  });
+  assert.equal(restored!.nAveraged, 1);
+  restored!.use(() => assert.deepEqual(copy.weight.dataSync(), model.weight.dataSync()));
+});

@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { Module } from "../nn/index.js";
-import { Optimizer } from "../optim/index.js";
+import { Optimizer, swaUtils } from "../optim/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 
 /** An object with a plain state: a schedule, a loader, early stopping, or your own. */
@@ -19,10 +19,13 @@ export interface Stateful {
 /** One of a kind, or several by name. */
 export type OneOrNamed<Part> = Part | Readonly<Record<string, Part>>;
 
+/** An optimizer, or averages of weights: its state consists of tensors. */
+export type OptimizerPart = Optimizer | swaUtils.AveragedModel;
+
 /** The parts of a training. */
 export interface TrainingParts {
   readonly model?: OneOrNamed<Module>;
-  readonly optimizer?: OneOrNamed<Optimizer>;
+  readonly optimizer?: OneOrNamed<OptimizerPart>;
   readonly schedule?: OneOrNamed<Stateful>;
   readonly loader?: OneOrNamed<Stateful>;
   readonly earlyStopping?: OneOrNamed<Stateful>;
@@ -38,7 +41,7 @@ const partNames = ["model", "optimizer", ...statefulKinds, "random", "step", "ex
 /** The parts by name, checked. */
 export class PartList {
   readonly models: Named<Module>;
-  readonly optimizers: Named<Optimizer>;
+  readonly optimizers: Named<OptimizerPart>;
   readonly stateful: Named<Stateful>;
   readonly hasRandom: boolean;
   /** The passed kinds. Other kinds in a checkpoint are ignored. */
@@ -56,7 +59,8 @@ export class PartList {
       );
     }
     const isModule = (value: unknown): value is Module => value instanceof Module;
-    const isOptimizer = (value: unknown): value is Optimizer => value instanceof Optimizer;
+    const isOptimizer = (value: unknown): value is OptimizerPart =>
+      value instanceof Optimizer || value instanceof swaUtils.AveragedModel;
     this.models = named("model", parts.model, isModule, "a module");
     this.optimizers = named("optimizer", parts.optimizer, isOptimizer, "an optimizer");
     this.stateful = statefulKinds.flatMap((kind) =>
