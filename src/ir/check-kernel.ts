@@ -111,7 +111,7 @@ function isDefined(op: UnaryOp, type: Compute): boolean {
 }
 
 const binaryOfIntegersOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["and", "shr"]);
-const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow"]);
+const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow", "atan2", "fmod"]);
 
 function checkBinary(name: string, { op, a, b, type }: Extract<Expression, { kind: "binary" }>): void {
   const invalidOps = type === "i32" ? binaryOfFloatsOnly : binaryOfIntegersOnly;

@@ -12,30 +12,61 @@ import type { Dtype, InputDtype } from "./dtypes.js";
 /** The type of arithmetic. Booleans are i32, 0 or 1. */
 export type Compute = "f32" | "f64" | "i32";
 
-/** `roundTf32` is for f32 only: the nearest number with the ten fraction bits of TF32, ties away from zero. */
+/** `round` rounds halves to even. `roundTf32` is for f32 only: the nearest number with the ten fraction bits of TF32, ties away from zero. */
 export const unaryOps = [
   "neg",
   "abs",
   "sqrt",
   "floor",
   "ceil",
+  "round",
+  "trunc",
   "rsqrt",
   "exp",
+  "exp2",
   "expm1",
   "log",
+  "log2",
+  "log10",
   "log1p",
   "sin",
   "cos",
+  "tan",
+  "asin",
+  "acos",
+  "atan",
+  "sinh",
+  "cosh",
   "tanh",
+  "asinh",
+  "acosh",
+  "atanh",
   "sigmoid",
   "erf",
+  "erfc",
+  "lgamma",
   "softplus",
   "roundTf32",
 ] as const;
 export type UnaryOp = (typeof unaryOps)[number];
 
-/** `and` and `shr` are for i32 only; `shr` is a logical shift by a constant from 0 to 31. */
-export const binaryOps = ["add", "sub", "mul", "div", "min", "max", "pow", "and", "shr"] as const;
+/**
+ * `and` and `shr` are for i32 only; `shr` is a logical shift by a constant from 0 to 31. `fmod` is the exact remainder of a division that
+ * truncates, with the sign of the dividend. It, `pow`, `atan2` and `div` are for floats only.
+ */
+export const binaryOps = [
+  "add",
+  "sub",
+  "mul",
+  "div",
+  "min",
+  "max",
+  "pow",
+  "atan2",
+  "fmod",
+  "and",
+  "shr",
+] as const;
 export type BinaryOp = (typeof binaryOps)[number];
 
 export const compareOps = ["eq", "ne", "lt", "le", "gt", "ge"] as const;

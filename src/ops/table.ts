@@ -11,12 +11,17 @@ import { maxPool1d, maxPool2d } from "./convolution/max-pool.js";
 import { windows } from "./convolution/windows.js";
 import * as activations from "./elementwise/activations.js";
 import { add, div, maximum, minimum, mul, pow, sub } from "./elementwise/arithmetic.js";
+import * as bitwise from "./elementwise/bitwise.js";
 import { cast, contiguous } from "./elementwise/cast.js";
 import * as comparisons from "./elementwise/comparisons.js";
 import * as functions from "./elementwise/functions.js";
 import * as gatedActivations from "./elementwise/gated-activations.js";
 import * as hardActivations from "./elementwise/hard-activations.js";
+import * as rounding from "./elementwise/rounding.js";
+import * as selections from "./elementwise/selections.js";
 import * as smoothActivations from "./elementwise/smooth-activations.js";
+import * as special from "./elementwise/special.js";
+import * as trigonometric from "./elementwise/trigonometric.js";
 import { gather, scatterAdd } from "./indexing/gather.js";
 import { maskedFill } from "./indexing/masked-fill.js";
 import { oneHot } from "./indexing/one-hot.js";
@@ -57,6 +62,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ add, sub, mul, div, pow, maximum, minimum, cast, contiguous },
   ...comparisons,
   ...functions,
+  ...{ ...rounding, ...trigonometric, ...special, ...selections, ...bitwise },
   ...activations,
   ...{ ...smoothActivations, ...hardActivations, ...gatedActivations },
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },

@@ -4,22 +4,43 @@ import { mathFunctions } from "../../src/driver/index.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/ir/index.js";
 import { roundToTf32 } from "./tf32.js";
 
+export function roundHalfToEven(x: number): number {
+  const rounded = Math.round(x);
+  return rounded - x === 0.5 && rounded % 2 !== 0 ? rounded - 1 : rounded;
+}
+
 const unary: Record<UnaryOp, (a: number) => number> = {
   neg: (a) => -a,
   abs: Math.abs,
   sqrt: Math.sqrt,
   floor: Math.floor,
   ceil: Math.ceil,
+  round: roundHalfToEven,
+  trunc: Math.trunc,
   rsqrt: (a) => 1 / Math.sqrt(a),
   exp: Math.exp,
+  exp2: mathFunctions.exp2,
   expm1: Math.expm1,
   log: Math.log,
+  log2: Math.log2,
+  log10: Math.log10,
   log1p: Math.log1p,
   sin: Math.sin,
   cos: Math.cos,
+  tan: Math.tan,
+  asin: Math.asin,
+  acos: Math.acos,
+  atan: Math.atan,
+  sinh: Math.sinh,
+  cosh: Math.cosh,
   tanh: Math.tanh,
+  asinh: Math.asinh,
+  acosh: Math.acosh,
+  atanh: Math.atanh,
   sigmoid: (a) => 1 / (1 + Math.exp(-a)),
   erf: mathFunctions.erf,
+  erfc: mathFunctions.erfc,
+  lgamma: mathFunctions.lgamma,
   softplus: (a) => (a > 30 ? a : Math.log1p(Math.exp(a))),
   roundTf32: roundToTf32,
 };
@@ -32,6 +53,8 @@ const binary: Record<BinaryOp, (a: number, b: number) => number> = {
   min: Math.min,
   max: Math.max,
   pow: (a, b) => a ** b,
+  atan2: Math.atan2,
+  fmod: (a, b) => a % b,
   and: (a, b) => a & b,
   shr: (a, b) => a >>> b,
 };

@@ -176,6 +176,7 @@ export const stackOpcodes = {
   "f64x2.nearest": simd(0x94),
   "f64x2.ceil": simd(0x74),
   "f64x2.floor": simd(0x75),
+  "f64x2.trunc": simd(0x7a),
   "f64x2.convert_low_i32x4_s": simd(0xfe),
   "f64x2.convert_low_i32x4_u": simd(0xff),
   "f64x2.promote_low_f32x4": simd(0x5f),

@@ -1,19 +1,11 @@
 /** Elementary functions of one operand, with their derivatives. */
 
-import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
+import { type Expression, term } from "../../ir/index.js";
 import { signOf } from "./sign-of.js";
 import { unary } from "./unary.js";
+import { rejectFractions } from "./whole-numbers.js";
 
 const [minI32, maxI32] = [-(2 ** 31), 2 ** 31 - 1];
-
-/** Rejects fractions for integer tensors: they are not rounded. */
-function rejectFractions(dtype: Dtype, numbers: readonly number[]): string | undefined {
-  const fraction = numbers.find(
-    (number) => !Number.isInteger(number) && Math.abs(number) !== Number.POSITIVE_INFINITY,
-  );
-  if (dtypes[dtype].kind === "float" || fraction === undefined) return undefined;
-  return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Pass a whole number, or convert the tensor: to("f32").`;
-}
 
 const oneLike = (like: Expression): Expression => term.constant(1, like.type);
 

@@ -10,6 +10,8 @@ export interface Closeness {
   readonly rtol?: number;
   /** Absolute. Default: 1e-8. */
   readonly atol?: number;
+  /** Whether NaN is close to NaN. Default: false. */
+  readonly equalNan?: boolean;
 }
 
 export const comparisonMethods = {
@@ -229,11 +231,32 @@ export const comparisonMethods = {
    * cpu.close();
    * ```
    */
-  allclose(this: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8 }: Closeness = {}): boolean {
+  allclose(this: Tensor, other: Tensor, closeness: Closeness = {}): boolean {
+    return this.isclose(other, closeness).all().item() === 1;
+  },
+  /**
+   * True where both are within `atol + rtol · |other|` of each other. Equal infinities are close; NaN is close to NaN with `equalNan`.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2, NaN]);
+   * console.log(x.isclose(tensor([1, 2.1, NaN])).tolist()); // → [ true, false, false ]
+   * console.log(x.isclose(x, { equalNan: true }).tolist()); // → [ true, true, true ]
+   * cpu.close();
+   * ```
+   */
+  isclose(
+    this: Tensor,
+    other: Tensor,
+    { rtol = 1e-5, atol = 1e-8, equalNan = false }: Closeness = {},
+  ): Tensor {
     const distance = this.sub(other).abs();
     const isNear = distance.le(other.abs().mul(rtol).add(atol)).logicalAnd(distance.isfinite());
     // Infinities of one sign are equal, although their difference is NaN.
-    return isNear.logicalOr(this.eq(other)).all().item() === 1;
+    const isClose = isNear.logicalOr(this.eq(other));
+    return equalNan ? isClose.logicalOr(this.isnan().logicalAnd(other.isnan())) : isClose;
   },
   /**
    * The elements of this tensor where the condition is true, and of the other elsewhere.

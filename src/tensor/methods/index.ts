@@ -4,6 +4,7 @@ import { defineMethods } from "../define-methods.js";
 import { Tensor } from "../tensor.js";
 import { activationMethods } from "./activations.js";
 import { arithmeticMethods } from "./arithmetic.js";
+import { bitwiseMethods } from "./bitwise.js";
 import { comparisonMethods } from "./comparisons.js";
 import { copyMethods } from "./copies.js";
 import { distanceMethods } from "./distances.js";
@@ -12,6 +13,7 @@ import { functionMethods } from "./functions.js";
 import { gradientMethods } from "./gradients.js";
 import { inPlaceActivationMethods } from "./in-place/activations.js";
 import { inPlaceArithmeticMethods } from "./in-place/arithmetic.js";
+import { inPlaceElementwiseMethods } from "./in-place/elementwise.js";
 import { inPlaceFunctionMethods } from "./in-place/functions.js";
 import { inPlaceRandomMethods } from "./in-place/random.js";
 import { indexingMethods } from "./indexing.js";
@@ -21,13 +23,23 @@ import { productMethods } from "./products.js";
 import { randomMethods } from "./random.js";
 import { readingMethods } from "./reading.js";
 import { reductionMethods } from "./reduction.js";
+import { roundingMethods } from "./rounding.js";
+import { selectionMethods } from "./selections.js";
 import { shapeMethods } from "./shape.js";
 import { slicingMethods } from "./slicing.js";
+import { specialMethods } from "./special.js";
+import { trigonometricMethods } from "./trigonometric.js";
 import { weightedSumMethods } from "./weighted-sums.js";
 
 /** The methods of all families. */
 export type Families = typeof activationMethods &
   typeof arithmeticMethods &
+  typeof inPlaceElementwiseMethods &
+  typeof trigonometricMethods &
+  typeof specialMethods &
+  typeof selectionMethods &
+  typeof roundingMethods &
+  typeof bitwiseMethods &
   typeof comparisonMethods &
   typeof copyMethods &
   typeof distanceMethods &
@@ -56,6 +68,12 @@ declare module "../tensor.js" {
 const families: readonly object[] = [
   activationMethods,
   arithmeticMethods,
+  inPlaceElementwiseMethods,
+  trigonometricMethods,
+  specialMethods,
+  selectionMethods,
+  roundingMethods,
+  bitwiseMethods,
   comparisonMethods,
   copyMethods,
   distanceMethods,

@@ -11,9 +11,11 @@ import { normalisationCases } from "./normalisation.js";
 import type { OpCase } from "./op-case.js";
 import { randomCases } from "./random.js";
 import { reductionCases } from "./reduction.js";
+import { specialFunctionCases } from "./special-functions.js";
 
 export const opCases: readonly OpCase[] = [
   ...elementwiseCases,
+  ...specialFunctionCases,
   ...reductionCases,
   ...matmulCases,
   ...movementCases,

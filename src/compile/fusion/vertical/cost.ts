@@ -1,6 +1,6 @@
 /** The cost of recomputing a value, and the limits of one fused kernel. */
 
-import { type Expression, subexpressionsOf, type UnaryOp } from "../../../ir/index.js";
+import { type BinaryOp, type Expression, subexpressionsOf, type UnaryOp } from "../../../ir/index.js";
 
 /** Operands that vary along the row, and all operands: a kernel keeps a pointer for each in registers. */
 export const maxMoving = 16;
@@ -15,10 +15,13 @@ export const maxMembers = 32;
 const cheap = 20;
 
 const ofUnary: Partial<Record<UnaryOp, number>> = {
-  ...{ neg: 1, abs: 1, floor: 1, ceil: 1, sqrt: 3, rsqrt: 3, roundTf32: 1 },
+  ...{ neg: 1, abs: 1, floor: 1, ceil: 1, round: 1, trunc: 1, sqrt: 3, rsqrt: 3, roundTf32: 1 },
 };
 /** A transcendental function. */
 const ofFunction = 24;
+const ofBinary: Partial<Record<BinaryOp, number>> = {
+  ...{ pow: ofFunction, atan2: ofFunction, fmod: ofFunction, div: 3 },
+};
 
 /** `isInvariant` tells which subexpressions are computed once per row, and so cost next to nothing. */
 export function isCheap(value: Expression, isInvariant?: (slice: Expression) => boolean): boolean {
@@ -32,7 +35,7 @@ function costOf(slice: Expression): number {
     case "unary":
       return ofUnary[slice.op] ?? ofFunction;
     case "binary":
-      return slice.op === "pow" ? ofFunction : slice.op === "div" ? 3 : 1;
+      return ofBinary[slice.op] ?? 1;
     case "load":
       // An indexed load may go anywhere in memory.
       return slice.at ? ofFunction : 1;

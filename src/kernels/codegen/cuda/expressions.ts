@@ -144,14 +144,30 @@ const functions: Partial<Record<UnaryOp, string>> = {
   sqrt: "sqrt",
   floor: "floor",
   ceil: "ceil",
+  round: "rint",
+  trunc: "trunc",
   exp: "exp",
+  exp2: "exp2",
   expm1: "expm1",
   log: "log",
+  log2: "log2",
+  log10: "log10",
   log1p: "log1p",
   sin: "sin",
   cos: "cos",
+  tan: "tan",
+  asin: "asin",
+  acos: "acos",
+  atan: "atan",
+  sinh: "sinh",
+  cosh: "cosh",
   tanh: "tanh",
+  asinh: "asinh",
+  acosh: "acosh",
+  atanh: "atanh",
   erf: "erf",
+  erfc: "erfc",
+  lgamma: "lgamma",
 };
 
 function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string {
@@ -182,7 +198,9 @@ export function binary(text: KernelText, op: BinaryOp, type: Compute, a: string,
     case "max":
       return text.call(`${op}_${type}`, a, b);
     case "pow":
-      return `${type === "f32" ? "powf" : "pow"}(${a}, ${b})`;
+    case "atan2":
+    case "fmod":
+      return `${op}${type === "f32" ? "f" : ""}(${a}, ${b})`;
     case "and":
       return `(${a} & ${b})`;
     case "shr":

@@ -118,7 +118,7 @@ function everything(type: "f32" | "f64" | "i32"): RowKernel {
     .filter((op) => (isWhole ? op === "neg" || op === "abs" : op !== "roundTf32" || type === "f32"))
     .map((op): Expression => ({ kind: "unary", op, a, type }));
   const binary = binaryOps
-    .filter((op) => (isWhole ? op !== "div" && op !== "pow" : op !== "and" && op !== "shr"))
+    .filter((op) => (isWhole ? !["div", "pow", "atan2", "fmod"].includes(op) : op !== "and" && op !== "shr"))
     .map((op): Expression => ({ kind: "binary", op, a, b: term.constant(3, type), type }));
   const rest = [
     term.select(term.lt(a, 2), a, 0),

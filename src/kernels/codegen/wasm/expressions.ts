@@ -15,6 +15,8 @@ const unaryInstructions: Partial<Record<UnaryOp, string>> = {
   sqrt: "sqrt",
   floor: "floor",
   ceil: "ceil",
+  round: "nearest",
+  trunc: "trunc",
 };
 
 /** Pushes the leaves of an expression. */
@@ -145,8 +147,13 @@ export function pushConstant(code: Code, type: Compute, value: number): void {
 function pushUnary(code: Code, op: UnaryOp, type: Compute): void {
   const instruction = unaryInstructions[op];
   if (instruction) code.op(instructionOf(type, instruction));
-  else if (type === "f32") inlineFunction(code, op as VectorMathName, 1);
-  else callByLane(code, op, 1);
+  else pushFunction(code, op, type, 1);
+}
+
+function pushFunction(code: Code, name: string, type: Compute, operands: 1 | 2): void {
+  if (type === "f64") callByLane(code, name, operands);
+  else if (Object.hasOwn(vectorMath, name)) inlineFunction(code, name as VectorMathName, operands);
+  else callByFloat(code, name, operands);
 }
 
 /** Inlines a vector function of floats on the `operands` vectors on the stack. */
@@ -175,10 +182,24 @@ function callByLane(code: Code, name: string, operands: 1 | 2): void {
   code.lane("f64x2.replace_lane", 1);
 }
 
+/** Calls a function of doubles for each of four floats, and rounds its results. */
+function callByFloat(code: Code, name: string, operands: 1 | 2): void {
+  const vectors = popVectors(code, operands);
+  const call = (lane: number): void => {
+    for (const vector of vectors) code.get(vector).lane("f32x4.extract_lane", lane).op("f64.promote_f32");
+    code.call(`math.${name}`).op("f32.demote_f64");
+  };
+  call(0);
+  code.op("f32x4.splat");
+  for (const lane of [1, 2, 3]) {
+    call(lane);
+    code.lane("f32x4.replace_lane", lane);
+  }
+}
+
 export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
-  if (op === "pow") {
-    if (type === "f32") inlineFunction(code, "pow", 2);
-    else callByLane(code, "pow", 2);
+  if (op === "pow" || op === "atan2" || op === "fmod") {
+    pushFunction(code, op, type, 2);
   } else if (op === "and") {
     code.op("v128.and");
   } else {

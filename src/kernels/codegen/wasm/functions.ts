@@ -1,4 +1,4 @@
-/** The elementary functions that a kernel's expressions call: SIMD functions for f32, the engine's for f64. */
+/** The elementary functions that a kernel's expressions call: SIMD functions for f32, and those of doubles for f64 and the rest. */
 
 import {
   type MathFunction,
@@ -19,10 +19,9 @@ export function calledBy(values: readonly Expression[]): {
   const imports = new Set<MathFunction>();
   const visit = (expression: Expression): void => {
     const op = expression.kind === "unary" || expression.kind === "binary" ? expression.op : "";
-    if (expression.type === "f32" && Object.hasOwn(vectorMath, op)) {
-      for (const callee of vectorMath[op as VectorMathName].needs) functions.add(callee);
-    }
-    if (expression.type === "f64" && Object.hasOwn(mathFunctions, op)) imports.add(op as MathFunction);
+    const isSimd = expression.type === "f32" && Object.hasOwn(vectorMath, op);
+    if (isSimd) for (const callee of vectorMath[op as VectorMathName].needs) functions.add(callee);
+    else if (Object.hasOwn(mathFunctions, op)) imports.add(op as MathFunction);
   };
   for (const value of values) subexpressionsOf(value).forEach(visit);
   return { functions: [...functions], imports: [...imports].map(importOf) };

@@ -15,10 +15,13 @@ interface Bound {
   readonly dense: readonly [number, number];
 }
 
-const bounds: Record<Exclude<VectorMathName, "pow">, Bound> = {
+const bounds: Record<Exclude<VectorMathName, "pow" | "atan2">, Bound> = {
   exp: { exact: Math.exp, ulps: 0.8, dense: [-104, 89] },
+  exp2: { exact: mathFunctions.exp2, ulps: 0.6, dense: [-150, 129] },
   expm1: { exact: Math.expm1, ulps: 1, dense: [-2, 2] },
   log: { exact: Math.log, ulps: 0.51, dense: [0.5, 2] },
+  log2: { exact: Math.log2, ulps: 0.51, dense: [0.5, 2] },
+  log10: { exact: Math.log10, ulps: 0.51, dense: [0.5, 2] },
   log1p: { exact: Math.log1p, ulps: 0.51, dense: [-1, 1] },
   tanh: { exact: Math.tanh, ulps: 1.5, dense: [-10, 10] },
   sigmoid: { exact: sigmoid, ulps: 1.75, dense: [-104, 20] },
@@ -29,6 +32,16 @@ const bounds: Record<Exclude<VectorMathName, "pow">, Bound> = {
   },
   sin: { exact: Math.sin, ulps: 0.51, dense: [-1e5, 1e5] },
   cos: { exact: Math.cos, ulps: 0.51, dense: [-1e5, 1e5] },
+  tan: { exact: Math.tan, ulps: 0.51, dense: [-1e5, 1e5] },
+  asin: { exact: Math.asin, ulps: 0.51, dense: [-1, 1] },
+  acos: { exact: Math.acos, ulps: 0.51, dense: [-1, 1] },
+  atan: { exact: Math.atan, ulps: 0.51, dense: [-4, 4] },
+  sinh: { exact: Math.sinh, ulps: 0.8, dense: [-90, 90] },
+  cosh: { exact: Math.cosh, ulps: 0.6, dense: [-90, 90] },
+  asinh: { exact: Math.asinh, ulps: 0.51, dense: [-4, 4] },
+  acosh: { exact: Math.acosh, ulps: 0.51, dense: [1, 4] },
+  atanh: { exact: Math.atanh, ulps: 0.51, dense: [-1, 1] },
+  erfc: { exact: mathFunctions.erfc, ulps: 0.6, dense: [-4, 11] },
   erf: { exact: mathFunctions.erf, ulps: 1, dense: [-4, 4] },
   roundTf32: { exact: roundToTf32, ulps: 0, dense: [-2, 2] },
   rsqrt: { exact: (x) => 1 / Math.sqrt(x), ulps: 1.5, dense: [0, 4] },
@@ -95,13 +108,36 @@ test("pow is within 0.6 ulp of float64, for every base and exponent", (t) => {
   t.diagnostic(`pow: ${Math.max(...worst).toFixed(2)} ulp`);
 });
 
+test("atan2 is within 0.51 ulp of float64 in all quadrants, and follows C99 at zeros and infinities", () => {
+  const apply = overArrays("atan2");
+  const grids = [
+    { ys: overAllFloats(samples), xs: overAllFloats(samples, 0x5bd1e995) },
+    { ys: overInterval(samples, [-3, 3]), xs: overInterval(samples, [-20, 20]).map((x) => (x * 7) % 3) },
+  ];
+  for (const { ys, xs } of grids) {
+    const actual = apply(ys, xs);
+    const { ulps, index } = worstOf(actual, (at) => Math.atan2(ys[at]!, xs[at]!));
+    assert.ok(ulps <= 0.51, `atan2(${ys[index]}, ${xs[index]}) = ${actual[index]}, ${ulps} ulp off`);
+  }
+  const special = [0, -0, 1, -1, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN, 2 ** -149];
+  const [ys, xs] = [special.flatMap((y) => special.map(() => y)), special.flatMap(() => special)];
+  for (const [index, angle] of apply(Float32Array.from(ys), Float32Array.from(xs)).entries()) {
+    const expected = Math.fround(Math.atan2(ys[index]!, xs[index]!));
+    assert.ok(Object.is(angle, expected), `atan2(${ys[index]}, ${xs[index]}) = ${angle}, not ${expected}`);
+  }
+});
+
 test("sin and cos are accurate for the huge float that is nearest to a multiple of a quarter turn", () => {
   // Found by trying every float from 2⁹⁰ on; at the first of them cos is 1.6e-9.
   const xs = new Float32Array([
     7.729178919452902e28, 1.5458357838905804e29, 4.3865578967101227e33, 8.773115793420245e33,
     1.2614587862244266e38, 2.5229175724488532e38, 6.246896987650012e34, 1.754623158684049e34,
   ]);
-  for (const [name, exact] of [["sin", Math.sin] as const, ["cos", Math.cos] as const]) {
+  for (const [name, exact] of [
+    ["sin", Math.sin] as const,
+    ["cos", Math.cos] as const,
+    ["tan", Math.tan] as const,
+  ]) {
     const { ulps, index } = worstOf(overArrays(name)(xs), (at) => exact(xs[at]!));
     assert.ok(ulps <= 0.51, `${name}(${xs[index]}) is ${ulps} ulp off`);
   }
@@ -117,7 +153,19 @@ test("a subnormal result is a subnormal number, not zero", () => {
     }
   }
   const tiny = new Float32Array([smallest, -smallest, 3 * smallest, 2 ** -127]);
-  for (const name of ["expm1", "log1p", "tanh", "sin", "erf"] as const) {
+  for (const name of [
+    "expm1",
+    "log1p",
+    "tanh",
+    "sin",
+    "tan",
+    "asin",
+    "atan",
+    "sinh",
+    "asinh",
+    "atanh",
+    "erf",
+  ] as const) {
     const slope = name === "erf" ? 2 / Math.sqrt(Math.PI) : 1;
     assert.deepEqual(
       overArrays(name)(tiny),

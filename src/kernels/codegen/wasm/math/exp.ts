@@ -17,8 +17,9 @@ import {
   sub32,
   subBits32,
 } from "./expression.js";
+import { inDoubles } from "./halves.js";
 import { vectorFunction } from "./vector-function.js";
-import { expTail } from "./wide-exp-log.js";
+import { expTail, wideExp2 } from "./wide-exp-log.js";
 
 /** Above `highest` e^x is Infinity, and below `lowest` 0, both with a margin. */
 const [lowest, highest] = [-104, 89];
@@ -51,3 +52,6 @@ export function exp32(code: Code, x: Expression): Expression {
 }
 
 export const exp = vectorFunction("exp", 1, (code, x) => exp32(code, read(x)));
+
+/** 2^x, computed in doubles. */
+export const exp2 = vectorFunction("exp2", 1, (code, x) => inDoubles(code, [x], wideExp2));

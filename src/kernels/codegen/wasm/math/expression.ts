@@ -40,6 +40,7 @@ export const mul = binary("f64x2.mul");
 export const div = binary("f64x2.div");
 export const abs = unary("f64x2.abs");
 export const neg = unary("f64x2.neg");
+export const sqrt = unary("f64x2.sqrt");
 export const nearest = unary("f64x2.nearest");
 /** Minimum and maximum. A NaN in `a` is kept; `b` must be a number. */
 export const atMost = binary("f64x2.pmin");
@@ -102,6 +103,16 @@ export function select(mask: Expression, then: Expression, otherwise: Expression
 /** NaN in lanes whose mask is set: a lane of ones is a NaN, and so is its bitwise OR with anything. */
 export function nanWhere32(mask: Expression, value: Expression): Expression {
   return or(mask, value);
+}
+
+/** The two doubles of `magnitude` with the signs of `sign`; keeps the sign of a zero. */
+export function withSignOf(sign: Expression, magnitude: Expression): Expression {
+  return select(f64(-0), sign, magnitude);
+}
+
+/** A mask of the doubles whose sign bit is set, −0 included. */
+export function hasSign(a: Expression): Expression {
+  return isLess(or(and(a, f64(-0)), f64(1)), f64(0));
 }
 
 /** The four floats of `magnitude` with the signs of `sign`; keeps the sign of a zero. */

@@ -1,47 +1,77 @@
 /** The elementary functions of WebAssembly kernels by name, and the functions that a module needs to call them. */
 
 import type { WasmFunction } from "../../../../driver/index.js";
-import { erf } from "./error-function.js";
-import { exp } from "./exp.js";
+import { erf, erfc } from "./error-function.js";
+import { exp, exp2 } from "./exp.js";
 import { expm1, softplus } from "./expm1-softplus.js";
-import { log, log1p } from "./log.js";
+import { acosh, asinh, atanh, cosh, sinh } from "./hyperbolic.js";
+import { acos, asin, atan, atan2 } from "./inverse-trigonometric.js";
+import { log, log1p, log2, log10 } from "./log.js";
 import { pow, rsqrt } from "./pow.js";
 import { sigmoid, tanh } from "./sigmoid-tanh.js";
 import { roundTf32 } from "./tf32.js";
-import { cos, sin } from "./trigonometric.js";
+import { cos, sin, tan } from "./trigonometric.js";
 import type { VectorFunction } from "./vector-function.js";
 
 export type VectorMathName =
   | "exp"
+  | "exp2"
   | "expm1"
   | "log"
   | "log1p"
+  | "log2"
+  | "log10"
   | "tanh"
   | "sigmoid"
   | "softplus"
   | "sin"
   | "cos"
+  | "tan"
+  | "asin"
+  | "acos"
+  | "atan"
+  | "atan2"
+  | "sinh"
+  | "cosh"
+  | "asinh"
+  | "acosh"
+  | "atanh"
   | "erf"
+  | "erfc"
   | "pow"
   | "rsqrt"
   | "roundTf32";
 
 /**
- * Functions of four floats (v128 in, v128 out; `pow` takes base and power), to be called by name from a kernel of the same module, or
+ * Functions of four floats (v128 in, v128 out; `pow` takes base and power, `atan2` y and x), to be called by name from a kernel of the same module, or
  * inlined. They use neither fast-math nor relaxed instructions, so that a result has the same bits on every machine and in every lane.
  * Only the bits of a NaN may differ, which WebAssembly leaves open.
  */
 export const vectorMath: Readonly<Record<VectorMathName, VectorFunction>> = {
   exp,
+  exp2,
   expm1,
   log,
   log1p,
+  log2,
+  log10,
   tanh,
   sigmoid,
   softplus,
   sin,
   cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  atan2,
+  sinh,
+  cosh,
+  asinh,
+  acosh,
+  atanh,
   erf,
+  erfc,
   pow,
   rsqrt,
   roundTf32,

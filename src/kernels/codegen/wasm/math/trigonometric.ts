@@ -1,5 +1,5 @@
 /**
- * sin and cos of four floats, accurate over the whole range of float. Up to 2²⁰ the argument is reduced with π/2 as a sum of two doubles
+ * sin, cos and tan of four floats, accurate over the whole range of float. Up to 2²⁰ the argument is reduced with π/2 as a sum of two doubles
  * (Cody–Waite). Above it, the reduction uses as many bits of 2/π as the largest float needs (Payne–Hanek).
  */
 
@@ -8,12 +8,14 @@ import {
   abs,
   add,
   and,
+  div,
   type Expression,
   f64,
   isLess,
   keep,
   mul,
   nearest,
+  neg,
   or,
   polynomial,
   read,
@@ -97,12 +99,23 @@ function reduce(code: Code, x: Expression): { r: Expression; turns: Expression }
   return { r: read(r), turns: read(turns) };
 }
 
-/** sin(r + turns · π/2): an odd number of quarter turns swaps sine for cosine, and the second bit is the sign. */
-function sineAfterTurns(code: Code, r: Expression, turns: Expression): Expression {
+/** sin r and cos r on |r| ≤ π/4. */
+function sineAndCosine(code: Code, r: Expression): { sine: Expression; cosine: Expression } {
   const square = keep(code, mul(r, r));
   const sine = mul(r, add(mul(square, polynomial(square, sinTail)), f64(1)));
   const cosine = add(mul(square, polynomial(square, cosTail)), f64(1));
-  const isOdd = isLess(or(shiftLeft(turns, 63), f64(1)), f64(0));
+  return { sine, cosine };
+}
+
+/** A mask of odd numbers of quarter turns. */
+function isOddTurn(turns: Expression): Expression {
+  return isLess(or(shiftLeft(turns, 63), f64(1)), f64(0));
+}
+
+/** sin(r + turns · π/2): an odd number of quarter turns swaps sine for cosine, and the second bit is the sign. */
+function sineAfterTurns(code: Code, r: Expression, turns: Expression): Expression {
+  const { sine, cosine } = sineAndCosine(code, r);
+  const isOdd = isOddTurn(turns);
   const sign = and(shiftLeft(turns, 62), f64(-0));
   return xor(select(isOdd, cosine, sine), sign);
 }
@@ -118,3 +131,18 @@ function shiftedSine(name: string, quarterTurns: number): VectorFunction {
 
 export const sin = shiftedSine("sin", 0);
 export const cos = shiftedSine("cos", 1);
+
+/** tan(r + turns · π/2): sin r / cos r, or −cos r / sin r after an odd number of quarter turns. */
+export const tan = vectorFunction(
+  "tan",
+  1,
+  (code, input) =>
+    inDoubles(code, [input], (inner, x) => {
+      const { r, turns } = reduce(inner, x);
+      const parts = sineAndCosine(inner, r);
+      const [sine, cosine] = [keep(inner, parts.sine), keep(inner, parts.cosine)];
+      const isOdd = keep(inner, isOddTurn(turns));
+      return div(select(isOdd, neg(cosine), sine), select(isOdd, sine, cosine));
+    }),
+  [reduceHuge],
+);

@@ -51,8 +51,18 @@ export function wideExp(code: Code, x: Expression): Expression {
   return mul(power, addBits(shiftLeft(shifted, 52), f64(1)));
 }
 
+/** 2^x = 2ⁿ e^(r ln2) with n = round(x): exact for whole x. */
+export function wideExp2(code: Code, x: Expression): Expression {
+  const clamped = keep(code, atLeast(atMost(x, f64(expLimit)), f64(-expLimit)));
+  const shifted = keep(code, add(clamped, f64(roundingShift)));
+  const n = sub(shifted, f64(roundingShift));
+  const r = keep(code, mul(sub(clamped, n), f64(Math.LN2)));
+  const power = add(add(mul(mul(r, r), polynomial(r, expTail)), r), f64(1));
+  return mul(power, addBits(shiftLeft(shifted, 52), f64(1)));
+}
+
 /** (2 atanh(s) / s − 2) / s² as a polynomial of s² up to ((√2 − 1) / (√2 + 1))²: minimax, relative error of ln 2^−37.6. */
-const logTail = [0.6666666564545605, 0.4000033519095551, 0.2853730853767877, 0.23582151384360947];
+export const logTail = [0.6666666564545605, 0.4000033519095551, 0.2853730853767877, 0.23582151384360947];
 
 const bitsOfRootHalf = 0x3fe6a09e667f3bcdn;
 const bitsOfOne = 0x3ff0000000000000n;

@@ -1,0 +1,71 @@
+/** Bitwise ops on integers and booleans. The loop IR has `and` and logical shifts by constants, of which the others are composed. */
+
+import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
+import type { KernelOp } from "../op.js";
+import { elementwise } from "./elementwise.js";
+
+const none = term.constant(0, "i32");
+
+function bitwise(
+  name: string,
+  operands: 1 | 2,
+  value: (a: Expression, b: Expression) => Expression,
+  takesBooleans = true,
+): KernelOp {
+  const rejects = (dtype: Dtype): string | undefined => {
+    if (dtypes[dtype].kind === "float")
+      return `${dtype} has no bits to combine. Convert it first: to("i32").`;
+    return dtype === "bool" && !takesBooleans
+      ? 'booleans cannot be shifted. Convert them first: to("i32").'
+      : undefined;
+  };
+  return elementwise({
+    name,
+    operands,
+    rejects,
+    value: ([a = none, b = none]) => value(a, b),
+    noGradient: "integers have no derivative",
+  });
+}
+
+export const bitwiseAnd = bitwise("bitwiseAnd", 2, term.and);
+/** a + b counts the common bits twice. */
+export const bitwiseOr = bitwise("bitwiseOr", 2, (a, b) => term.sub(term.add(a, b), term.and(a, b)));
+export const bitwiseXor = bitwise("bitwiseXor", 2, (a, b) =>
+  term.sub(term.add(a, b), term.mul(2, term.and(a, b))),
+);
+/** −1 − a */
+export const bitwiseNot = bitwise("bitwiseNot", 1, (a) => term.sub(-1, a), false);
+
+/** Applies a step for each of the five bits of a shift count. */
+function byBits(
+  value: Expression,
+  count: Expression,
+  step: (value: Expression, bits: number) => Expression,
+): Expression {
+  return [1, 2, 4, 8, 16].reduce(
+    (shifted, bits) => term.select(term.and(count, bits), step(shifted, bits), shifted),
+    value,
+  );
+}
+
+/** Counts are taken modulo 32. */
+export const bitwiseLeftShift = bitwise(
+  "bitwiseLeftShift",
+  2,
+  (a, count) => byBits(a, count, (value, bits) => term.mul(value, 1 << bits)),
+  false,
+);
+/** An arithmetic shift: of a negative number, the complement is shifted. */
+export const bitwiseRightShift = bitwise(
+  "bitwiseRightShift",
+  2,
+  (a, count) => {
+    const isNegative = term.lt(a, 0);
+    const complement = (value: Expression): Expression => term.sub(-1, value);
+    const magnitude = term.select(isNegative, complement(a), a);
+    const shifted = byBits(magnitude, count, term.shr);
+    return term.select(isNegative, complement(shifted), shifted);
+  },
+  false,
+);
