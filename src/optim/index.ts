@@ -6,6 +6,14 @@ export { Adam, type AdamOptions, AdamW, SparseAdam, type SparseAdamOptions } fro
 export { Adamax, type AdamaxOptions } from "./adamax.js";
 export { ASGD, type ASGDOptions } from "./asgd.js";
 export { type ClipNormOptions, clipGradNorm, clipGradValue } from "./clip.js";
+export {
+  type DefinedOptimizer,
+  type DefinedOptions,
+  defineOptimizer,
+  type OptimizerDefinition,
+  type UpdateInputs,
+} from "./define-optimizer.js";
+export type { Formula, FormulaCondition, FormulaOperand } from "./formula.js";
 export { Lion, type LionOptions } from "./lion.js";
 export { NAdam, type NAdamOptions } from "./nadam.js";
 export { type CommonOptions, type GroupOptions, Optimizer, type ParameterSource } from "./optimizer.js";

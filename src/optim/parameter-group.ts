@@ -281,7 +281,8 @@ export class ParameterGroup {
         return gradient ? [[slot.values, gradient, ...slot.moments]] : [];
       });
       // A sparse rule needs the rows of each parameter.
-      const spans = this.rule.isSparse ? parameters : flattenSpans(this.#runtime, parameters);
+      const { isSparse, changesPadding } = this.rule;
+      const spans = isSparse || changesPadding ? parameters : flattenSpans(this.#runtime, parameters);
       return { stepCountGroup, spans };
     });
     this.#plans.set(pattern, plan);

@@ -33,8 +33,11 @@ export interface ElementTerms {
 export type Assignment = readonly [target: "p" | number, value: Expression];
 
 export interface UpdateRule {
-  /** Rules with the same name have the same formulas and kernels. */
   readonly name: string;
+  /** Rules with the same key have the same formulas and kernels. Default: the name. */
+  readonly key?: string;
+  /** A parameter of 0 without a gradient may change: the padding between parameters must not be updated. */
+  readonly changesPadding?: boolean;
   /** The state of each element between steps, in f32 or better; initially zero. */
   readonly moments: readonly string[];
   /** Constants passed at launch: the betas, eps. */
@@ -76,7 +79,7 @@ const updateKernels = new Map<string, RowKernel>();
 
 /** Inputs: lr, weight decay, t, the carried numbers. Outputs: the step's numbers, the carried numbers, t. Scalars: the rule's settings. */
 export function stepKernel(rule: UpdateRule, dtype: MomentDtype): RowKernel {
-  const key = `${rule.name} ${dtype}`;
+  const key = `${rule.key ?? rule.name} ${dtype}`;
   const cached = stepKernels.get(key);
   if (cached) return cached;
   const t = term.add(term.load(2, "f64"), 1);
@@ -104,7 +107,7 @@ export function stepKernel(rule: UpdateRule, dtype: MomentDtype): RowKernel {
 
 /** Inputs: p, g, the moments, the step's numbers. Outputs, in the inputs' memory: the moments, then p. A rule that keeps p has no g, and p is no output. */
 export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
-  const key = `${rule.name} ${dtype}`;
+  const key = `${rule.key ?? rule.name} ${dtype}`;
   const cached = updateKernels.get(key);
   if (cached) return cached;
   const compute = momentDtype(dtype);
