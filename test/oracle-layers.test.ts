@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { noGrad, type Tensor } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
+import { isThorough } from "./support/effort.js";
 import { layerCalls } from "./support/layer-calls.js";
 import { readRepositoryFile } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
@@ -25,6 +26,7 @@ interface LayerCase {
   readonly updated: Readonly<Record<string, Listed>>;
 }
 
+const floats = ["f64", "f32"] as const;
 const cpu = openStrictDevice();
 const { cases } = JSON.parse(readRepositoryFile("test/oracle/layers.json")) as {
   readonly cases: readonly LayerCase[];
@@ -38,12 +40,15 @@ for (const [index, layerCase] of cases.entries()) {
   const { op, attrs, inputs } = layerCase;
   const shapes = inputs.map((input) => (input ? `[${input.shape.join(", ")}]` : "none")).join(", ");
   test(`${index}, ${op} of ${shapes} ${JSON.stringify(attrs)}: value and gradients`, () => {
-    for (const float of ["f64", "f32"] as const) cpu.step(() => check(layerCase, float));
+    // In a quick run the cases have f64 and f32 in turn.
+    for (const float of isThorough ? floats : [floats[index % floats.length]!])
+      cpu.step(() => check(layerCase, float));
   });
 }
 
 test("compiled and eager calls have the same bits", () => {
-  const run = (): Tensor[] => cases.flatMap((layerCase) => runCase(layerCase, "f32").results);
+  const sample = cases.filter((_, index) => isThorough || index % 5 === 0);
+  const run = (): Tensor[] => sample.flatMap((layerCase) => runCase(layerCase, "f32").results);
   const eager = cpu.step(() => run().map((tensor) => tensor.dataSync()));
   const step = cpu.compile(run, { passes: { verticalFusion: false } });
   for (const [index, tensor] of [...step()].entries())

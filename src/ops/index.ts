@@ -45,6 +45,7 @@ export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entrop
 export { nllLoss } from "./losses/nll-loss.js";
 export * as losses from "./losses/paired.js";
 export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
+export * as targetLosses from "./losses/two-operands.js";
 export { batchedLinear } from "./matmul/batched-linear.js";
 export { fusedProjections } from "./matmul/fused-projections.js";
 export { linear, matmul } from "./matmul/matmul.js";

@@ -30,6 +30,7 @@ import { crossEntropy } from "./losses/cross-entropy.js";
 import { nllLoss } from "./losses/nll-loss.js";
 import * as paired from "./losses/paired.js";
 import { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
+import * as targetLosses from "./losses/two-operands.js";
 import { batchedLinear } from "./matmul/batched-linear.js";
 import { fusedProjections } from "./matmul/fused-projections.js";
 import { linear, matmul } from "./matmul/matmul.js";
@@ -72,6 +73,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ matmul, linear, batchedLinear, fusedProjections },
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
+  ...targetLosses,
   ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask },
   ...{ dropout, random },
   ...{ reshape, permute, expand },

@@ -15,7 +15,7 @@ cases = []
 
 
 def rounded(*shape, low=None, high=None):
-    values = torch.randn(*shape) if low is None else torch.empty(*shape).uniform_(low, high)
+    values = torch.randn(shape) if low is None else torch.empty(shape).uniform_(low, high)
     return values.float().double()
 
 
@@ -97,8 +97,51 @@ def activations():
     case("prelu", F.prelu, [rounded(2, 3), rounded(1)])
 
 
+def losses():
+    x, t = rounded(4, 3), rounded(4, 3)
+    signs = torch.tensor([1.0, -1, 1, 1, -1, -1, 1, -1, 1, -1, 1, 1]).double().reshape(4, 3)
+    p, q = rounded(4, 3, low=0.05, high=0.95), rounded(4, 3, low=0.05, high=0.95)
+    w = rounded(3, low=0.5, high=2)
+    case("binaryCrossEntropy", lambda x, t, w: F.binary_cross_entropy(x, t, w), [p, q, w], constants=(1, 2))
+    case("klDiv", lambda x, t: F.kl_div(x, t, reduction="batchmean"), [x, q], {"reduction": "batchmean"})
+    case("klDiv", lambda x, t: F.kl_div(x, t, reduction="none", log_target=True), [x, t], {"reduction": "none", "logTarget": True})
+    counts = torch.tensor([0.0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]).double().reshape(4, 3)
+    case("poissonNllLoss", lambda x, t: F.poisson_nll_loss(x, t, full=True), [x, counts], {"full": True}, constants=(1,))
+    case("poissonNllLoss", lambda x, t: F.poisson_nll_loss(x, t, log_input=False, reduction="sum"), [p, counts],
+         {"logInput": False, "reduction": "sum"}, constants=(1,))
+    case("gaussianNllLoss", lambda x, t, v: F.gaussian_nll_loss(x, t, v, full=True), [x, t, p], {"full": True})
+    case("softMarginLoss", F.soft_margin_loss, [x, signs], constants=(1,))
+    case("multilabelSoftMarginLoss", lambda x, t: F.multilabel_soft_margin_loss(x, t), [x, (signs + 1) / 2], constants=(1,))
+    case("hingeEmbeddingLoss", lambda x, t: F.hinge_embedding_loss(x, t, 0.7), [x, signs], {"margin": 0.7}, constants=(1,))
+    case("marginRankingLoss", lambda x, y, t: F.margin_ranking_loss(x, y, t, 0.3), [x, t, signs], {"margin": 0.3}, constants=(2,))
+    case("cosineSimilarity", lambda x, y: F.cosine_similarity(x, y, 0), [x, t], {"axis": 0})
+    case("pairwiseDistance", lambda x, y: F.pairwise_distance(x, y, 3.0), [x, t], {"p": 3})
+    case("pdist", lambda x: F.pdist(x), [x])
+    case("cosineEmbeddingLoss", lambda x, y, t: F.cosine_embedding_loss(x, y, t, 0.1), [x, t, signs[:, 0].contiguous()],
+         {"margin": 0.1}, constants=(2,))
+    case("tripletMarginLoss", lambda a, p, n: F.triplet_margin_loss(a, p, n, 0.5, 2.0, 1e-6, True),
+         [x, t, rounded(4, 3)], {"margin": 0.5, "swap": True})
+    case("tripletMarginWithDistanceLoss", lambda a, p, n: F.triplet_margin_with_distance_loss(a, p, n, margin=2.0),
+         [x, t, rounded(4, 3)], {"margin": 2})
+    labels = torch.tensor([0, 2, 1, 1])
+    case("multiMarginLoss", lambda x, t, w: F.multi_margin_loss(x, t, 2, 0.8, w), [x, labels, w], {"p": 2, "margin": 0.8}, constants=(2,))
+    case("multilabelMarginLoss", lambda x, t: F.multilabel_margin_loss(x, t),
+         [x, torch.tensor([[0, 2, -1], [1, -1, 0], [-1, 0, 0], [2, 1, 0]])])
+    sizes = [torch.tensor([6, 5, 3]), torch.tensor([3, 2, 0])]
+    targets = torch.tensor([[1, 1, 2], [3, 1, 2], [1, 2, 2]])
+    for options in [{}, {"reduction": "sum", "blank": 3, "zeroInfinity": True}]:
+        blank = options.get("blank", 0)
+        case("ctcLoss", lambda x, t, i, l: F.ctc_loss(x.log_softmax(-1), t, i, l, blank, options.get("reduction", "mean"), "zeroInfinity" in options),
+             [rounded(6, 3, 4), targets if blank == 0 else targets - 1, *sizes], options)
+    # A target that is too long for its input.
+    case("ctcLoss", lambda x, t, i, l: F.ctc_loss(x.log_softmax(-1), t, i, l, 0, "none", True),
+         [rounded(3, 2, 4), torch.tensor([[1, 1, 2], [1, 2, 3]]), torch.tensor([3, 3]), torch.tensor([3, 3])],
+         {"reduction": "none", "zeroInfinity": True})
+
+
 norms()
 activations()
+losses()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
 print(len(cases), "cases")

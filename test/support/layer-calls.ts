@@ -23,6 +23,22 @@ const unary = [
   "hardsigmoid",
 ] as const;
 
+/** Functions of two or three tensors and options. */
+const pairs = [
+  ...([
+    "klDiv",
+    "poissonNllLoss",
+    "softMarginLoss",
+    "multilabelSoftMarginLoss",
+    "hingeEmbeddingLoss",
+  ] as const),
+  ...(["pairwiseDistance", "multilabelMarginLoss"] as const),
+];
+const triples = [
+  ...(["gaussianNllLoss", "marginRankingLoss", "cosineEmbeddingLoss", "tripletMarginLoss"] as const),
+  "tripletMarginWithDistanceLoss" as const,
+];
+
 export const layerCalls: Readonly<Record<string, LayerCall>> = {
   batchNorm: call<nn.functional.BatchNormFunctionOptions>(([x, mean, variance, weight, bias], options) =>
     f.batchNorm(x, mean ?? null, variance ?? null, weight, bias, options),
@@ -50,4 +66,19 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
   softmin: call<{ axis: number }>(([x], { axis }) => f.softmin(x, axis)),
   glu: call<{ axis: number }>(([x], { axis }) => f.glu(x, axis)),
   prelu: call(([x, weight]) => f.prelu(x, weight!)),
+  ...Object.fromEntries(
+    pairs.map((name) => [name, call<never>(([x, y], options) => f[name](x, y!, options))]),
+  ),
+  ...Object.fromEntries(
+    triples.map((name) => [name, call<never>(([x, y, z], options) => f[name](x, y!, z!, options))]),
+  ),
+  binaryCrossEntropy: call(([x, target, weight = null]) => f.binaryCrossEntropy(x, target!, { weight })),
+  multiMarginLoss: call<nn.functional.MultiMarginOptions>(([x, target, weight = null], options) =>
+    f.multiMarginLoss(x, target!, { ...options, weight }),
+  ),
+  cosineSimilarity: call<{ axis: number }>(([x, y], { axis }) => f.cosineSimilarity(x, y!, axis)),
+  pdist: call(([x]) => f.pdist(x)),
+  ctcLoss: call<nn.functional.CTCLossOptions>(([x, targets, inputs, lengths], options) =>
+    f.ctcLoss(x.logSoftmax(-1), targets!, inputs!, lengths!, options),
+  ),
 };

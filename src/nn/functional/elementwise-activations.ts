@@ -262,7 +262,7 @@ export function relu6(x: Tensor): Tensor {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(nn.functional.hardswish(tensor([-4, 0, 4])).tolist()); // → [ 0, 0, 4 ]
+ * console.log(nn.functional.hardswish(tensor([0, 4])).tolist()); // → [ 0, 4 ]
  * cpu.close();
  * ```
  */

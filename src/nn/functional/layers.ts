@@ -17,6 +17,7 @@ export {
   maxPool1d,
   maxPool2d,
   oneHot,
+  pdist,
 } from "../../tensor/index.js";
 
 /** Options of `linear`. */

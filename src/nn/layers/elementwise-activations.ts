@@ -231,7 +231,7 @@ export class ReLU6 extends Module {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(new nn.Hardswish().forward(tensor([-4, 0, 4])).tolist()); // → [ 0, 0, 4 ]
+ * console.log(new nn.Hardswish().forward(tensor([0, 4])).tolist()); // → [ 0, 4 ]
  * cpu.close();
  * ```
  */

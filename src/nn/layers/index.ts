@@ -58,6 +58,27 @@ export {
   NLLLoss,
   SmoothL1Loss,
 } from "./losses.js";
+export {
+  CosineEmbeddingLoss,
+  CosineSimilarity,
+  HingeEmbeddingLoss,
+  MarginRankingLoss,
+  MultiLabelMarginLoss,
+  MultiMarginLoss,
+  PairwiseDistance,
+  TripletMarginLoss,
+  TripletMarginWithDistanceLoss,
+} from "./margin-losses.js";
 export { LayerNorm, type LayerNormOptions, RMSNorm, type RMSNormOptions } from "./normalisation.js";
 export { AvgPool1d, AvgPool2d, type AvgPoolOptions, MaxPool1d, MaxPool2d } from "./pooling.js";
+export {
+  BCELoss,
+  CTCLoss,
+  FocalLoss,
+  GaussianNLLLoss,
+  KLDivLoss,
+  MultiLabelSoftMarginLoss,
+  PoissonNLLLoss,
+  SoftMarginLoss,
+} from "./probability-losses.js";
 export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";

@@ -14,25 +14,7 @@ import {
   nllLoss,
   smoothL1Loss,
 } from "../functional.js";
-import { Module } from "../module.js";
-
-/** The base of losses: stores the options and passes them on. */
-abstract class Loss<Options extends LossOptions> extends Module {
-  readonly options: Options;
-
-  constructor(options: Options) {
-    super();
-    this.options = options;
-  }
-
-  abstract forward(input: Tensor, target: Tensor): Tensor;
-
-  protected override describe(): string {
-    return Object.entries(this.options)
-      .map(([name, value]) => `${name}=${typeof value === "object" ? "tensor" : value}`)
-      .join(", ");
-  }
-}
+import { Loss } from "./loss.js";
 
 /**
  * The negative log probability of each row's class, from logits and labels; see `nn.functional.crossEntropy`.

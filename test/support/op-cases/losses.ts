@@ -10,9 +10,11 @@ import {
   type LossReduction,
   losses,
   nllLoss,
+  type Op,
   type Shape,
+  targetLosses,
 } from "../../../src/ops/index.js";
-import { anyShape, awayFrom, between, call, operand, whole } from "./arbitraries.js";
+import { anyShape, awayFrom, between, call, operand, type Values, whole } from "./arbitraries.js";
 import { type CaseOperand, type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
 const anyReduction = fc.constantFrom<LossReduction>("mean", "sum", "none");
@@ -174,6 +176,34 @@ export const lossesCases: readonly OpCase[] = [
         return call([input!, target!, weight, positive!], fc.constant({ reduction }));
       }),
   }),
+  ...(
+    [
+      [targetLosses.probabilityCrossEntropy, between(0.1, 0.9), between(0, 1), [0, 1]],
+      [targetLosses.klDivergence, between(-2, 0), between(0.1, 2), [0, 1]],
+      [targetLosses.klDivergenceOfLogs, between(-2, 0), between(-2, 0), [0, 1]],
+      [targetLosses.poissonOfLog, between(-2, 2), between(0, 3), [0, 1]],
+      [targetLosses.softMargin, between(-3, 3), between(-1, 1), [0, 1]],
+      [
+        targetLosses.hingeEmbedding,
+        awayFrom([0.5], between(-2, 2)),
+        (random) => (random() < 0.5 ? -1 : 1),
+        [0],
+      ],
+      [targetLosses.poissonOfRate, between(0.2, 2), between(0, 3), [0, 1]],
+    ] as readonly [Op, Values, Values, readonly number[]][]
+  ).map(([op, input, target, gradients]) =>
+    opCase({
+      op,
+      gradients,
+      draw: (elements) =>
+        anyShape({ elements }).chain((shape) =>
+          call(
+            [operand(shape, { values: input }), operand(shape, { values: target })],
+            fc.constant({ margin: 0.5, eps: 0.01 }),
+          ),
+        ),
+    }),
+  ),
 ];
 
 /** Logits, targets from 0 to 1 and, with a shape, weights of the positive class. */
