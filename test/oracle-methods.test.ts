@@ -28,7 +28,7 @@ type AnyFunction = (this: unknown, ...args: readonly unknown[]) => unknown;
 
 const cpu = openDevice({ threads: 1 });
 
-for (const file of ["elementwise"]) {
+for (const file of ["elementwise", "shapes"]) {
   const cases = JSON.parse(readRepositoryFile(`test/oracle/${file}.json`)) as readonly Case[];
   for (const name of new Set(cases.map((oracleCase) => oracleCase.name))) {
     test(`${name} gives PyTorch's values and gradients`, () => {
@@ -108,6 +108,9 @@ function call(oracleCase: Case, inputs: readonly Tensor[]): readonly Tensor[] {
 /** "$n" is input n, also inside of lists. */
 function resolve(arg: unknown, inputs: readonly Tensor[]): unknown {
   if (Array.isArray(arg)) return arg.map((item) => resolve(item, inputs));
+  if (typeof arg === "object" && arg !== null) {
+    return Object.fromEntries(Object.entries(arg).map(([key, item]) => [key, resolve(item, inputs)]));
+  }
   const index = typeof arg === "string" && /^\$(\d+)$/.exec(arg)?.[1];
   return index ? (inputs[Number(index)] ?? assert.fail(`no input ${index}`)) : arg;
 }

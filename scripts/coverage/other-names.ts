@@ -36,6 +36,8 @@ export const otherNames: Readonly<Record<string, string>> = {
   }),
   ...fromEach(["torch"], {
     negative_: "x.neg_()",
+    row_stack: "vstack(tensors)",
+    trapz: "x.trapezoid()",
     save: "saveSafetensors(path, tensors)",
     load: "loadSafetensors(path)",
     concat: "cat(tensors)",

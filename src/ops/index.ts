@@ -50,12 +50,14 @@ export { batchedLinear } from "./matmul/batched-linear.js";
 export { fusedProjections } from "./matmul/fused-projections.js";
 export { linear, matmul } from "./matmul/matmul.js";
 export { cat, stack } from "./movement/cat.js";
+export { diagonal } from "./movement/diagonal.js";
 export { flip } from "./movement/flip.js";
 export { type PadAttributes, pad } from "./movement/pad.js";
 export { repeatInterleave, tile } from "./movement/repeat.js";
 export { permute, reshape } from "./movement/reshape.js";
 export { type Range, type SliceAttributes, select, slice } from "./movement/slice.js";
 export type { StridedView } from "./movement/strided-view.js";
+export { tril, triu } from "./movement/triangle.js";
 export { addToView, writeView, zeroViews } from "./movement/view-gradient.js";
 export {
   type BatchNormAttributes,

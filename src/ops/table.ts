@@ -35,11 +35,13 @@ import { batchedLinear } from "./matmul/batched-linear.js";
 import { fusedProjections } from "./matmul/fused-projections.js";
 import { linear, matmul } from "./matmul/matmul.js";
 import { cat, stack } from "./movement/cat.js";
+import { diagonal } from "./movement/diagonal.js";
 import { flip } from "./movement/flip.js";
 import { pad } from "./movement/pad.js";
 import { repeatInterleave, tile } from "./movement/repeat.js";
 import { permute, reshape } from "./movement/reshape.js";
 import { select, slice } from "./movement/slice.js";
+import { tril, triu } from "./movement/triangle.js";
 import { batchNorm, normalizeChannels, runningAverage } from "./normalisation/batch-norm.js";
 import { groupNorm } from "./normalisation/group-norm.js";
 import { layerNorm } from "./normalisation/layer-norm.js";
@@ -77,7 +79,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask },
   ...{ dropout, random },
   ...{ reshape, permute, expand },
-  ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile },
+  ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile, diagonal, tril, triu },
   ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },
   ...{ windows, conv1d, conv2d, maxPool1d, maxPool2d, avgPool1d, avgPool2d },
 };

@@ -39,6 +39,7 @@ export {
   zeros,
   zerosLike,
 } from "./creation.js";
+export { empty, emptyLike, fullLike, logspace, trilIndices, triuIndices } from "./creation-like.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
 export {
   chooseDtype,
@@ -50,6 +51,21 @@ export {
 } from "./format/nested.js";
 export { cat, oneHot, stack, where } from "./functions.js";
 export { dtypeOfArray, encodeElements } from "./host-values.js";
+export {
+  atleast1d,
+  atleast2d,
+  atleast3d,
+  broadcastShapes,
+  broadcastTensors,
+  cartesianProd,
+  columnStack,
+  combinations,
+  dstack,
+  hstack,
+  meshgrid,
+  vander,
+  vstack,
+} from "./joining.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export {
   bernoulli,
@@ -78,3 +94,11 @@ export {
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
 export { type DeviceValue, Tensor } from "./tensor.js";
 export type { GradientHolder } from "./tensor-handle.js";
+export {
+  bartlettWindow,
+  blackmanWindow,
+  hammingWindow,
+  hannWindow,
+  kaiserWindow,
+  type WindowOptions,
+} from "./windows.js";

@@ -7,6 +7,7 @@ import { arithmeticMethods } from "./arithmetic.js";
 import { bitwiseMethods } from "./bitwise.js";
 import { comparisonMethods } from "./comparisons.js";
 import { copyMethods } from "./copies.js";
+import { diagonalMethods } from "./diagonals.js";
 import { distanceMethods } from "./distances.js";
 import { extremeMethods } from "./extremes.js";
 import { functionMethods } from "./functions.js";
@@ -20,20 +21,31 @@ import { indexingMethods } from "./indexing.js";
 import { lifetimeMethods } from "./lifetime.js";
 import { movementMethods } from "./movement.js";
 import { productMethods } from "./products.js";
+import { propertyMethods } from "./properties.js";
 import { randomMethods } from "./random.js";
 import { readingMethods } from "./reading.js";
+import { rearrangingMethods } from "./rearranging.js";
 import { reductionMethods } from "./reduction.js";
 import { roundingMethods } from "./rounding.js";
+import { scanMethods } from "./scans.js";
 import { selectionMethods } from "./selections.js";
 import { shapeMethods } from "./shape.js";
 import { slicingMethods } from "./slicing.js";
 import { specialMethods } from "./special.js";
+import { splittingMethods } from "./splitting.js";
+import { statisticsMethods } from "./statistics.js";
 import { trigonometricMethods } from "./trigonometric.js";
 import { weightedSumMethods } from "./weighted-sums.js";
 
 /** The methods of all families. */
 export type Families = typeof activationMethods &
   typeof arithmeticMethods &
+  typeof propertyMethods &
+  typeof statisticsMethods &
+  typeof scanMethods &
+  typeof diagonalMethods &
+  typeof splittingMethods &
+  typeof rearrangingMethods &
   typeof inPlaceElementwiseMethods &
   typeof trigonometricMethods &
   typeof specialMethods &
@@ -68,6 +80,12 @@ declare module "../tensor.js" {
 const families: readonly object[] = [
   activationMethods,
   arithmeticMethods,
+  propertyMethods,
+  statisticsMethods,
+  scanMethods,
+  diagonalMethods,
+  splittingMethods,
+  rearrangingMethods,
   inPlaceElementwiseMethods,
   trigonometricMethods,
   specialMethods,

@@ -164,8 +164,14 @@ export const shapeMethods = {
    * cpu.close();
    * ```
    */
-  unsqueeze(this: Tensor, axis: number): Tensor {
-    return this.reshape(this.shape.toSpliced(axisOf("unsqueeze", axis, this.ndim + 1), 0, 1));
+  unsqueeze(this: Tensor, axes: number | readonly number[]): Tensor {
+    const list = typeof axes === "number" ? [axes] : axes;
+    const ndim = this.ndim + list.length;
+    const added = new Set(list.map((axis) => axisOf("unsqueeze", axis, ndim)));
+    const sizes = this.shape[Symbol.iterator]();
+    return this.reshape(
+      Array.from({ length: ndim }, (_, axis) => (added.has(axis) ? 1 : (sizes.next().value ?? 1))),
+    );
   },
   /**
    * Merges the axes from `first` to `last` into one. Default: all axes.

@@ -3,6 +3,7 @@
 import fc from "fast-check";
 import {
   cat,
+  diagonal,
   expand,
   flip,
   pad,
@@ -15,6 +16,8 @@ import {
   slice,
   stack,
   tile,
+  tril,
+  triu,
 } from "../../../src/ops/index.js";
 import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
@@ -155,6 +158,35 @@ export const movementCases: readonly OpCase[] = [
     draw: (elements) =>
       anyShape({ elements }).chain((shape) => call([operand(shape)], fc.record({ axes: someAxes(shape) }))),
   }),
+  opCase({
+    op: diagonal,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements, axes: [2, 4] }).chain((shape) =>
+        fc
+          .shuffledSubarray([...shape.keys()], { minLength: 2, maxLength: 2 })
+          .chain(([axis1 = 0, axis2 = 1]) =>
+            call(
+              [operand(shape)],
+              fc.record({
+                offset: fc.integer({ min: -3, max: 3 }),
+                axis1: fc.constant(axis1),
+                axis2: fc.constant(axis2),
+              }),
+            ),
+          ),
+      ),
+  }),
+  ...[tril, triu].map((op) =>
+    opCase({
+      op,
+      gradients: [0],
+      draw: (elements) =>
+        anyShape({ elements, axes: [2, 4] }).chain((shape) =>
+          call([operand(shape)], fc.record({ diagonal: fc.integer({ min: -3, max: 3 }) })),
+        ),
+    }),
+  ),
   opCase({
     op: pad,
     gradients: [0],
