@@ -101,6 +101,7 @@ export {
   hannWindow,
   hstack,
   kaiserWindow,
+  linalg,
   linspace,
   logspace,
   type MultinomialOptions,

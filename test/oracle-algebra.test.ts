@@ -149,7 +149,7 @@ function check(
     for (const [at, expected] of outputs.entries())
       requireNear(actual[at]!, expected, tolerances["oracle value"][float], `output ${at}`);
     const terms = upstreams.flatMap((upstream, at) =>
-      upstream ? [actual[at]!.mul(upload(upstream)).sum()] : [],
+      upstream && actual[at]!.requiresGrad ? [actual[at]!.mul(upload(upstream)).sum()] : [],
     );
     if (terms.length > 0) terms.reduce((sum, term) => sum.add(term)).backward();
     for (const [at, gradient] of grads.entries()) {

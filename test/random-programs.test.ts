@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import type { Driver } from "holdfast/internals";
-import { opTable } from "../src/ops/index.js";
+import { linearAlgebra, opTable } from "../src/ops/index.js";
 import { GiB } from "../src/units/index.js";
 import { openDevice, withDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
@@ -73,7 +73,8 @@ test("every op of the table and every special literal is generated", () => {
     ),
   );
   assert.deepEqual(
-    Object.keys(opTable).filter((op) => !ops.has(op)),
+    // Linear algebra needs matrices that are far from singular; its ops have a compiled test of their own.
+    Object.keys(opTable).filter((op) => !ops.has(op) && !(op in linearAlgebra)),
     [],
   );
   const text = toJson(programs.map(({ instructions }) => instructions));

@@ -10,7 +10,7 @@ import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { optim } from "holdfast";
 import { commonWorkloads } from "../../test/support/common-models/workloads.js";
-import { opCases } from "../../test/support/op-cases/index.js";
+import { deviceOpCases } from "../../test/support/op-cases/index.js";
 import { runCase } from "../../test/support/op-runs.js";
 import type { FloatDtype } from "../../test/tolerances.js";
 import { strayRuns } from "./faulty-kernels.js";
@@ -76,7 +76,7 @@ if (options.stray !== "") {
   let calls = 0;
   const covered = new Set<number>();
   for (let draw = 0; draw < draws; draw++) {
-    for (const [index, opCase] of opCases.entries()) {
+    for (const [index, opCase] of deviceOpCases.entries()) {
       if (performance.now() > deadline) break;
       const samples = fc.sample(opCase.draw(count("elements", options.elements)), { seed, numRuns: draws });
       const operands = opCase.gradients === "none" ? [] : opCase.gradients;
@@ -86,7 +86,7 @@ if (options.stray !== "") {
       calls++;
     }
   }
-  console.log(`covered ${covered.size} of ${opCases.length} op cases in ${calls} calls`);
+  console.log(`covered ${covered.size} of ${deviceOpCases.length} op cases in ${calls} calls`);
 }
 close();
 

@@ -7,7 +7,7 @@
 import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Device } from "holdfast";
-import { opCases } from "../../test/support/op-cases/index.js";
+import { deviceOpCases } from "../../test/support/op-cases/index.js";
 import { type CaseCall, type CaseOperand, nameOf, type OpCase } from "../../test/support/op-cases/op-case.js";
 import { type CaseRun, describeCall, runCase, uploadOperand } from "../../test/support/op-runs.js";
 import { type FloatDtype, tolerances } from "../../test/tolerances.js";
@@ -43,7 +43,7 @@ const seed = 20_240_611;
 /** Only cases whose names contain one of these words; all cases if empty. */
 function chosenCases(only: string): readonly OpCase[] {
   const words = only === "" ? [] : only.split(",");
-  return opCases.filter(
+  return deviceOpCases.filter(
     (opCase) => words.length === 0 || words.some((word) => nameOf(opCase).includes(word)),
   );
 }

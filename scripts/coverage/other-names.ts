@@ -76,6 +76,13 @@ export const otherNames: Readonly<Record<string, string>> = {
     byte: 'x.to({ dtype: "u8" })',
     type: "x.to({ dtype })",
   }),
+  ...fromEach(["torch.linalg"], {
+    LinAlgError: "HoldfastError",
+  }),
+  ...fromEach(["torch"], {
+    frobenius_norm: "linalg.matrixNorm(x)",
+    nuclear_norm: "linalg.matrixNorm(x)",
+  }),
   ...fromEach(["torch.nn.init"], {
     calculate_gain: "nn.init.gainOf(name)",
     constant_: "nn.init.constant(value)",

@@ -178,6 +178,9 @@ export interface LibraryGemm {
   readonly algorithm?: number;
 }
 
+/** A kernel in JavaScript: device memory, the first block, the end block, and the arguments. */
+export type HostFunction = (memory: ArrayBufferLike, ...args: number[]) => void;
+
 /** A kernel's code for each driver. A driver loads the kind that it can run and ignores the others. */
 export interface KernelSource {
   readonly name: string;
@@ -192,6 +195,11 @@ export interface KernelSource {
    * the WebAssembly function, with native addresses, and runs all blocks on the calling thread.
    */
   readonly native?: (...args: number[]) => void;
+  /**
+   * The same in JavaScript: its first argument is device memory, and memory arguments are byte offsets in it. For kernels with many
+   * branches, such as matrix decompositions, which run once for each matrix.
+   */
+  readonly host?: HostFunction;
   readonly cuda?: CudaCode;
   readonly gemm?: LibraryGemm;
 }

@@ -59,6 +59,7 @@ export {
   type GemmMatrix,
   type GemmPrecision,
   type Graph,
+  type HostFunction,
   type HostMemory,
   type HostSpan,
   isMemory,

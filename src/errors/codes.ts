@@ -104,6 +104,12 @@ export const errorCodes = {
     help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm. Correct the data, or lower the learning rate.",
     exit: "rejected",
   },
+  SINGULAR_MATRIX: {
+    meaning:
+      "A matrix has no inverse, no unique solution or no Cholesky decomposition. The message has its place in the batch.",
+    help: "Add a multiple of the identity, or use linalg.lstsq or linalg.pinv. In a compiled step the results of such a matrix are NaN instead.",
+    exit: "rejected",
+  },
   DIVERGED: {
     meaning:
       "Training has diverged: most steps of an epoch had non-finite gradients, or a loss was not finite.",

@@ -35,6 +35,8 @@ export interface Capabilities {
   readonly prefersMemoryOverRecompute: boolean;
   /** Launches are too short for the host's clock, so that they are timed in graphs. */
   readonly timesLaunchesInGraphs: boolean;
+  /** Kernels can be functions of this process, in JavaScript. */
+  readonly runsHostKernels: boolean;
 }
 
 export const wasmCapabilities: Capabilities = {
@@ -55,6 +57,7 @@ export const wasmCapabilities: Capabilities = {
   hasCompactRows: false,
   prefersMemoryOverRecompute: false,
   timesLaunchesInGraphs: false,
+  runsHostKernels: true,
 };
 
 export const cudaCapabilities: Capabilities = {
@@ -75,4 +78,5 @@ export const cudaCapabilities: Capabilities = {
   hasCompactRows: true,
   prefersMemoryOverRecompute: true,
   timesLaunchesInGraphs: true,
+  runsHostKernels: false,
 };

@@ -51,6 +51,7 @@ export {
   writtenOperand,
 } from "./convolution/index.js";
 export { launchBytes, maxVectorBytes, sectorBytes, trafficUs, warpSize } from "./cost-model.js";
+export { denseKernels } from "./dense/index.js";
 export {
   canFuseEpilogue,
   canGroupGemms,

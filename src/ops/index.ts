@@ -40,6 +40,7 @@ export { indexedCopyCalls } from "./indexing/indexed-copy.js";
 export { maskedFill } from "./indexing/masked-fill.js";
 export { oneHot } from "./indexing/one-hot.js";
 export { type EmbeddingAttributes, embedding, indexSelect } from "./indexing/select.js";
+export * as linearAlgebra from "./linear-algebra/index.js";
 export { defaultIgnoreIndex, type LossReduction } from "./losses/class-rows.js";
 export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entropy.js";
 export { nllLoss } from "./losses/nll-loss.js";

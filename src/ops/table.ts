@@ -26,6 +26,7 @@ import { gather, scatterAdd } from "./indexing/gather.js";
 import { maskedFill } from "./indexing/masked-fill.js";
 import { oneHot } from "./indexing/one-hot.js";
 import { embedding, indexSelect } from "./indexing/select.js";
+import * as linearAlgebra from "./linear-algebra/index.js";
 import { crossEntropy } from "./losses/cross-entropy.js";
 import { nllLoss } from "./losses/nll-loss.js";
 import * as paired from "./losses/paired.js";
@@ -73,6 +74,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
   ...{ batchNorm, normalizeChannels, runningAverage, groupNorm },
   ...{ matmul, linear, batchedLinear, fusedProjections },
+  ...linearAlgebra,
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
   ...targetLosses,

@@ -8,20 +8,21 @@ const keys = new WeakMap<KernelSource, string>();
 
 /** Functions of this process have no content to compare, so they are numbered. */
 const functionNumbers = new WeakMap<object, number>();
-let functions = 0;
+let functionCount = 0;
 
 export function sourceKey(source: KernelSource): string {
   const cached = keys.get(source);
   if (cached !== undefined) return cached;
-  const { wasm, native, ...rest } = source;
+  const { wasm, native, host, ...rest } = source;
   const bytes = wasm ? Buffer.from(wasm.buffer, wasm.byteOffset, wasm.byteLength).toString("latin1") : "";
-  const key = `${native ? numberOf(native) : ""} ${literalKey(rest)} ${bytes}`;
+  const functions = [native, host].map((code) => (code ? numberOf(code) : "")).join(" ");
+  const key = `${functions} ${literalKey(rest)} ${bytes}`;
   keys.set(source, key);
   return key;
 }
 
-function numberOf(native: object): number {
-  const number = functionNumbers.get(native) ?? functions++;
-  functionNumbers.set(native, number);
+function numberOf(code: object): number {
+  const number = functionNumbers.get(code) ?? functionCount++;
+  functionNumbers.set(code, number);
   return number;
 }

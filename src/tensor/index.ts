@@ -67,6 +67,7 @@ export {
   vstack,
 } from "./joining.js";
 export { LeafGradient } from "./leaf-gradient.js";
+export * as linalg from "./linalg/index.js";
 export {
   bernoulli,
   type MultinomialOptions,

@@ -13,7 +13,8 @@ torch.set_default_dtype(torch.float64)
 
 
 def rounded(*shape):
-    return torch.randn(shape).float().double()
+    """Normal numbers with six binary places: exact in float32, and short."""
+    return (torch.randn(shape) * 64).round() / 64
 
 
 def listed(x):
@@ -38,7 +39,7 @@ def case(op, function, inputs, args=()):
         "inputs": [listed(x) for x in inputs],
         "outputs": [listed(y.detach()) for y in outputs],
         "upstreams": [None if up is None else listed(up) for up in upstreams],
-        "grads": [None if grad is None else listed(grad) for grad in grads],
+        "grads": [None if grad is None or not grad.any() else listed(grad) for grad in grads],
     })
 
 
@@ -108,8 +109,81 @@ case("renorm", lambda x, p, dim, limit: torch.renorm(x, p, dim, limit), [(3, 4)]
 case("renorm", lambda x, p, dim, limit: torch.renorm(x, p, dim, limit), [(2, 3, 2)], [1, 1, 2])
 case("block_diag", lambda *blocks: torch.block_diag(*blocks), [(2, 3), (2,), (), (1, 2)])
 
+linalg = torch.linalg
+
+
+def regular(*shape):
+    """Far from singular, with distinct singular values."""
+    m, n = shape[-2:]
+    return (rounded(*shape) + torch.eye(m, n) * torch.arange(1.0, n + 1) * 2).float().double()
+
+
+def symmetric(x):
+    return (x + x.mT) / 2
+
+
+def positive(x):
+    return x @ x.mT + torch.eye(x.shape[-1])
+
+
+case("linalg.solve", linalg.solve, [regular(3, 3), (3, 2)])
+case("linalg.solve", linalg.solve, [regular(2, 3, 3), (3,)])
+case("linalg.solve", linalg.solve, [regular(2, 3, 3), (2, 3)])
+case("linalg.solve", linalg.solve, [regular(2, 1, 2, 2), (3, 2, 1)])
+case("linalg.solve_right", lambda a, b: linalg.solve(a, b, left=False), [regular(3, 3), (2, 3)])
+for upper in [True, False]:
+    for left in [True, False]:
+        case("linalg.solve_triangular",
+             lambda a, b, upper, left, unit: linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit),
+             [regular(2, 3, 3), (3, 3)], [upper, left, upper != left])
+case("linalg.inv", linalg.inv, [regular(2, 3, 3)])
+case("linalg.pinv", linalg.pinv, [regular(4, 2)])
+case("linalg.pinv", linalg.pinv, [regular(2, 2, 3)])
+case("linalg.pinv", lambda x: linalg.pinv(x @ x.mT), [(3, 2)])
+case("linalg.matrix_rank", linalg.matrix_rank, [torch.tensor([[[1., 2], [2, 4]], [[1, 0], [0, 1]], [[0, 0], [0, 0]]])])
+case("linalg.lstsq", lambda a, b: linalg.lstsq(a, b, driver="gelsd")[:1], [regular(4, 2), (4, 3)])
+case("linalg.lstsq", lambda a, b: linalg.lstsq(a, b, driver="gelsd")[:1], [regular(2, 2, 4), (2, 2, 1)])
+case("linalg.det", linalg.det, [regular(2, 3, 3)])
+case("linalg.det", lambda x: linalg.det(x @ x.mT), [(3, 2)])
+case("linalg.slogdet", lambda a: tuple(linalg.slogdet(a)), [torch.stack([regular(3, 3), -regular(3, 3)])])
+case("linalg.logdet", torch.logdet, [regular(3, 3)])
+case("linalg.cholesky", lambda a, upper: linalg.cholesky(positive(a), upper=upper), [(2, 3, 3)], [False])
+case("linalg.cholesky", lambda a, upper: linalg.cholesky(positive(a), upper=upper), [(3, 3)], [True])
+case("linalg.cholesky_solve", lambda b, a: torch.cholesky_solve(b, linalg.cholesky(positive(a))), [(3, 2), (3, 3)])
+case("linalg.cholesky_inverse", lambda a: torch.cholesky_inverse(linalg.cholesky(positive(a))), [(3, 3)])
+for shape in [(2, 3, 3), (3, 5), (4, 2)]:
+    case("linalg.lu", lambda a: tuple(linalg.lu(a)), [rounded(*shape)])
+    case("linalg.lu_factor", lambda a: tuple(linalg.lu_factor(a)), [rounded(*shape)])
+case("linalg.lu_solve", lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), [rounded(2, 3, 3), (3, 2)])
+for shape in [(2, 4, 3), (3, 3), (2, 4)]:
+    case("linalg.qr", lambda a: tuple(linalg.qr(a)), [rounded(*shape)])
+# Vectors are unique up to their signs, so their squares are compared.
+case("linalg.eigh", lambda a: (lambda w, v: (w, v.square()))(*linalg.eigh(symmetric(a))), [regular(2, 3, 3)])
+case("linalg.eigvalsh", lambda a: linalg.eigvalsh(symmetric(a)), [regular(3, 3)])
+for shape in [(2, 3, 3), (4, 2), (2, 3)]:
+    case("linalg.svd", lambda a: (lambda u, s, v: (u.square(), s, v.square()))(*linalg.svd(a, full_matrices=False)), [regular(*shape)])
+case("linalg.svdvals", linalg.svdvals, [regular(2, 3, 2)])
+case("linalg.cond", lambda a, p: linalg.cond(a, p), [regular(3, 2)], [2])
+# PyTorch 1.13 has no gradient of cond for other orders.
+case("linalg.cond", lambda a, p: linalg.matrix_norm(a, p) * linalg.matrix_norm(linalg.inv(a), p), [regular(3, 3)], ["fro"])
+for order in ["fro", "nuc", 1, -1, 2, -2, "inf", "-inf"]:
+    case("linalg.matrix_norm", lambda a, p: linalg.matrix_norm(a, float(p) if "inf" in str(p) else p), [regular(2, 3, 2)], [order])
+for order in [0, 1, 2, 3, "inf", "-inf"]:
+    case("linalg.vector_norm", lambda a, p, dim: linalg.vector_norm(a, float(p), dim=dim), [(2, 3)], [order, 1])
+case("linalg.norm", lambda a: linalg.norm(a), [(2, 3)])
+case("linalg.multi_dot", lambda *x: linalg.multi_dot(x), [(2, 5), (5, 1), (1, 4), (4, 3)])
+case("linalg.multi_dot", lambda *x: linalg.multi_dot(x), [(3,), (3, 2), (2,)])
+for n in [0, 1, 2, 5, -3]:
+    case("linalg.matrix_power", lambda a, n: linalg.matrix_power(a, n), [regular(2, 2, 2)], [n])
+case("linalg.matrix_exp", linalg.matrix_exp, [(2, 3, 3)])
+case("linalg.matrix_exp", lambda a: linalg.matrix_exp(a), [regular(4, 4)])
+case("linalg.vecdot", lambda x, y: linalg.vecdot(x, y), [(2, 3), (3,)])
+case("linalg.vander", lambda x, n: linalg.vander(x, N=n), [(2, 3)], [4])
+case("linalg.tensorinv", lambda a, ind: linalg.tensorinv(a, ind), [regular(6, 6).reshape(6, 2, 3)], [1])
+case("linalg.tensorsolve", lambda a, b: linalg.tensorsolve(a, b), [regular(6, 6).reshape(2, 3, 6), (2, 3)])
+
 Path(__file__).with_name("algebra.json").write_text(
     '{\n"about": "PyTorch %s on the CPU, in float64",\n"cases": [\n%s\n]\n}\n'
-    % (torch.__version__.split("+")[0], ",\n".join(json.dumps(c) for c in cases))
+    % (torch.__version__.split("+")[0], ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))
 )
 print(len(cases), "cases")

@@ -5,7 +5,7 @@ import { crossasset, Device, nn, optim } from "holdfast";
 import { basicKernels, type KernelSource } from "holdfast/internals";
 import { randomKernels } from "../../src/kernels/random/index.js";
 import type { FloatDtype } from "../tolerances.js";
-import { opCases } from "./op-cases/index.js";
+import { deviceOpCases } from "./op-cases/index.js";
 import type { OpCase } from "./op-cases/op-case.js";
 import { runCase } from "./op-runs.js";
 import { placeParameters, setGradient } from "./parameter-module.js";
@@ -50,7 +50,7 @@ export function printKernels({ caseStep = 1 }: PrintOptions = {}): readonly Kern
       for (const source of [...Object.values(basicKernels), reserveDraw]) device.runtime.kernel(source);
     });
     const ofDtypes = (Object.keys(drawsIn) as FloatDtype[]).flatMap((float, which) => {
-      const cases = opCases.filter((_, index) => index % caseStep === which % caseStep);
+      const cases = deviceOpCases.filter((_, index) => index % caseStep === which % caseStep);
       const printed = printedBy(() => {
         printOps(device, float, cases);
         printTraining(device, float);

@@ -290,14 +290,21 @@ class Cpu implements CpuDriver {
   loadKernel(source: KernelSource): Kernel {
     this.#requireOpen();
     this.#rejectInCapture("loadKernel");
-    const { name, native } = source;
-    const compiled = native
-      ? { module: undefined, run: native, addressBase: this.#memory.nativeAddress() }
-      : { ...compileKernel(source, this.#memory.wasm, this.#memory.isWide), addressBase: 0 };
+    const { name } = source;
+    const compiled = this.#functionOf(source);
     const id = this.#kernels.nextId();
     const state: KernelState = { id, name, ...compiled, isUnloaded: false };
     this.#pool.load(state);
     return this.#kernels.open({ type: "kernel", id, name, parameters: [...source.parameters] }, state);
+  }
+
+  #functionOf(source: KernelSource): Pick<KernelState, "module" | "run" | "addressBase"> {
+    const { native, host } = source;
+    if (native) return { module: undefined, run: native, addressBase: this.#memory.nativeAddress() };
+    // The memory's buffer is replaced when it grows, so each launch takes the current one.
+    const run = host && ((...args: number[]) => host(this.#memory.bytes.buffer, ...args));
+    if (run) return { module: undefined, run, addressBase: 0 };
+    return { ...compileKernel(source, this.#memory.wasm, this.#memory.isWide), addressBase: 0 };
   }
 
   unloadKernel(kernel: Kernel): void {

@@ -19,6 +19,7 @@ import { inPlaceFunctionMethods } from "./in-place/functions.js";
 import { inPlaceRandomMethods } from "./in-place/random.js";
 import { indexingMethods } from "./indexing.js";
 import { lifetimeMethods } from "./lifetime.js";
+import { linearAlgebraMethods } from "./linear-algebra.js";
 import { movementMethods } from "./movement.js";
 import { productMethods } from "./products.js";
 import { propertyMethods } from "./properties.js";
@@ -64,6 +65,7 @@ export type Families = typeof activationMethods &
   typeof indexingMethods &
   typeof gradientMethods &
   typeof lifetimeMethods &
+  typeof linearAlgebraMethods &
   typeof movementMethods &
   typeof slicingMethods &
   typeof productMethods &
@@ -104,6 +106,7 @@ const families: readonly object[] = [
   indexingMethods,
   gradientMethods,
   lifetimeMethods,
+  linearAlgebraMethods,
   movementMethods,
   slicingMethods,
   productMethods,

@@ -4,6 +4,7 @@ import { attentionCases } from "./attention.js";
 import { convolutionCases } from "./convolution.js";
 import { elementwiseCases } from "./elementwise.js";
 import { indexingCases } from "./indexing.js";
+import { linearAlgebraCases } from "./linear-algebra.js";
 import { lossesCases } from "./losses.js";
 import { matmulCases } from "./matmul.js";
 import { movementCases } from "./movement.js";
@@ -13,7 +14,8 @@ import { randomCases } from "./random.js";
 import { reductionCases } from "./reduction.js";
 import { specialFunctionCases } from "./special-functions.js";
 
-export const opCases: readonly OpCase[] = [
+/** Cases of the ops with kernels for every device. Linear algebra is computed on the host. */
+export const deviceOpCases: readonly OpCase[] = [
   ...elementwiseCases,
   ...specialFunctionCases,
   ...reductionCases,
@@ -26,3 +28,5 @@ export const opCases: readonly OpCase[] = [
   ...lossesCases,
   ...randomCases,
 ];
+
+export const opCases: readonly OpCase[] = [...deviceOpCases, ...linearAlgebraCases];

@@ -1,0 +1,3 @@
+/** kernels/dense: decompositions of small dense matrices, on the host. */
+
+export { denseKernels } from "./routines.js";
