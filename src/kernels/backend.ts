@@ -3,6 +3,7 @@
  * for the workspace of a GEMM.
  */
 
+import { HoldfastError } from "../errors/index.js";
 import type { ColumnKernel } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { Backend, Commands } from "./backend-interface.js";
@@ -65,7 +66,20 @@ function lowerCall(backend: Backend, call: KernelCall): Commands {
       return backend.lowerScatterAdd(call.problem, call.op);
     case "chunked-reduce":
       return lowerCalls(backend, backend.lowerChunkedReduce(call));
+    case "loop":
+      throw loopOutsideTrace(call.op);
     default:
       return [call];
   }
+}
+
+/** Eager lowerings emit the calls of each iteration. */
+function loopOutsideTrace(op: string): HoldfastError {
+  return new HoldfastError(
+    "BAD_STATE",
+    `${op}: a loop is a call of a trace, and was submitted to a device. Emit its iterations.`,
+    {
+      numbers: { op },
+    },
+  );
 }

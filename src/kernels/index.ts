@@ -82,6 +82,9 @@ export {
   type ColumnLaunch,
   columnCalls,
   type KernelCall,
+  type LoopCall,
+  type LoopOperand,
+  type LoopView,
   type RowLaunch,
   rowCalls,
 } from "./kernel-call.js";

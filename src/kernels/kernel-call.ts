@@ -3,6 +3,7 @@
  * commands.
  */
 
+import type { Parameter } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { ColumnKernel, Iteration, RowKernel } from "../ir/index.js";
 import { factsOf } from "../ir/index.js";
@@ -31,6 +32,30 @@ export interface ColumnLaunch extends Operands, Columns {
   readonly kernel: ColumnKernel;
 }
 
+/** Memory of a loop. In each iteration the views of it are `stride` bytes further on; the stride may be negative. */
+export interface LoopOperand {
+  readonly storage: Storage;
+  readonly access: Parameter;
+  readonly stride: number;
+}
+
+/** Where a view of a loop's operand begins in the first iteration, in bytes. */
+export interface LoopView {
+  readonly operand: number;
+  readonly offset: number;
+}
+
+/** Calls that run several times, one iteration after the other. A trace keeps it as one call, whatever the number of iterations. */
+export interface LoopCall {
+  readonly op: string;
+  readonly count: number;
+  readonly operands: readonly LoopOperand[];
+  /** The calls of the first iteration: row kernels, column kernels, GEMMs, fills and copies. */
+  readonly body: readonly KernelCall[];
+  /** By storage of the body: each of its storages is a view of an operand. */
+  readonly views: ReadonlyMap<Storage, LoopView>;
+}
+
 /** A kernel call, or a command (a launch, fill or copy) of which only the memory access is known. */
 export type KernelCall =
   | ({ readonly kind: "row" } & RowLaunch)
@@ -41,6 +66,7 @@ export type KernelCall =
   | { readonly kind: "convolution"; readonly op: string; readonly problem: ConvolutionProblem }
   | { readonly kind: "scatter"; readonly op: string; readonly problem: ScatterAdd }
   | ({ readonly kind: "chunked-reduce" } & ChunkedReduceLaunch)
+  | ({ readonly kind: "loop" } & LoopCall)
   | Command;
 
 /** The calls of a row kernel. Empty if there are no rows or no elements to store. */

@@ -92,6 +92,8 @@ export { inRecomputation, inStepPhase, type LoweredOp, OpTrace } from "./op-trac
 export { drawArray, drawOnHost, isDrawable, type Random } from "./random/draw.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { type RandomAttributes, random } from "./random/random.js";
+export type { Cell } from "./recurrent/cells.js";
+export { recurrent } from "./recurrent/recurrent.js";
 export { type ArgExtremeAttributes as PlaceAttributes, argmax, argmin } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";
 export { amax, amin } from "./reduction/extremes.js";

@@ -3,13 +3,15 @@
  * views. Nothing runs here: the creator submits the calls and then closes the lowering.
  */
 
-import type { Dtype } from "../ir/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, dtypes } from "../ir/index.js";
 import {
   attentionBackwardCalls,
   attentionCalls,
   type Backend,
   type BackwardProblem,
   backendOf,
+  CallTrace,
   type ChunkedReduceLaunch,
   type ColumnLaunch,
   type ConvolutionProblem,
@@ -21,6 +23,8 @@ import {
   type GemmProblem,
   gemmCalls,
   type KernelCall,
+  type LoopOperand,
+  type LoopView,
   type RowLaunch,
   rowCalls,
   type Scan,
@@ -30,9 +34,9 @@ import {
   submit,
 } from "../kernels/index.js";
 import type { LaunchCommand, Runtime, Settings, Storage } from "../runtime/index.js";
-import { allocateArray, type DeviceArray } from "./device-array.js";
-import type { CheckContext, Lowering } from "./op.js";
-import type { Shape } from "./shape.js";
+import { contiguousStrides, type DeviceArray } from "./device-array.js";
+import type { CheckContext, Loop, Lowering } from "./op.js";
+import { type Shape, sizeOf } from "./shape.js";
 
 /** Scratch memory or a view of a lowering, in the order of the requests. */
 export type LoweringMemory =
@@ -46,6 +50,8 @@ export class OpLowering implements Lowering {
   readonly calls: KernelCall[] = [];
   readonly memory: LoweringMemory[] = [];
   readonly #runtime: Runtime;
+  /** The scratch memory of a loop, while its body emits calls. */
+  #reused: ReusedScratch | undefined;
 
   constructor(runtime: Runtime, op: string) {
     this.#runtime = runtime;
@@ -55,15 +61,19 @@ export class OpLowering implements Lowering {
   }
 
   scratch(bytes: number): Storage {
-    const storage = this.#runtime.arena.allocate(bytes, `${this.op} scratch`);
-    this.memory.push({ kind: "scratch", storage });
-    return storage;
+    return this.#reused?.next(bytes) ?? this.#allocate(bytes);
   }
 
   scratchArray(shape: Shape, dtype: Dtype): DeviceArray {
-    const array = allocateArray(this.#runtime, shape, dtype, `${this.op} scratch`);
-    if (array.storage) this.memory.push({ kind: "scratch", storage: array.storage });
-    return array;
+    const bytes = sizeOf(shape) * dtypes[dtype].bytes;
+    const storage = bytes > 0 ? this.scratch(bytes) : undefined;
+    return { shape, strides: contiguousStrides(shape), dtype, storage };
+  }
+
+  #allocate(bytes: number): Storage {
+    const storage = this.#runtime.arena.allocate(bytes, `${this.op} scratch`);
+    this.memory.push({ kind: "scratch", storage });
+    return storage;
   }
 
   view(base: Storage, offset: number, size: number): Storage {
@@ -115,6 +125,55 @@ export class OpLowering implements Lowering {
     this.emit(chunkedReduceCalls(this.backend, { ...launch, view }));
   }
 
+  loop(loop: Loop): void {
+    const reused = new ReusedScratch((bytes) => this.#allocate(bytes));
+    this.#reused = reused;
+    try {
+      if (this.#runtime.traceSink instanceof CallTrace) this.#traceLoop(loop, reused);
+      else this.#unrollLoop(loop, reused);
+    } finally {
+      this.#reused = undefined;
+    }
+  }
+
+  #unrollLoop({ count, operands, body }: Loop, reused: ReusedScratch): void {
+    for (let iteration = 0; iteration < count; iteration++) {
+      reused.begin();
+      body((name, offset, size) => {
+        const { storage, stride } = operandOf(operands, name);
+        return this.#viewOf(storage, offset + iteration * stride, size);
+      });
+    }
+  }
+
+  /** Emits one call with the calls of the first iteration. */
+  #traceLoop({ count, operands, body }: Loop, reused: ReusedScratch): void {
+    const names = Object.keys(operands);
+    const views = new Map<Storage, LoopView>();
+    const outer = this.calls.splice(0);
+    reused.begin();
+    body((name, offset, size) => {
+      const { storage } = operandOf(operands, name);
+      // Each is a view of its own, because its storage identifies the operand.
+      const view = this.view(storage, offset, size);
+      views.set(view, { operand: names.indexOf(name), offset });
+      return view;
+    });
+    const calls = this.calls.splice(0);
+    const scratch = reused.storages.map((storage, index): LoopOperand => {
+      views.set(storage, { operand: names.length + index, offset: 0 });
+      return { storage, access: "out", stride: 0 };
+    });
+    this.calls.push(...outer, {
+      ...{ kind: "loop", op: this.op, count, views, body: calls },
+      operands: [...Object.values(operands), ...scratch],
+    });
+  }
+
+  #viewOf(base: Storage, offset: number, size: number): Storage {
+    return offset === 0 && size === base.span.size ? base : this.view(base, offset, size);
+  }
+
   launch(command: Omit<LaunchCommand, "kind">): void {
     this.emit([{ kind: "launch", ...command }]);
   }
@@ -134,6 +193,34 @@ export class OpLowering implements Lowering {
       if (kind === "view" && storage.kind === "step") arena.dropView(storage);
     for (const { kind, storage } of this.memory) if (kind === "scratch") arena.free(storage);
   }
+}
+
+/** The scratch memory of a loop: each iteration requests the same sizes, and gets the memory of the first one. */
+class ReusedScratch {
+  readonly storages: Storage[] = [];
+  readonly #allocate: (bytes: number) => Storage;
+  #next = 0;
+
+  constructor(allocate: (bytes: number) => Storage) {
+    this.#allocate = allocate;
+  }
+
+  /** Begins an iteration. */
+  begin(): void {
+    this.#next = 0;
+  }
+
+  next(bytes: number): Storage {
+    const storage = this.storages[this.#next] ?? this.#allocate(bytes);
+    this.storages[this.#next++] = storage;
+    return storage;
+  }
+}
+
+function operandOf(operands: Loop["operands"], name: string): LoopOperand {
+  const operand = operands[name];
+  if (operand) return operand;
+  throw new HoldfastError("BAD_ARGUMENT", `The loop has no operand "${name}".`);
 }
 
 /** A check in progress: it can run emitted calls and read their results. */

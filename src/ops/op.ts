@@ -19,6 +19,7 @@ import type {
   GemmInputDtype,
   GemmProblem,
   KernelCall,
+  LoopOperand,
   RowLaunch,
   Scan,
   ScatterAdd,
@@ -126,12 +127,29 @@ export interface Lowering {
   scan(scan: Scan): void;
   scatterAdd(scatter: ScatterAdd): void;
   chunkedReduce(launch: Omit<ChunkedReduceLaunch, "view">): void;
+  /** Calls that run several times, with views that move: a trace keeps them as one call. */
+  loop(loop: Loop): void;
   /** An opaque kernel: only its parameters are known. */
   launch(command: Omit<LaunchCommand, "kind">): void;
   /** Sets every byte. */
   fill(target: Storage, byte: number): void;
   copy(target: Storage, source: Storage): void;
 }
+
+/** A loop of a lowering. */
+export interface Loop {
+  readonly count: number;
+  /** By name. `stride`: by how many bytes the views of it move in each iteration. */
+  readonly operands: Readonly<Record<string, LoopOperand>>;
+  /**
+   * Emits the calls of an iteration: row kernels, column kernels, GEMMs, fills and copies, on views of the operands and on scratch memory that
+   * it requests. Every iteration has the same calls, and its scratch memory is the same.
+   */
+  body(view: ViewOfOperand): void;
+}
+
+/** A view of an operand's bytes. The offset is that of the first iteration. */
+export type ViewOfOperand = (operand: string, offset: number, size: number) => Storage;
 
 /** The context of a check. Unlike a lowering it may read values, and then waits for the device. */
 export interface CheckContext extends Lowering {

@@ -52,6 +52,7 @@ import { logSoftmax, softmax } from "./normalisation/softmax.js";
 import type { Op } from "./op.js";
 import { dropout } from "./random/dropout.js";
 import { random } from "./random/random.js";
+import { recurrent } from "./recurrent/recurrent.js";
 import { argmax, argmin } from "./reduction/arg-extremes.js";
 import { cumsum } from "./reduction/cumsum.js";
 import { amax, amin } from "./reduction/extremes.js";
@@ -79,7 +80,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...paired,
   ...targetLosses,
   ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask },
-  ...{ dropout, random },
+  ...{ dropout, random, recurrent },
   ...{ reshape, permute, expand },
   ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile, diagonal, tril, triu },
   ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },

@@ -28,6 +28,7 @@ export type { GroupedReduceCall } from "./kinds/grouped-reduce.js";
 export type { GroupedScatterCall } from "./kinds/grouped-scatter.js";
 export type { Work } from "./kinds/index.js";
 export type { LaunchCall } from "./kinds/launch.js";
+export type { LoopCall } from "./kinds/loop.js";
 export type { PartialReduceCall } from "./kinds/partial-reduce.js";
 export { forwardedOutput, type RowCall } from "./kinds/row.js";
 export type { RowMapCall } from "./kinds/row-map.js";

@@ -24,9 +24,9 @@ export function markPdl({ device }: Runtime, schedule: Schedule): Schedule {
   return { ...schedule, calls };
 }
 
-/** Attention rereads its rows from L1. During the tail of a GEMM it has less of that cache and takes twice as long. */
+/** Attention rereads its rows from L1. During the tail of a GEMM it has less of that cache and takes twice as long. A loop's kernels wait for each other. */
 function gainsByPdl(call: Call): boolean {
-  return isLaunched(call) && call.work.kind !== "attention";
+  return isLaunched(call) && call.work.kind !== "attention" && call.work.kind !== "loop";
 }
 
 /** Operands that the preceding launch does not write. An operand that the kernel forwards from its output is not read from memory. */

@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import type { GemmInputDtype, GemmProblem, KernelCall } from "../../kernels/index.js";
+import type { KernelCall } from "../../kernels/index.js";
 import { type DeviceArray, formatShape, type LoweredOp, OpTrace } from "../../ops/index.js";
 import type { StepPhase } from "../../records/index.js";
 import {
@@ -23,10 +23,11 @@ import { attentionCall } from "../program/kinds/attention.js";
 import { mapVector } from "../program/kinds/chunked-reduce.js";
 import { convolutionCall } from "../program/kinds/convolution.js";
 import { scatterCall } from "../program/kinds/scatter.js";
-import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
+import type { Buffer, BufferSlice, Call, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
 import { type Discard, deadAfter } from "./dead-on-exit.js";
 import { userLine } from "./user-line.js";
+import { kernelWork, loopWork } from "./work.js";
 
 /** A call of an op of the table, for reports. */
 export interface TracedOp {
@@ -179,53 +180,37 @@ class Tracer extends OpTrace {
 
   recordCall(call: KernelCall): void {
     switch (call.kind) {
-      case "row": {
-        const { kernel, iteration, operands, scalars = [] } = call;
-        this.#add(kernel.name, {
-          ...{ kind: "row", kernel, iteration, scalars },
-          operands: this.#slicesOf(operands),
-        });
+      case "row":
+      case "column":
+        this.#add(call.kernel.name, kernelWork(call, this.#sliceOf));
         return;
-      }
-      case "column": {
-        const { kernel, rows, columns, strides, operands, scalars = [] } = call;
-        this.#add(kernel.name, {
-          ...{ kind: "column", kernel, rows, columns, scalars },
-          strides: strides.map(({ row, column }) => ({ row, column })),
-          operands: this.#slicesOf(operands),
-        });
-        return;
-      }
       case "gemm":
-        this.#add(call.op, this.#gemmOf(call.problem));
+        this.#add(call.op, kernelWork(call, this.#sliceOf));
         return;
       case "attention":
       case "attention-backward": {
         const direction = call.kind === "attention" ? "forward" : "backward";
-        const work = attentionCall(direction, call.problem, (storage) => this.buffers.sliceOf(storage));
+        const work = attentionCall(direction, call.problem, this.#sliceOf);
         this.#add(call.op, work);
         return;
       }
       case "convolution":
-        this.#add(
-          call.op,
-          convolutionCall(call.problem, (storage) => this.buffers.sliceOf(storage)),
-        );
+        this.#add(call.op, convolutionCall(call.problem, this.#sliceOf));
         return;
       case "scatter":
-        this.#add(
-          call.op,
-          scatterCall(call.problem, (storage) => this.buffers.sliceOf(storage)),
-        );
+        this.#add(call.op, scatterCall(call.problem, this.#sliceOf));
         return;
       case "chunked-reduce": {
         const { kernel, vectors, results, scalars = [] } = call;
         this.#add(kernel.name, {
           ...{ kind: "chunked-reduce", kernel, scalars, results: this.buffers.sliceOf(results) },
-          vectors: vectors.map((vector) => mapVector(vector, (storage) => this.buffers.sliceOf(storage))),
+          vectors: vectors.map((vector) => mapVector(vector, this.#sliceOf)),
         });
         return;
       }
+      case "loop":
+        this.#add(call.op, loopWork(call, this.#sliceOf));
+        return;
       default:
         for (const command of this.#runtime.load([call])) this.record(command);
     }
@@ -251,22 +236,6 @@ class Tracer extends OpTrace {
         return;
       }
     }
-  }
-
-  #gemmOf({ a, b, c, bias, scratch, ...rest }: GemmProblem<GemmInputDtype>): GemmCall {
-    const matrix = ({ storage, rowStride, isTransposed = false, batchStride = 0 }: typeof a) => ({
-      ...{ rowStride, isTransposed, batchStride },
-      slice: this.buffers.sliceOf(storage),
-    });
-    return {
-      kind: "gemm",
-      problem: {
-        ...rest,
-        ...{ a: matrix(a), b: matrix(b), c: matrix(c) },
-        ...(bias && { bias: this.buffers.sliceOf(bias) }),
-        ...(scratch && { scratch: this.buffers.sliceOf(scratch) }),
-      },
-    };
   }
 
   /** Data that the host uploads to step memory is constant: it is kept, and copied to its target by every replay. */
@@ -318,9 +287,7 @@ class Tracer extends OpTrace {
     );
   }
 
-  #slicesOf(storages: readonly Storage[]): BufferSlice[] {
-    return storages.map((storage) => this.buffers.sliceOf(storage));
-  }
+  readonly #sliceOf = (storage: Storage): BufferSlice => this.buffers.sliceOf(storage);
 
   #add(name: string, work: Work): void {
     const call: Call = {

@@ -17,6 +17,7 @@ import type {
   GemmCall,
   GemmEpilogueCall,
   LaunchCall,
+  LoopCall,
   RowCall,
   Work,
 } from "../program/program.js";
@@ -96,6 +97,8 @@ function effectsOfKernel(work: Work): readonly Access[] {
       return [...work.tables.map(({ index }) => read(index)), write(work.map), write(work.owners)];
     case "chunked-reduce":
       return [...work.vectors.flatMap(vectorEffects), write(work.results)];
+    case "loop":
+      return loopEffects(work);
     case "fill":
       return [write(work.target)];
     case "copy":
@@ -111,6 +114,76 @@ const writtenByAttention: Readonly<Record<"forward" | "backward", ReadonlySet<st
 };
 
 const writtenByConvolution = { forward: "y", "input-gradient": "x", "weight-gradient": "weight" } as const;
+
+/**
+ * The effects of all iterations of a loop on its operands. What an iteration reads after the loop wrote it, in this iteration or in an
+ * earlier one, does not count as read.
+ */
+function loopEffects({ count, operands, body }: LoopCall): readonly Access[] {
+  const inBody = body.flatMap((work) => effectsOfKernel(work));
+  const strideOf = ({ buffer }: BufferSlice): number => operands[-1 - buffer.id]?.stride ?? 0;
+  /** The number of iterations, from the first one on, that read bytes of before the loop. */
+  const iterationsThatRead = (slice: BufferSlice, position: number): number => {
+    const stride = strideOf(slice);
+    const writtenBy = (accesses: readonly Access[]): readonly BufferSlice[] =>
+      unionOf(
+        accesses.flatMap(({ slice: other, writes }) =>
+          writes && other.buffer === slice.buffer ? other : [],
+        ),
+      );
+    const distances = [
+      ...writtenBy(inBody.slice(0, position)).map((range) => distanceTo(slice, range, stride, 0)),
+      ...writtenBy(inBody).map((range) => distanceTo(slice, range, stride, 1)),
+    ];
+    return Math.min(count, ...distances.flatMap((distance) => distance ?? []));
+  };
+  return inBody.flatMap(({ slice, reads, writes }, position): readonly Access[] => {
+    const operand = operands[-1 - slice.buffer.id];
+    if (!operand) return [];
+    const rangeOf = (iterations: number): BufferSlice => {
+      const reach = (iterations - 1) * operand.stride;
+      const { buffer, offset } = operand.slice;
+      return {
+        ...{ buffer, offset: offset + slice.offset + Math.min(0, reach) },
+        size: slice.size + Math.abs(reach),
+      };
+    };
+    const iterations = reads ? iterationsThatRead(slice, position) : 0;
+    return [
+      ...(iterations > 0 ? [read(rangeOf(iterations))] : []),
+      ...(writes ? [write(rangeOf(count))] : []),
+    ];
+  });
+}
+
+/** Slices of one buffer, with those that touch or overlap merged: the columns of a matrix become the matrix. */
+function unionOf(slices: readonly BufferSlice[]): readonly BufferSlice[] {
+  const merged: BufferSlice[] = [];
+  for (const slice of slices.toSorted((a, b) => a.offset - b.offset)) {
+    const last = merged.at(-1);
+    if (!last || slice.offset > last.offset + last.size) {
+      merged.push(slice);
+      continue;
+    }
+    const end = Math.max(last.offset + last.size, slice.offset + slice.size);
+    merged[merged.length - 1] = { ...last, size: end - last.offset };
+  }
+  return merged;
+}
+
+/** How many iterations before a read the write of a moving slice contains it: at least `min`; undefined if none does. */
+function distanceTo(
+  read: BufferSlice,
+  written: BufferSlice,
+  stride: number,
+  min: number,
+): number | undefined {
+  const before = written.offset - read.offset;
+  const after = before + written.size - read.size;
+  const needed = stride === 0 ? 0 : Math.ceil(Math.min(before / stride, after / stride));
+  const distance = Math.max(min, needed);
+  return before <= distance * stride && distance * stride <= after ? distance : undefined;
+}
 
 /**
  * Goes through the stages in order. An input is not read if every load of it follows a store to the same slice in an earlier stage, as in

@@ -81,4 +81,17 @@ export {
   PoissonNLLLoss,
   SoftMarginLoss,
 } from "./probability-losses.js";
+export {
+  type CellOptions,
+  GRU,
+  GRUCell,
+  LSTM,
+  LSTMCell,
+  type RecurrentOptions,
+  RNN,
+  RNNCell,
+  type RNNCellOptions,
+  type RNNOptions,
+  type SequenceOptions,
+} from "./recurrent/index.js";
 export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";

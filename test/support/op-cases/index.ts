@@ -11,6 +11,7 @@ import { movementCases } from "./movement.js";
 import { normalisationCases } from "./normalisation.js";
 import type { OpCase } from "./op-case.js";
 import { randomCases } from "./random.js";
+import { recurrentCases } from "./recurrent.js";
 import { reductionCases } from "./reduction.js";
 import { specialFunctionCases } from "./special-functions.js";
 
@@ -27,6 +28,7 @@ export const deviceOpCases: readonly OpCase[] = [
   ...attentionCases,
   ...lossesCases,
   ...randomCases,
+  ...recurrentCases,
 ];
 
 export const opCases: readonly OpCase[] = [...deviceOpCases, ...linearAlgebraCases];

@@ -14,6 +14,7 @@ import { type GroupedReduceCall, groupedReduce } from "./grouped-reduce.js";
 import { type GroupedScatterCall, groupedScatter } from "./grouped-scatter.js";
 import type { Kind } from "./kind.js";
 import { type LaunchCall, launch } from "./launch.js";
+import { type LoopCall, loop } from "./loop.js";
 import { type PartialReduceCall, partialReduce } from "./partial-reduce.js";
 import { type RowCall, row } from "./row.js";
 import { type RowMapCall, rowMap } from "./row-map.js";
@@ -34,6 +35,7 @@ export type Work =
   | GroupedScatterCall
   | RowMapCall
   | ChunkedReduceCall
+  | LoopCall
   | LaunchCall
   | FillCall
   | CopyCall;
@@ -54,6 +56,7 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   "row-map": rowMap,
   "chunked-reduce": chunkedReduce,
   launch,
+  loop,
   fill,
   copy,
 };
