@@ -2,7 +2,7 @@
 
 /** Holdfast: trains neural networks from TypeScript, with verified memory plans and errors instead of hangs. */
 
-export { noGrad } from "./autograd/index.js";
+export { enableGrad, inferenceMode, isGradEnabled, noGrad, setGradEnabled } from "./autograd/index.js";
 export type { ExplainOptions, MemoryReport, PassName, PeakHolder } from "./compile/index.js";
 export * as crossasset from "./crossasset/index.js";
 export {
@@ -63,8 +63,10 @@ export {
   atleast1d,
   atleast2d,
   atleast3d,
+  autograd,
   avgPool1d,
   avgPool2d,
+  type BackwardOptions,
   type BadIndices,
   bartlettWindow,
   bernoulli,

@@ -1,70 +1,138 @@
-/** The backward pass: from one value back to the leaves, each recorded op once, in reverse order of recording. */
+/** The backward pass: from values back to the leaves, each recorded op once, in reverse order of recording. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { DeviceArray, GradientRule, ValueType } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
+import { noGrad } from "./grad-mode.js";
+import { runHooks } from "./gradient-hooks.js";
 import { GradientSums } from "./gradient-sums.js";
 import { LeafDelivery } from "./leaf-delivery.js";
-import { Node } from "./node.js";
+import { type Leaf, Node } from "./node.js";
+import { findPaths, keyOf, type Paths } from "./paths.js";
 import { TemporaryGradients } from "./temporary-gradients.js";
 import type { Value } from "./value.js";
-import { ViewRegions } from "./view-regions.js";
+import { type Region, ViewRegions } from "./view-regions.js";
+
+/** A value to differentiate, and its gradient. */
+export interface Root<V> {
+  readonly value: Value;
+  readonly seed: V;
+}
 
 export interface BackwardOptions {
   /** Keep the saved tensors, for another pass through the same graph. */
   readonly retainGraph?: boolean;
   /** Called for every array that a gradient rule creates. */
   readonly onResult?: (op: string, array: DeviceArray) => void;
+  /** The gradients that are computed, and what takes each. Default: leaves accumulate theirs. */
+  readonly receivers?: ReadonlyMap<Node | Leaf, (gradient: DeviceArray) => void>;
 }
 
 export function runBackward(
   runtime: Runtime,
-  root: Value,
-  seed: DeviceArray,
-  { retainGraph = false, onResult = () => undefined }: BackwardOptions = {},
+  roots: readonly Root<DeviceArray>[],
+  { retainGraph = false, onResult = () => undefined, receivers }: BackwardOptions = {},
 ): void {
-  root.leaf?.accumulate(seed);
-  if (!root.source) return;
-  const nodes = listReachable(root.source.node);
+  const paths = findPaths(
+    roots.map(({ value }) => value),
+    receivers,
+  );
+  const { nodes } = paths;
   // Checked before any gradient is delivered: an error halfway would leave only some of the gradients.
   for (const node of nodes) node.requireStep();
-  const regions = new ViewRegions(root.source.node, nodes);
+  const regions = new ViewRegions(
+    roots.flatMap(({ value }) => value.source?.node ?? []),
+    nodes,
+    isObserved,
+  );
   const temporaries = new TemporaryGradients(runtime, onResult);
   const sums = new GradientSums(runtime, temporaries, regions);
   const leaves = new LeafDelivery(runtime, temporaries, regions);
+  const observedLeaves = new Set<Leaf>();
   try {
-    arrive(root.source.node, seed);
+    for (const { value, seed } of roots) {
+      const key = keyOf(value);
+      if (key instanceof Node) arrive(key, seed);
+      else if (key) deliver(key, seed);
+    }
     for (const node of nodes) {
-      const upstream = sums.take(node);
-      const isPart = regions.of(node) !== undefined;
-      if (!upstream && !isPart) continue;
-      // The gradients of a part went on when they arrived, except those of a chain of views that ended at it.
-      if (upstream && isPart) arrive(node, upstream);
-      else if (upstream) deliverGradients(node, upstream);
+      const sum = sums.take(node);
+      const region = regions.of(node);
+      if (!sum && !region) continue;
+      const upstream = sum && isObserved(node) ? observe(node, sum) : sum;
+      if (upstream && paths.leadOn(node)) {
+        // The gradients of a part went on when they arrived, except those of a chain of views that ended at it.
+        if (region) arriveIn(region, upstream);
+        else deliverGradients(node, upstream);
+      }
       if (!retainGraph) node.release();
-      if (upstream) temporaries.release(upstream);
+      if (sum) temporaries.release(sum);
       leaves.releaseCopied();
       temporaries.sweep();
+    }
+    for (const leaf of observedLeaves) {
+      const sum = sums.take(leaf);
+      if (!sum) continue;
+      const gradient = observe(leaf, sum);
+      if (!receivers) leaves.deliver(leaf, gradient);
+      temporaries.release(sum);
     }
   } finally {
     leaves.finish();
   }
 
+  /** True if its whole gradient must be in one array. */
+  function isObserved(key: Node | Leaf): boolean {
+    if (receivers?.has(key) || (key.hooks?.list.length ?? 0) > 0) return true;
+    return key instanceof Node && key.retained !== undefined;
+  }
+
+  /** Calls the hooks with a complete gradient, and hands it to its receiver. */
+  function observe(key: Node | Leaf, gradient: DeviceArray): DeviceArray {
+    const hooks = key.hooks?.list ?? [];
+    let present = gradient;
+    if (hooks.length > 0) {
+      temporaries.letEscape(gradient);
+      present = noGrad(() => runHooks(hooks, { array: gradient, source: undefined, leaf: undefined })).array;
+    }
+    if (key instanceof Node) key.retained?.accumulate(present);
+    receivers?.get(key)?.(temporaries.takeOut(present));
+    return present;
+  }
+
   function deliverGradients(node: Node, upstream: DeviceArray): void {
-    const gradients = computeGradients(temporaries, node, upstream);
+    const gradients = computeGradients(temporaries, node, upstream, paths);
     for (const [index, edge] of node.edges.entries()) {
       const gradient = gradients[index];
-      if (!edge || !gradient) continue;
-      if ("leaf" in edge) leaves.deliver(edge.leaf, gradient);
+      if (!edge || !gradient || !paths.has(edge)) continue;
+      if ("leaf" in edge) deliver(edge.leaf, gradient);
       else arrive(edge.source.node, gradient);
     }
   }
 
   function arrive(node: Node, gradient: DeviceArray): void {
-    const region = regions.of(node);
-    if (!region) sums.add(node, gradient);
-    else if (region.target instanceof Node) sums.addPart(region.target, gradient, region);
-    else leaves.deliverPart(region.target, gradient, region);
+    const region = isObserved(node) ? undefined : regions.of(node);
+    if (region) arriveIn(region, gradient);
+    else sums.add(node, gradient);
+  }
+
+  function arriveIn(region: Region, gradient: DeviceArray): void {
+    const { target } = region;
+    if (target instanceof Node) sums.addPart(target, gradient, region);
+    else if (isObserved(target)) {
+      observedLeaves.add(target);
+      sums.addPart(target, gradient, region);
+    } else leaves.deliverPart(target, gradient, region);
+  }
+
+  function deliver(leaf: Leaf, gradient: DeviceArray): void {
+    if (receivers && !receivers.has(leaf)) return;
+    if (!isObserved(leaf)) {
+      leaves.deliver(leaf, gradient);
+      return;
+    }
+    observedLeaves.add(leaf);
+    sums.add(leaf, gradient);
   }
 }
 
@@ -74,30 +142,24 @@ function computeGradients(
   temporaries: TemporaryGradients,
   node: Node,
   upstream: DeviceArray,
+  paths: Paths,
 ): readonly (DeviceArray | undefined)[] {
-  const { op, attributes, operandTypes, outputTypes, needs } = node;
+  const { op, attributes, operandTypes, outputTypes, edges } = node;
   const rule: GradientRule<DeviceArray, typeof attributes> = {
     apply: temporaries.apply,
     applyAll: temporaries.applyAll,
     attributes,
     upstream,
+    isRecorded: false,
     operand: (index) => node.operand(index),
     output: (index) => node.output(index),
-    operandCount: needs.length,
+    constantOutput: (index) => node.output(index),
+    operandCount: edges.length,
     typeOf: (index) => operandTypes[index] ?? numberType,
     outputTypes,
-    needs: (index) => needs[index] ?? false,
+    needs: (index) => paths.has(edges[index]),
     valueType: (value) => value,
   };
   if (op.gradient) return op.gradient(rule);
   throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
-}
-
-/** All ops between a node and the leaves, latest first. */
-function listReachable(root: Node): readonly Node[] {
-  const reached = new Set<Node>([root]);
-  for (const node of reached) {
-    for (const edge of node.edges) if (edge && "source" in edge) reached.add(edge.source.node);
-  }
-  return [...reached].sort((a, b) => b.id - a.id);
 }

@@ -34,7 +34,10 @@ export function viewOfBox(box: Box, { strides }: Layout): StridedView {
 
 /** The elements of a view of a contiguous array as a box; undefined if the view has an element twice, or they are not a box. */
 export function boxOfView(shape: readonly number[], view: StridedView): Box | undefined {
-  if (view.shape.includes(0) || shape.includes(0)) return shape.map(() => range(0, 1, 0));
+  if (view.shape.includes(0) || shape.includes(0)) {
+    // An array without axes has one box only, with its element.
+    return shape.length > 0 ? shape.map(() => range(0, 1, 0)) : undefined;
+  }
   const box: BoxRange[] = new Array(shape.length);
   const axes = mergedAxes(view);
   if (axes[0]?.stride === 0) return undefined;

@@ -32,21 +32,90 @@ export function isRecording(): boolean {
  * ```
  */
 export function noGrad<T>(body: () => T): T {
-  // Nested noGrad() changes nothing.
-  if (!isRecording()) return requireSync(body());
-  tracing.guards?.noteWrite(mode, recordingField, false, modeName);
-  mode.isRecording = false;
+  return inMode("noGrad", false, body);
+}
+
+/**
+ * Runs a function with recording for backward, also inside `noGrad`.
+ *
+ * @example
+ * ```ts
+ * import { device, enableGrad, noGrad, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const w = tensor([1, 2], { requiresGrad: true });
+ * console.log(noGrad(() => enableGrad(() => w.mul(2)).requiresGrad)); // → true
+ * cpu.close();
+ * ```
+ */
+export function enableGrad<T>(body: () => T): T {
+  return inMode("enableGrad", true, body);
+}
+
+/**
+ * Runs a function with or without recording for backward: `enableGrad` or `noGrad` by a flag.
+ *
+ * @example
+ * ```ts
+ * import { device, setGradEnabled, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const w = tensor([1, 2], { requiresGrad: true });
+ * for (const isTraining of [true, false])
+ *   console.log(setGradEnabled(isTraining, () => w.mul(2)).requiresGrad);
+ * // → true
+ * // → false
+ * cpu.close();
+ * ```
+ */
+export function setGradEnabled<T>(isEnabled: boolean, body: () => T): T {
+  return inMode("setGradEnabled", isEnabled, body);
+}
+
+/**
+ * True if ops are recorded for backward here.
+ *
+ * @example
+ * ```ts
+ * import { isGradEnabled, noGrad } from "holdfast";
+ * console.log(isGradEnabled(), noGrad(() => isGradEnabled())); // → true false
+ * ```
+ */
+export function isGradEnabled(): boolean {
+  return isRecording();
+}
+
+/**
+ * The same as `noGrad`. PyTorch's tensors of inference mode cannot be used in training later; tensors of this function can.
+ *
+ * @example
+ * ```ts
+ * import { device, inferenceMode, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const model = new nn.Linear(2, 1).to(cpu);
+ * console.log(inferenceMode(() => model.forward(ones([1, 2]))).requiresGrad); // → false
+ * cpu.close();
+ * ```
+ */
+export function inferenceMode<T>(body: () => T): T {
+  return inMode("inferenceMode", false, body);
+}
+
+/** Runs a function in a mode. */
+function inMode<T>(call: string, isOn: boolean, body: () => T): T {
+  const outer = isRecording();
+  if (outer === isOn) return requireSync(call, body());
+  tracing.guards?.noteWrite(mode, recordingField, isOn, modeName);
+  mode.isRecording = isOn;
   stateChanged();
   try {
-    return requireSync(body());
+    return requireSync(call, body());
   } finally {
-    mode.isRecording = true;
+    mode.isRecording = outer;
     stateChanged();
     tracing.guards?.noteRestored(mode, recordingField);
   }
 }
 
-/** Runs a function with recording for backward, also inside noGrad(). */
+/** Runs a function with recording for backward, without a guard: for work that does not depend on the caller's mode. */
 export function recording<T>(body: () => T): T {
   if (mode.isRecording) return body();
   mode.isRecording = true;
@@ -57,11 +126,11 @@ export function recording<T>(body: () => T): T {
   }
 }
 
-function requireSync<T>(result: T): T {
+function requireSync<T>(call: string, result: T): T {
   if (!(result instanceof Promise)) return result;
   result.catch(() => undefined);
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    "noGrad got an async function: recording would resume before it has ended. Await outside noGrad().",
+    `${call} got an async function: the mode would end before the function has. Await outside ${call}().`,
   );
 }

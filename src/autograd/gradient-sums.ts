@@ -2,7 +2,7 @@
 
 import { add, addToView, type DeviceArray, isContiguous, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { Node } from "./node.js";
+import type { Leaf, Node } from "./node.js";
 import { PartialGradient } from "./partial-gradient.js";
 import type { TemporaryGradients } from "./temporary-gradients.js";
 import type { Region, ViewRegions } from "./view-regions.js";
@@ -17,7 +17,7 @@ export class GradientSums {
   readonly #runtime: Runtime;
   readonly #temporaries: TemporaryGradients;
   readonly #regions: ViewRegions;
-  readonly #sums = new Map<Node, Sum>();
+  readonly #sums = new Map<Node | Leaf, Sum>();
 
   constructor(runtime: Runtime, temporaries: TemporaryGradients, regions: ViewRegions) {
     this.#runtime = runtime;
@@ -25,8 +25,8 @@ export class GradientSums {
     this.#regions = regions;
   }
 
-  /** Adds a gradient of all of a node's output. */
-  add(node: Node, gradient: DeviceArray): void {
+  /** Adds a gradient of all of a node's output, or of all of a leaf. */
+  add(node: Node | Leaf, gradient: DeviceArray): void {
     const earlier = this.#sums.get(node);
     if (!earlier) {
       this.#sums.set(node, { array: gradient });
@@ -44,7 +44,7 @@ export class GradientSums {
   }
 
   /** Adds a gradient of a part of a node's output. */
-  addPart(node: Node, gradient: DeviceArray, { view, box, shape }: Region): void {
+  addPart(node: Node | Leaf, gradient: DeviceArray, { view, box, shape }: Region): void {
     const earlier = this.#sums.get(node);
     if (!earlier) {
       const array = this.#temporaries.allocate({ shape, dtype: gradient.dtype }, viewGradientLabel);
@@ -61,7 +61,7 @@ export class GradientSums {
   }
 
   /** Removes and returns the sum of a node's gradients. The caller releases it. */
-  take(node: Node): DeviceArray | undefined {
+  take(node: Node | Leaf): DeviceArray | undefined {
     const sum = this.#sums.get(node);
     this.#sums.delete(node);
     if (sum) this.#complete(sum);
@@ -74,7 +74,7 @@ export class GradientSums {
     this.#temporaries.complete(viewGradientLabel, array);
   }
 
-  #replace(node: Node, earlier: DeviceArray, array: DeviceArray): void {
+  #replace(node: Node | Leaf, earlier: DeviceArray, array: DeviceArray): void {
     this.#sums.set(node, { array });
     this.#temporaries.retain(array);
     this.#temporaries.release(earlier);

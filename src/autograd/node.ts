@@ -9,6 +9,8 @@ export type DifferentiableOp = KernelOp | ViewOp;
 
 /** Where gradients end: a tensor that requires its own gradient. */
 export interface Leaf {
+  /** See the gradient of each backward pass before it is added. */
+  readonly hooks: HookList;
   /** Accumulates a gradient. The array is borrowed. */
   accumulate(gradient: DeviceArray): void;
   /** Adds a gradient to a view of an earlier one. The array is borrowed. */
@@ -18,6 +20,16 @@ export interface Leaf {
    * there: it counts as arrived from here on.
    */
   takeDestination(): DeviceArray | undefined;
+  /** Accumulates a gradient that has a graph. `add` records. */
+  accumulateRecorded(
+    gradient: RecordedOperand,
+    add: (earlier: RecordedOperand, gradient: RecordedOperand) => RecordedOperand,
+  ): void;
+}
+
+/** The hooks of a gradient, in the order of their calls. */
+export interface HookList {
+  readonly list: readonly ((gradient: RecordedOperand) => RecordedOperand | undefined)[];
 }
 
 /** An output of a recorded op. */
@@ -72,6 +84,10 @@ export class Node {
   readonly needs: readonly boolean[];
   readonly operandTypes: readonly ValueType[];
   readonly outputTypes: readonly ValueType[];
+  /** See the gradient of the first output. */
+  hooks: HookList | undefined;
+  /** Accumulates the gradient of the first output, after the hooks. */
+  retained: Leaf | undefined;
   /** By operand index: a literal number, or the saved tensor; most are undefined. */
   #operands: readonly (number | SavedOrRecomputed | undefined)[];
   #outputs: (SavedOrRecomputed | undefined)[] = [];

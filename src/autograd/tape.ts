@@ -7,6 +7,7 @@ import { HoldfastError } from "../errors/index.js";
 import { capabilitiesOf, submit } from "../kernels/index.js";
 import {
   type Attributes,
+  add as addOp,
   copyCalls,
   type DeviceArray,
   firstOf,
@@ -20,10 +21,12 @@ import {
   typeOfOperand,
 } from "../ops/index.js";
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
-import { type BackwardOptions, runBackward } from "./backward.js";
-import { isRecording } from "./grad-mode.js";
-import { type DifferentiableOp, lastNodeId, Node } from "./node.js";
+import { type Root, runBackward } from "./backward.js";
+import { isRecording, recording } from "./grad-mode.js";
+import { type DifferentiableOp, type Leaf, lastNodeId, Node, type RecordedOperand } from "./node.js";
+import { keyOf } from "./paths.js";
 import { currentRecomputation } from "./recomputation.js";
+import { asValue, type Recorder, runRecordedBackward } from "./recorded-backward.js";
 import { Value } from "./value.js";
 import { noteRecordedWrite, noteWrite } from "./versions.js";
 
@@ -33,6 +36,29 @@ export interface TapeOptions {
   readonly onResult?: (op: string, array: DeviceArray) => void;
   /** True for the memory of the device's random state. */
   readonly isRandomState?: (storage: Storage) => boolean;
+}
+
+/** A value, and what accumulates its gradient. */
+export interface Accumulator {
+  readonly value: Value;
+  readonly into: Leaf;
+}
+
+export interface BackwardPassOptions {
+  /** Keep the saved tensors, for another pass through the same graph. Default: the value of `createGraph`. */
+  readonly retainGraph?: boolean;
+  /** Record the pass, so that its gradients can be differentiated. */
+  readonly createGraph?: boolean;
+  /** The only values that get a gradient. Default: all leaves. */
+  readonly inputs?: readonly Accumulator[];
+}
+
+type Receivers<G> = ReadonlyMap<Node | Leaf, (gradient: G) => void>;
+
+function receiversOf<G>(
+  entries: readonly (readonly [Node | Leaf | undefined, (gradient: G) => void])[],
+): Receivers<G> {
+  return new Map(entries.flatMap(([key, receive]) => (key ? [[key, receive] as const] : [])));
 }
 
 export class Tape {
@@ -139,13 +165,82 @@ export class Tape {
     if (isRecorded) replaceValue(target, node && { node, output: 0 });
   }
 
-  backward(root: Value, seed: DeviceArray, options: BackwardOptions = {}): void {
-    requireCurrent("backward", [root]);
-    const { runtime } = this.#options;
-    inStepPhase(runtime, "backward", () =>
-      runBackward(runtime, root, seed, { onResult: this.#onBackwardResult, ...options }),
+  /** Adds gradients to the leaves, or only to `inputs`. */
+  backward(
+    roots: readonly Root<Value>[],
+    { inputs, createGraph = false, ...options }: BackwardPassOptions = {},
+  ): void {
+    const add = (a: RecordedOperand, b: RecordedOperand): Value =>
+      this.apply(addOp, [asValue(a), asValue(b)], {});
+    if (createGraph) {
+      const accumulate = ({ value, into }: Accumulator) =>
+        [keyOf(value), (gradient: Value): void => into.accumulateRecorded(gradient, add)] as const;
+      this.#runRecorded(roots, options, inputs && receiversOf(inputs.map(accumulate)));
+      return;
+    }
+    const accumulate = ({ value, into }: Accumulator) =>
+      [keyOf(value), (gradient: DeviceArray): void => into.accumulate(gradient)] as const;
+    this.#run(roots, options, inputs && receiversOf(inputs.map(accumulate)));
+  }
+
+  /** The gradients of values; undefined if the roots do not depend on a value. Leaves accumulate none. */
+  grad(
+    roots: readonly Root<Value>[],
+    inputs: readonly Value[],
+    { createGraph = false, ...options }: Omit<BackwardPassOptions, "inputs"> = {},
+  ): readonly (Value | undefined)[] {
+    const gradients = new Map<Node | Leaf, Value>();
+    const keys = inputs.map(keyOf);
+    const keep = (key: Node | Leaf | undefined, gradient: Value): void => {
+      if (key) gradients.set(key, gradient);
+    };
+    if (createGraph) {
+      const receivers = receiversOf(keys.map((key) => [key, (gradient: Value) => keep(key, gradient)]));
+      this.#runRecorded(roots, options, receivers);
+    } else {
+      const receivers = receiversOf(
+        keys.map((key) => [key, (gradient: DeviceArray) => keep(key, new Value(gradient))]),
+      );
+      this.#run(roots, options, receivers);
+    }
+    return keys.map((key) => key && gradients.get(key));
+  }
+
+  #run(
+    roots: readonly Root<Value>[],
+    { retainGraph = false }: BackwardPassOptions,
+    receivers: Receivers<DeviceArray> | undefined,
+  ): void {
+    requireCurrent(
+      "backward",
+      roots.map(({ value }) => value),
     );
-    if (!options.retainGraph) this.#forgetReleased();
+    const { runtime } = this.#options;
+    const arrays = roots.map(({ value, seed }) => ({ value, seed: seed.array }));
+    const onResult = this.#onBackwardResult;
+    inStepPhase(runtime, "backward", () =>
+      runBackward(runtime, arrays, { retainGraph, onResult, ...(receivers && { receivers }) }),
+    );
+    if (!retainGraph) this.#forgetReleased();
+  }
+
+  #runRecorded(
+    roots: readonly Root<Value>[],
+    { retainGraph = true }: BackwardPassOptions,
+    receivers: Receivers<Value> | undefined,
+  ): void {
+    requireCurrent(
+      "backward",
+      roots.map(({ value }) => value),
+    );
+    const recorder: Recorder = {
+      apply: (op, operands, attributes = {} as never) => this.apply(op, operands, attributes),
+      applyAll: (op, operands, attributes = {} as never) => this.run(op, operands, attributes),
+    };
+    inStepPhase(this.#options.runtime, "backward", () =>
+      recording(() => runRecordedBackward(recorder, roots, { retainGraph, receivers })),
+    );
+    if (!retainGraph) this.#forgetReleased();
   }
 
   /** A position in the recording, for `release`. */

@@ -9,6 +9,7 @@ import {
   type ApplyAll,
   type Attributes,
   allocateArray,
+  contiguous,
   type DeviceArray,
   firstOf,
   type Op,
@@ -85,6 +86,18 @@ export class TemporaryGradients {
     if (!temporary || !array.storage) return;
     temporary.uses -= 1;
     if (temporary.uses === 0) this.#free(ownerOf(array.storage), temporary);
+  }
+
+  /** Lets a gradient outlive the pass: it then belongs to its step, like the result of an op. */
+  letEscape(array: DeviceArray): void {
+    this.retain(array);
+  }
+
+  /** A copy that outlives the pass, or the gradient itself if nothing else can use it. */
+  takeOut(array: DeviceArray): DeviceArray {
+    const result = this.isSole(array) ? array : this.apply(contiguous, [array]);
+    this.letEscape(result);
+    return result;
   }
 
   /** True if this gradient is alone in its memory, so that it may be accumulated in place. */

@@ -22,11 +22,15 @@ export class ViewRegions {
   readonly #regions = new Map<Node, Region | undefined>();
   readonly #expected = new Map<Node | Leaf, Box[]>();
 
-  /** `nodes`: those of a backward pass, which starts at `root`. */
-  constructor(root: Node, nodes: readonly Node[]) {
-    for (const node of nodes) if (node.op.kind === "view") this.#regions.set(node, findRegion(node));
+  /**
+   * `nodes`: those of a backward pass, which starts at `roots`. `isWhole`: true for nodes that need their whole gradient, with that of
+   * all views of them.
+   */
+  constructor(roots: readonly Node[], nodes: readonly Node[], isWhole: (node: Node) => boolean) {
+    for (const node of nodes) if (node.op.kind === "view") this.#regions.set(node, findRegion(node, isWhole));
     /** The nodes that gradients arrive at. */
-    const receivers = new Set<Node>([root]);
+    const receivers = new Set<Node>(roots);
+    for (const node of nodes) if (isWhole(node)) receivers.add(node);
     for (const node of nodes) {
       if (this.of(node)) continue;
       for (const edge of node.edges) if (edge && "source" in edge) receivers.add(edge.source.node);
@@ -55,7 +59,7 @@ export class ViewRegions {
 }
 
 /** The region of the first array of a chain of views; undefined if the chain has all of its elements. */
-function findRegion(node: Node): Region | undefined {
+function findRegion(node: Node, isWhole: (node: Node) => boolean): Region | undefined {
   const chain: Node[] = [];
   let region: Region | undefined;
   for (let viewNode = node; viewNode.op.kind === "view"; ) {
@@ -67,6 +71,7 @@ function findRegion(node: Node): Region | undefined {
     if (!edge || !box || hasRepeats(viewNode, shape)) break;
     const target = "leaf" in edge ? edge.leaf : edge.source.node;
     region = { target, shape, view, box };
+    if (target instanceof Node && isWhole(target)) break;
     if ("leaf" in edge) break;
     viewNode = edge.source.node;
   }

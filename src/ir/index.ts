@@ -1,6 +1,7 @@
 /** ir: the loop IR, independent of the device: data types, expressions, kernels as plain records, and iteration spaces. */
 
 export { checkColumnKernel, checkRowKernel, maxColumnValues } from "./check-kernel.js";
+export { gradientOf } from "./derivative.js";
 export {
   type Dtype,
   type DtypeKind,

@@ -1,9 +1,10 @@
 /** ops: the op table. An entry has an op's shape and dtype rule, its gradient, its saved values and its lowering. */
 
 export { type AttentionAttributes, attention } from "./attention/attention.js";
+export { causalMask } from "./attention/causal-mask.js";
 export { packedAttention } from "./attention/packed.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
-export { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
+export { attentionWithDropout } from "./attention/with-dropout.js";
 export { expand, sum } from "./broadcast.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d } from "./convolution/average-pool.js";
 export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convolution.js";

@@ -61,10 +61,17 @@ export interface GradientRule<V, A> {
   readonly attributes: A;
   /** The gradient of the first output. */
   readonly upstream: V;
+  /**
+   * True if the gradient will be differentiated again. Then `apply` records, so the rule must use entries with a gradient only, and a
+   * saved output after the first is a constant: the rule must compute such a value again, unless no operand's gradient flows through it.
+   */
+  readonly isRecorded: boolean;
   /** An operand that the entry saves, or a literal one. Rejects operands that are not in `saves`. */
   operand(index: number): V | number;
-  /** An output that the entry saves. */
+  /** An output that the entry saves. If the gradient is recorded, floats after the first output are rejected: see `constantOutput`. */
   output(index: number): V;
+  /** An output that the entry saves, and that does not depend on operands with a gradient. */
+  constantOutput(index: number): V;
   /** The number of operands, literals included. */
   readonly operandCount: number;
   /** The type of any operand, saved or not. The type of a literal, or of an absent operand, has no axes. */

@@ -1,9 +1,10 @@
 /** The op table: every entry by its name. Tests iterate over it, so every op of the engine must be here. */
 
 import { attention } from "./attention/attention.js";
+import { causalMask } from "./attention/causal-mask.js";
 import { packedAttention } from "./attention/packed.js";
 import { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
-import { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
+import { attentionWithDropout } from "./attention/with-dropout.js";
 import { expand, sum } from "./broadcast.js";
 import { avgPool1d, avgPool2d } from "./convolution/average-pool.js";
 import { conv1d, conv2d } from "./convolution/convolution.js";

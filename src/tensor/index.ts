@@ -4,6 +4,7 @@ import "./device-methods/index.js";
 import "./methods/index.js";
 
 export { blockDiag, cdist, type DistanceOptions, einsum, pdist, tensordot } from "./algebra/index.js";
+export * as autograd from "./autograd/index.js";
 export { checkpoint } from "./checkpoint.js";
 export { captureStep } from "./compiled/captured-step.js";
 export {
@@ -41,6 +42,7 @@ export {
 } from "./creation.js";
 export { empty, emptyLike, fullLike, logspace, trilIndices, triuIndices } from "./creation-like.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
+export type { BackwardOptions } from "./device-methods/backward.js";
 export {
   chooseDtype,
   type NestedArray,

@@ -1,16 +1,26 @@
 /** The gradient of a leaf: one array at a constant address, to which backward adds. */
 
-import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
+import {
+  GradientHooks,
+  type GuardedField,
+  noteWrite,
+  type RecordedOperand,
+  stateChanged,
+  tracing,
+} from "../autograd/index.js";
 import { submit } from "../kernels/index.js";
 import { add, addToView, copyCalls, type DeviceArray, runInto, type StridedView } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { GradientHolder } from "./tensor-handle.js";
 
 export class LeafGradient implements GradientHolder {
+  readonly hooks = new GradientHooks();
   readonly #runtime: Runtime;
   readonly #allocate: () => DeviceArray;
   readonly #free: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
+  /** The graph of the gradient, if it has one. */
+  #source: RecordedOperand["source"];
   /**
    * True if a gradient has arrived since it was cleared. A plan is valid for one value of it: the first gradient overwrites,
    * later gradients add.
@@ -36,7 +46,9 @@ export class LeafGradient implements GradientHolder {
     this.#runtime = runtime;
     this.#allocate = allocate;
     this.#free = free;
-    if (owner && tracing.guards?.hasCreated(owner)) tracing.guards.noteCreated(this);
+    if (!owner || !tracing.guards?.hasCreated(owner)) return;
+    tracing.guards.noteCreated(this);
+    tracing.guards.noteCreated(this.hooks);
   }
 
   get #hasArrived(): boolean {
@@ -54,6 +66,23 @@ export class LeafGradient implements GradientHolder {
 
   get gradient(): DeviceArray | undefined {
     return this.#hasArrived ? this.#array : undefined;
+  }
+
+  /** Where the gradient comes from, if backward recorded it and its graph is there. */
+  get source(): RecordedOperand["source"] {
+    return this.#source?.node.isReleased ? undefined : this.#source;
+  }
+
+  accumulateRecorded(
+    gradient: RecordedOperand,
+    add: (earlier: RecordedOperand, gradient: RecordedOperand) => RecordedOperand,
+  ): void {
+    const earlier = this.gradient;
+    const { source } = this;
+    const sum = earlier ? add({ array: earlier, source, leaf: undefined }, gradient) : gradient;
+    this.clear();
+    this.accumulate(sum.array);
+    this.#source = sum.source;
   }
 
   /** The first gradient after `clear` overwrites, so clearing is free. */
@@ -86,6 +115,7 @@ export class LeafGradient implements GradientHolder {
 
   clear(): void {
     this.#hasArrived = false;
+    this.#source = undefined;
     if (this.#array?.storage) this.#runtime.traceSink?.discard(this.#array.storage);
   }
 

@@ -194,7 +194,7 @@ export class Tensor {
 
   /** Enables or disables the gradient; only for leaves. */
   set requiresGrad(isRequired: boolean) {
-    const { value, device } = this.requireDeviceValue();
+    const { value } = this.requireDeviceValue();
     if (value.source) {
       if (isRequired) return;
       throw new HoldfastError(
@@ -206,8 +206,7 @@ export class Tensor {
       value.leaf = undefined;
       return;
     }
-    this.#holder ??= device.makeGradient(this);
-    value.leaf = this.#holder;
+    value.leaf = this.accumulator();
   }
 
   /**
@@ -240,10 +239,10 @@ export class Tensor {
    * ```
    */
   get grad(): Tensor | null {
-    const gradient = this.#holder?.gradient;
-    return gradient
-      ? new Tensor({ device: this.device, value: new Value(gradient) }, `${this.name}.grad`)
-      : null;
+    const { gradient, source } = this.#holder ?? {};
+    if (!gradient) return null;
+    const value = new Value(gradient, source ? { source } : {});
+    return new Tensor({ device: this.device, value }, `${this.name}.grad`);
   }
 
   /**
@@ -252,6 +251,16 @@ export class Tensor {
    * @internal
    */
   get gradientHolder(): GradientHolder | undefined {
+    return this.#holder;
+  }
+
+  /**
+   * What accumulates its gradient; for the layers above.
+   *
+   * @internal
+   */
+  accumulator(): GradientHolder {
+    this.#holder ??= this.device.makeGradient(this);
     return this.#holder;
   }
 

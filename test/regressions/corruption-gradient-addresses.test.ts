@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type Device, fromTyped, nn, optim } from "holdfast";
+import { GradientHooks } from "../../src/autograd/index.js";
 import { submit } from "../../src/kernels/index.js";
 import { add, allocateArray, copyCalls, type DeviceArray, runOp } from "../../src/ops/index.js";
 import type { GradientHolder } from "../../src/tensor/index.js";
@@ -34,6 +35,9 @@ const rehomed: Prepare = (cpu, model) => {
         }
       },
       accumulateView: () => assert.fail("no gradient here is a part of another"),
+      accumulateRecorded: () => assert.fail("no gradient here has a graph"),
+      source: undefined,
+      hooks: new GradientHooks(),
       takeDestination: () => undefined,
       clear: () => {
         gradient = undefined;

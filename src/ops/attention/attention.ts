@@ -24,6 +24,7 @@ import { dropsAny } from "../random/dropout.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
 import { type AttentionSizes, attentionInput, attentionMask, attentionOperand } from "./operands.js";
+import { recordedAttentionGradient } from "./recorded-gradient.js";
 
 export type AttentionAttributes = {
   /** True if row i sees columns 0 to i only. */
@@ -116,6 +117,13 @@ export const attention: KernelOp<AttentionAttributes> = {
   saves: ({ length }, { keeps }) => savedByAttention(length, keeps, 3),
   gradient(rule) {
     const { upstream, attributes } = rule;
+    if (rule.isRecorded) {
+      const [query, key, value] = [rule.operand(0), rule.operand(1), rule.operand(2)];
+      const mask = rule.operandCount > 3 ? rule.operand(3) : undefined;
+      return recordedAttentionGradient(rule, { query, key, value, mask }, attributes).map(
+        (gradient, index) => (rule.needs(index) ? fitToOperand(rule, gradient, index) : undefined),
+      );
+    }
     const operands = [upstream, rule.operand(0), rule.operand(1), rule.operand(2), ...keptValues(rule, 3)];
     const gradients = rule.applyAll(attentionGradient, operands, {
       ...attributes,
@@ -138,8 +146,9 @@ export function savedByAttention(
   maskIndex: number,
 ): SavedIndices {
   const inputs = Array.from({ length: maskIndex }, (_, index) => index);
-  if (keeps !== "statistics") return { operands: inputs, outputs: [1] };
-  return { operands: operandCount > maskIndex ? [...inputs, maskIndex] : inputs, outputs: [0, 1] };
+  // A recorded gradient computes the probabilities again, with the mask.
+  const operands = operandCount > maskIndex ? [...inputs, maskIndex] : inputs;
+  return { operands, outputs: keeps === "statistics" ? [0, 1] : [1] };
 }
 
 /** What the gradient reads besides query, key and value: the probabilities; or the statistics, the result, and the mask if there is one. */
@@ -256,7 +265,7 @@ type GradientAttributes = AttentionAttributes & {
 export const attentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "attentionGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "gradients of attention with dropout inside of its kernel can't be differentiated again",
   infer([, ...operands], { outputsScoreGradient, enableGqa }) {
     const [query, key, value] = queryKeyValueTypes("attentionGradient", operands);
     const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);

@@ -6,10 +6,14 @@
 import type { DeviceArray } from "../device-array.js";
 import { where } from "../elementwise/comparisons.js";
 import { fitToOperand } from "../gradients.js";
+import { stack } from "../movement/cat.js";
+import { select } from "../movement/slice.js";
 import { viewStrided } from "../movement/strided-view.js";
 import {
   arrayAt,
   type CompositeOp,
+  type GradientRule,
+  type Gradients,
   isType,
   type KernelOp,
   type Lowering,
@@ -29,6 +33,7 @@ import {
   lowerAttentionGradient,
   savedByAttention,
 } from "./attention.js";
+import { recordedAttentionGradient } from "./recorded-gradient.js";
 
 /**
  * Operands: query, key and value as [batch…, rows, 3, heads, width], and an optional mask that broadcasts to [batch…, heads, rows,
@@ -55,6 +60,7 @@ const fusedPackedAttention: KernelOp<AttentionAttributes> = {
   saves: ({ length }, { keeps }) => savedByAttention(length, keeps, 1),
   gradient(rule) {
     const { upstream, attributes } = rule;
+    if (rule.isRecorded) return recordedGradient(rule);
     const operands = [upstream, rule.operand(0), ...keptValues(rule, 1)];
     const gradients = rule.applyAll(packedAttentionGradient, operands, {
       ...attributes,
@@ -70,6 +76,21 @@ const fusedPackedAttention: KernelOp<AttentionAttributes> = {
   },
 };
 
+/** The gradients made of entries that have gradients too. */
+function recordedGradient<V>(rule: GradientRule<V, AttentionAttributes>): Gradients<V> {
+  const axis = rule.typeOf(0).shape.length - 3;
+  const [query = 0, key = 0, value = 0] = [0, 1, 2].map((index) =>
+    rule.apply(select, [rule.operand(0)], { axis, index }),
+  );
+  const mask = rule.operandCount > 1 ? rule.operand(1) : undefined;
+  const gradients = recordedAttentionGradient(rule, { query, key, value, mask }, rule.attributes);
+  const [maskGradient] = gradients.slice(3);
+  return [
+    rule.needs(0) ? rule.apply(stack, gradients.slice(0, 3), { axis }) : undefined,
+    maskGradient !== undefined && rule.needs(1) ? fitToOperand(rule, maskGradient, 1) : undefined,
+  ];
+}
+
 type GradientAttributes = AttentionAttributes & {
   /** True if the gradient of the scores is an output too: it is the mask's gradient. */
   readonly outputsScoreGradient: boolean;
@@ -79,7 +100,7 @@ type GradientAttributes = AttentionAttributes & {
 const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer(operands, { outputsScoreGradient }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
     const [rows = 0, , heads = 0] = shape.slice(-4);

@@ -3,48 +3,16 @@
  * ops, each with a result in memory. Both drop the same probabilities.
  */
 
-import { type Dtype, dtypes, iterateRows, term } from "../../ir/index.js";
 import { add, mul } from "../elementwise/arithmetic.js";
 import { where } from "../elementwise/comparisons.js";
 import { matmul } from "../matmul/matmul.js";
 import { softmax } from "../normalisation/softmax.js";
-import type { CompositeOp, KernelOp } from "../op.js";
+import type { CompositeOp } from "../op.js";
 import { dropout } from "../random/dropout.js";
-import { cacheByDtypes } from "../row-lowering.js";
 import type { AttentionDropoutAttributes } from "./attention.js";
+import { causalMask } from "./causal-mask.js";
 import { fusedDropoutAttention } from "./fused-dropout.js";
 import { composeRowsFirst, repeatHeads, scaledDotProductAttention, swapAxes } from "./scaled-dot-product.js";
-
-type CausalMaskAttributes = { readonly rows: number; readonly columns: number; readonly dtype: Dtype };
-
-const causalKernel = cacheByDtypes((dtype = "f32") => {
-  const { compute } = dtypes[dtype];
-  const hidden = term.constant(Number.NEGATIVE_INFINITY, compute);
-  const value = term.select(term.le(term.position, term.row), term.constant(0, compute), hidden);
-  return {
-    name: "causalMask",
-    inputs: [],
-    outputs: [{ dtype, per: "element" as const }],
-    scalars: [],
-    stages: [{ kind: "store" as const, output: 0, value }],
-  };
-});
-
-/** Row i is 0 from column 0 to column i, and −Infinity after it. */
-export const causalMask: KernelOp<CausalMaskAttributes> = {
-  kind: "kernel",
-  name: "causalMask",
-  noGradient: "it has no operands",
-  infer: (_, { rows, columns, dtype }) => [{ shape: [rows, columns], dtype }],
-  lower(lowering, _, [output]) {
-    if (!output?.storage) return;
-    lowering.row({
-      kernel: causalKernel(output.dtype),
-      iteration: iterateRows(output.shape, [output.strides], 1),
-      operands: [output.storage],
-    });
-  },
-};
 
 /** Operands: query, key and value, the device's random state, and an optional mask, as in scaledDotProductAttention. */
 export const attentionWithDropout: CompositeOp<

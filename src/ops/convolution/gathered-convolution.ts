@@ -20,7 +20,7 @@ import {
   storedDtype,
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { sumReduction } from "../broadcast.js";
+import { expand, sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
 import {
   channelsLastStrides,
@@ -31,6 +31,7 @@ import {
   type Strides,
 } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
+import { reshape } from "../movement/reshape.js";
 import { viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { lowerReduction } from "../reduction/reduce.js";
@@ -98,6 +99,19 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
 /** Operands: the gradient of the output, and the weight. */
 const inputGradient: KernelOp<GradientAttributes> = {
   ...gradientOp("convolutionInputGradient"),
+  saves: ([y, weight]) => ({ operands: [...(weight ? [0] : []), ...(y ? [1] : [])] }),
+  gradient(rule) {
+    const { apply, upstream } = rule; // The shape of x.
+    const { shape: _, ...attributes } = rule.attributes;
+    const { shape } = rule.typeOf(1);
+    const ofWeight = () => apply(weightGradient, [rule.operand(0), upstream], { ...attributes, shape });
+    return [
+      rule.needs(0)
+        ? fitToOperand(rule, apply(gatheredConvolution, [upstream, rule.operand(1)], attributes), 0)
+        : undefined,
+      rule.needs(1) ? fitToOperand(rule, ofWeight(), 1) : undefined,
+    ];
+  },
   outputStrides(backend, operands, [type], attributes) {
     const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!type) return [];
@@ -113,6 +127,19 @@ const inputGradient: KernelOp<GradientAttributes> = {
 /** Operands: the gradient of the output, and the input. */
 const weightGradient: KernelOp<GradientAttributes> = {
   ...gradientOp("convolutionWeightGradient"),
+  saves: ([y, x]) => ({ operands: [...(x ? [0] : []), ...(y ? [1] : [])] }),
+  gradient(rule) {
+    const { apply, upstream } = rule; // The shape of the weight.
+    const { shape: _, ...attributes } = rule.attributes;
+    const { shape } = rule.typeOf(1);
+    const ofInput = () => apply(inputGradient, [rule.operand(0), upstream], { ...attributes, shape });
+    return [
+      rule.needs(0)
+        ? fitToOperand(rule, apply(gatheredConvolution, [rule.operand(1), upstream], attributes), 0)
+        : undefined,
+      rule.needs(1) ? fitToOperand(rule, ofInput(), 1) : undefined,
+    ];
+  },
   lower(lowering, operands, [weight], attributes) {
     const [y, x] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (weight) lowerConvolution(lowering, "weight-gradient", { x, weight, y }, weight, attributes);
@@ -126,7 +153,12 @@ const weightGradient: KernelOp<GradientAttributes> = {
 const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly weight: Shape }> = {
   kind: "kernel",
   name: "convolutionBiasGradient",
-  noGradient: "gradients of gradients are not recorded",
+  gradient(rule) {
+    const { shape } = rule.typeOf(0);
+    const channels = [-1, ...new Array<number>(spatialRank(rule.attributes.weight)).fill(1)];
+    const upstream = rule.apply(reshape, [rule.upstream], { shape: channels });
+    return [rule.apply(expand, [upstream], { shape })];
+  },
   infer(operands, { weight }) {
     return [{ shape: [weight[0] ?? 0], dtype: typeAt("convolutionBiasGradient", operands, 0).dtype }];
   },
@@ -153,7 +185,6 @@ function gradientOp(name: string) {
   return {
     kind: "kernel",
     name,
-    noGradient: "gradients of gradients are not recorded",
     infer(operands, { shape }) {
       return [{ shape, dtype: promote(typeAt(name, operands, 0).dtype, typeAt(name, operands, 1).dtype) }];
     },

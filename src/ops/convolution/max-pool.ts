@@ -13,9 +13,13 @@ import {
 } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import { channelsLastStrides, type DeviceArray, isChannelsLast, type Layout } from "../device-array.js";
+import { cast } from "../elementwise/cast.js";
+import { gather } from "../indexing/gather.js";
+import { pad } from "../movement/pad.js";
+import { reshape } from "../movement/reshape.js";
 import { type Range, slicedView } from "../movement/slice.js";
 import { type StridedView, viewStrided } from "../movement/strided-view.js";
-import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
+import { arrayAt, type CompositeOp, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
@@ -23,11 +27,13 @@ import {
   eachAxis,
   offsetsIn,
   type PerAxis,
+  padsOf,
   type WindowOptions,
   type Windows,
   windowsOver,
 } from "./geometry.js";
 import { areOverlapping, isFirstOffset, zeroOtherElements } from "./window-gradient.js";
+import { windows } from "./windows.js";
 
 /** `stride`: default: the kernel's size. */
 export type PoolAttributes = WindowOptions & { readonly kernel: PerAxis };
@@ -95,7 +101,10 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
 const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly geometry: Windows }> = {
   kind: "kernel",
   name: "maxPoolGradient",
-  noGradient: "gradients of gradients are not recorded",
+  saves: () => ({ operands: [1] }),
+  gradient: ({ apply, upstream, operand, attributes: { geometry } }) => [
+    apply(takeAtOffsets, [upstream, operand(1)], { geometry }),
+  ],
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("maxPoolGradient", operands, 0).dtype }],
   // The offsets have the layout of the pool's operand.
   outputStrides: (_, [, offsets], types) =>
@@ -121,6 +130,25 @@ const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly geometry: Wind
       });
     }
     if (sum !== output) copyArray(lowering, sum, output);
+  },
+};
+
+/** Each window's element at an offset: what a pool with these offsets takes from another input. */
+const takeAtOffsets: CompositeOp<{ readonly geometry: Windows }> = {
+  kind: "composite",
+  name: "takeAtOffsets",
+  infer: (operands) => [
+    { shape: typeAt("takeAtOffsets", operands, 1).shape, dtype: typeAt("takeAtOffsets", operands, 0).dtype },
+  ],
+  compose({ apply, typeOf }, [x = 0, offsets = 0], { geometry: { kernel, stride, dilation, padding } }) {
+    const padded = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+    const windowed = apply(windows, [padded], { kernel, stride, dilation });
+    const { shape } = typeOf(offsets);
+    const elements = apply(reshape, [windowed], { shape: [...shape, sizeOf(kernel)] });
+    // The kernel compares offsets as it reads them, so `windows` lists the elements of a window in their order.
+    const index = apply(reshape, [apply(cast, [offsets], { dtype: "i32" })], { shape: [...shape, 1] });
+    const taken = apply(gather, [elements, index], { axis: shape.length });
+    return [apply(reshape, [taken], { shape })];
   },
 };
 

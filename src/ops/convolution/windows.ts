@@ -43,10 +43,12 @@ export const windows: ViewOp<WindowAttributes> = {
 };
 
 /** Adds windows of a shape: one pass for each offset in the window, in order, so the bits are fixed. */
-const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
+export const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "fold",
-  noGradient: "gradients of gradients are not recorded",
+  gradient: ({ apply, upstream, attributes: { shape: _, ...attributes } }) => [
+    apply(windows, [upstream], attributes),
+  ],
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("fold", operands, 0).dtype }],
   lower(lowering, operands, [output], { shape, kernel, ...options }) {
     const source = arrayAt(operands, 0);

@@ -29,7 +29,6 @@ function gradientFormula(
     name,
     operands: 3,
     value: ([upstream = none, a = none, b = none]) => value(upstream, a, b),
-    noGradient: "gradients of gradients are not recorded",
   });
 }
 

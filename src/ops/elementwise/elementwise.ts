@@ -9,6 +9,7 @@ import {
   type Dtype,
   dtypes,
   type Expression,
+  gradientOf,
   iterateElements,
   promote,
   promoteWithScalar,
@@ -16,6 +17,7 @@ import {
   term,
 } from "../../ir/index.js";
 import { broadcastStrides, type DeviceArray, keptStrides } from "../device-array.js";
+import { fitToOperand } from "../gradients.js";
 import {
   type Attributes,
   type GradientRule,
@@ -42,6 +44,7 @@ export interface ElementwiseDefinition<A extends Attributes> {
   readonly scalars?: (attributes: A, compute: Compute) => readonly number[];
   readonly value: (operands: readonly Expression[], scalars: readonly Expression[]) => Expression;
   readonly saves?: (needs: readonly boolean[], attributes: A) => SavedIndices;
+  /** Default: derived from `value`, unless there is a reason in `noGradient`. */
   readonly gradient?: <V>(rule: GradientRule<V, A>) => Gradients<V>;
   readonly noGradient?: string;
   /** Why the op rejects a dtype, alone or with these attributes; undefined if it accepts it. */
@@ -51,15 +54,8 @@ export interface ElementwiseDefinition<A extends Attributes> {
 export function elementwise<A extends Attributes = NoAttributes>(
   definition: ElementwiseDefinition<A>,
 ): KernelOp<A> {
-  const {
-    name,
-    result = "same",
-    conditions = [],
-    scalars = () => [],
-    saves,
-    gradient,
-    noGradient,
-  } = definition;
+  const { name, result = "same", conditions = [], scalars = () => [], noGradient } = definition;
+  const { saves, gradient } = noGradient || definition.gradient ? definition : derivedGradient(definition);
   const kernels = new Map<string, RowKernel>();
 
   function infer(operands: readonly OperandType[], attributes: A): readonly ValueType[] {
@@ -139,6 +135,58 @@ export function elementwise<A extends Attributes = NoAttributes>(
     },
   };
 }
+
+/**
+ * The gradient as elementwise ops of the upstream gradient and all operands, by symbolic derivatives. These ops have such gradients too,
+ * so the entry can be differentiated any number of times.
+ */
+function derivedGradient<A extends Attributes>({
+  name,
+  operands: count,
+  result,
+  conditions = [],
+  scalars,
+  value,
+}: ElementwiseDefinition<A>): Required<Pick<ElementwiseDefinition<A>, "saves" | "gradient">> {
+  const ops: (KernelOp<A> | undefined)[] = [];
+  const gradientOp = (index: number): KernelOp<A> => {
+    const existing = ops[index];
+    const op =
+      existing ??
+      elementwise<A>({
+        name: name.endsWith("Gradient") ? name : `${name}Gradient`,
+        operands: count + 1,
+        ...(result && { result }),
+        conditions: conditions.map((condition) => condition + 1),
+        ...(scalars && { scalars }),
+        value: ([upstream = zero, ...operands], scalarTerms) => {
+          const variable = operands[index] ?? zero;
+          const gradient = gradientOf(value(operands, scalarTerms), variable, upstream);
+          return gradient ?? term.constant(0, upstream.type);
+        },
+      });
+    ops[index] = op;
+    return op;
+  };
+  return {
+    saves: () => ({ operands: Array.from({ length: count }, (_, index) => index) }),
+    gradient: (rule) => {
+      const indices = Array.from({ length: rule.operandCount }, (_, index) => index);
+      const operands = indices.map((index) => rule.operand(index));
+      return indices.map((index) =>
+        rule.needs(index)
+          ? fitToOperand(
+              rule,
+              rule.apply(gradientOp(index), [rule.upstream, ...operands], rule.attributes),
+              index,
+            )
+          : undefined,
+      );
+    },
+  };
+}
+
+const zero = term.constant(0, "f32");
 
 /** The promoted dtype of the operands. A literal number takes the dtype of a tensor of the same kind. */
 function promotedDtype(operands: readonly OperandType[], conditions: readonly number[]): Dtype {

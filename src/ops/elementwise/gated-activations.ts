@@ -14,7 +14,6 @@ function gradientOp(name: string, operands: number, value: (values: Values) => E
     operands,
     result: "float",
     value,
-    noGradient: "gradients of gradients are not recorded",
   });
 }
 

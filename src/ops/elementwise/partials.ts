@@ -41,7 +41,6 @@ export function withPartials<A extends Attributes = NoAttributes>({
         const saved = partials.map((_, operand) => read[reads.indexOf(operand)] ?? upstream);
         return term.mul(upstream, partial(saved, scalarTerms));
       },
-      noGradient: "gradients of gradients are not recorded",
     });
     return { op, reads };
   });

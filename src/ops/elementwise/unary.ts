@@ -55,7 +55,6 @@ export function unary<A extends Attributes = NoAttributes>(definition: UnaryDefi
       "passes" in derivative
         ? term.select(derivative.passes(saved, ...scalarTerms), upstream, term.constant(0, upstream.type))
         : term.mul(upstream, derivative.value(saved, ...scalarTerms)),
-    noGradient: "gradients of gradients are not recorded",
   });
   const isOfOutput = derivative.of === "output";
   return elementwise<A>({
@@ -74,5 +73,5 @@ const zeroGradient = elementwise({
   name: "zeroGradient",
   operands: 1,
   value: ([x = zero]) => term.constant(0, x.type),
-  noGradient: "it is zero everywhere",
+  gradient: () => [undefined],
 });

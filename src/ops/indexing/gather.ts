@@ -50,7 +50,10 @@ export const gather: KernelOp<AxisAttribute> = {
 const gatherGradient: KernelOp<AxisAttribute & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "gatherGradient",
-  noGradient: "gradients of gradients are not recorded",
+  saves: () => ({ operands: [1] }),
+  gradient: ({ apply, upstream, operand, attributes: { axis } }) => [
+    apply(gather, [upstream, operand(1)], { axis }),
+  ],
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("gatherGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], { axis }) {
     if (!output?.storage) return;

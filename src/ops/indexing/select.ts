@@ -3,6 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { DeviceArray } from "../device-array.js";
+import { eq, where } from "../elementwise/comparisons.js";
 import { reshape } from "../movement/reshape.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
@@ -72,7 +73,18 @@ const indexSelectGradient: KernelOp<{
 }> = {
   kind: "kernel",
   name: "indexSelectGradient",
-  noGradient: "gradients of gradients are not recorded",
+  saves: () => ({ operands: [1] }),
+  gradient(rule) {
+    const { axis, skipped } = rule.attributes;
+    const index = rule.operand(1);
+    const selected = rule.apply(indexSelect, [rule.upstream, index], { axis, isTrusted: true });
+    if (skipped === undefined) return [selected];
+    const rank = rule.typeOf(0).shape.length;
+    const isSkipped = rule.apply(reshape, [rule.apply(eq, [index, skipped])], {
+      shape: Array.from({ length: rank }, (_, other) => (other === axis ? -1 : 1)),
+    });
+    return [rule.apply(where, [isSkipped, 0, selected])];
+  },
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("indexSelectGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], { axis, skipped }) {
     if (!output?.storage) return;

@@ -31,6 +31,7 @@ import {
   type Variant,
 } from "./cross-entropy-kernels.js";
 import { hasFewClasses, lowerFewClasses, lowerFewClassesGradient } from "./few-classes.js";
+import * as recorded from "./recorded-gradients.js";
 
 export type CrossEntropyAttributes = ClassLossAttributes & {
   /** The share of the target that is distributed evenly over all classes, from 0 to 1. */
@@ -103,6 +104,9 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
   gradient(rule) {
     if (rule.needs(2)) rejectWeightGradient("crossEntropy");
     const { reduction = "mean" } = rule.attributes;
+    if (rule.isRecorded) {
+      return [recorded.crossEntropyGradient(rule, reduction === "mean" ? rule.constantOutput(3) : undefined)];
+    }
     const hasWeights = rule.typeOf(2).shape.length > 0;
     const operands = [
       rule.operand(0),
@@ -138,7 +142,7 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
 const crossEntropyGradient: KernelOp<CrossEntropyAttributes> = {
   kind: "kernel",
   name: "crossEntropyGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer(operands) {
     const { shape, dtype } = inferClassRows("crossEntropyGradient", operands).input;
     return [{ shape, dtype }];

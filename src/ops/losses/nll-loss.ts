@@ -18,6 +18,7 @@ import {
   perRow,
   rejectWeightGradient,
 } from "./class-rows.js";
+import * as recorded from "./recorded-gradients.js";
 
 interface Variant {
   readonly input: Dtype;
@@ -124,6 +125,9 @@ export const nllLoss: KernelOp<ClassLossAttributes> = {
   gradient(rule) {
     if (rule.needs(2)) rejectWeightGradient("nllLoss");
     const { reduction = "mean" } = rule.attributes;
+    if (rule.isRecorded) {
+      return [recorded.nllLossGradient(rule, reduction === "mean" ? rule.constantOutput(1) : undefined)];
+    }
     const hasWeights = rule.typeOf(2).shape.length > 0;
     const operands = [
       rule.upstream,
@@ -163,7 +167,7 @@ type GradientAttributes = ClassLossAttributes & {
 const nllLossGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "nllLossGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer: (_, { input: { shape, dtype } }) => [{ shape, dtype }],
   lower(lowering, operands, [output], attributes) {
     const [upstream, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];

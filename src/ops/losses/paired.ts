@@ -21,7 +21,6 @@ import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js
 import type { LossReduction } from "./class-rows.js";
 
 const none = term.constant(0, "f32");
-const noGradient = "gradients of gradients are not recorded";
 
 interface DifferenceDefinition<A extends Attributes> {
   readonly name: string;
@@ -43,7 +42,6 @@ function differenceLoss<A extends Attributes = NoAttributes>(
     ...(scalars && { scalars }),
     value: ([upstream = none, a = none, b = none], scalarTerms) =>
       term.mul(upstream, slope(term.sub(a, b), scalarTerms)),
-    noGradient,
   });
   return elementwise<A>({
     name,
@@ -118,7 +116,6 @@ function binaryGradient(name: string, value: Formula): KernelOp {
     result: "float",
     value: ([upstream = none, logit = none, target = none, posWeight = none]) =>
       term.mul(upstream, value(logit, target, posWeight)),
-    noGradient,
   });
 }
 

@@ -28,7 +28,6 @@ function lossOf<A extends Attributes = NoAttributes>(definition: LossDefinition<
       ...scalars,
       value: ([upstream = none, x = none, target = none], [extra = none]) =>
         term.mul(upstream, slope?.(x, target, extra) ?? none),
-      noGradient: "gradients of gradients are not recorded",
     }),
   );
   return elementwise<A>({

@@ -3,8 +3,8 @@
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
-import { reshape } from "../movement/reshape.js";
-import { select } from "../movement/slice.js";
+import { permute, reshape } from "../movement/reshape.js";
+import { select, slice } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, type NoAttributes, type OperandType, typeAt } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { lowerGemm } from "./gemm.js";
@@ -83,7 +83,19 @@ export const fusedProjections: KernelOp<NoAttributes> = {
 const weightGradients: KernelOp<{ readonly layers: number }> = {
   kind: "kernel",
   name: "weightGradients",
-  noGradient: "it is a gradient itself",
+  saves: ([x, gradient]) => ({ operands: [...(gradient ? [0] : []), ...(x ? [1] : [])] }),
+  gradient(rule) {
+    const { apply } = rule;
+    const [layers = 0, width = 0, out = 0] = rule.valueType(rule.upstream).shape;
+    const byInput = apply(permute, [rule.upstream], { axes: [1, 0, 2] }); // [in, layers, out]
+    const concatenated = apply(reshape, [byInput], { shape: [width, layers * out] });
+    return [
+      rule.needs(0) ? fitToOperand(rule, apply(linear, [rule.operand(1), concatenated], {}), 0) : undefined,
+      rule.needs(1)
+        ? fitToOperand(rule, apply(linear, [rule.operand(0), concatenated], { layout: "inOut" }), 1)
+        : undefined,
+    ];
+  },
   infer(operands, { layers }) {
     const [x, gradient] = [0, 1].map((index) => typeAt("weightGradients", operands, index).shape);
     const shape = [layers, x?.at(-1) ?? 0, (gradient?.at(-1) ?? 0) / layers];
@@ -140,7 +152,16 @@ const concatWeights: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "concatWeights",
   dependsOnAddresses: true,
-  noGradient: "it is used in gradients only",
+  gradient(rule) {
+    const layers = Array.from({ length: rule.operandCount }, (_, layer) => layer);
+    return layers.map((layer) => {
+      const out = rule.typeOf(layer).shape[1] ?? 0;
+      const ranges = [null, [layer * out, (layer + 1) * out]] as const;
+      return rule.needs(layer)
+        ? fitToOperand(rule, rule.apply(slice, [rule.upstream], { ranges }), layer)
+        : undefined;
+    });
+  },
   infer(operands) {
     const [width = 0, out = 0] = typeAt("concatWeights", operands, 0).shape;
     return [{ shape: [width, operands.length * out], dtype: promotedFloatDtype("concatWeights", operands) }];

@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
-import { sum, sumReduction } from "../broadcast.js";
+import { expand, sum, sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, mergeAxes, transposed } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
@@ -130,7 +130,16 @@ function fitMatrixGradient<V, A>(rule: GradientRule<V, A>, value: V, matrix: Sha
 export const weightGradient: KernelOp = {
   kind: "kernel",
   name: "weightGradient",
-  noGradient: "it is a gradient itself",
+  saves: ([left, right]) => ({ operands: [...(right ? [0] : []), ...(left ? [1] : [])] }),
+  gradient(rule) {
+    const { apply, upstream } = rule; // [k, n]
+    return [
+      rule.needs(0) ? fitToOperand(rule, apply(linear, [rule.operand(1), upstream], {}), 0) : undefined,
+      rule.needs(1)
+        ? fitToOperand(rule, apply(linear, [rule.operand(0), upstream], { layout: "inOut" }), 1)
+        : undefined,
+    ];
+  },
   infer(operands) {
     const [left, right] = [typeAt("weightGradient", operands, 0), typeAt("weightGradient", operands, 1)];
     const shape = [left.shape.at(-1) ?? 1, right.shape.at(-1) ?? 1];
@@ -150,7 +159,7 @@ export const weightGradient: KernelOp = {
 const biasGradient: KernelOp = {
   kind: "kernel",
   name: "biasGradient",
-  noGradient: "it is a gradient itself",
+  gradient: (rule) => [rule.apply(expand, [rule.upstream], { shape: rule.typeOf(0).shape })],
   infer(operands) {
     const { shape, dtype } = typeAt("biasGradient", operands, 0);
     return [{ shape: shape.slice(-1), dtype }];

@@ -29,7 +29,9 @@ export const diagonal: ViewOp<DiagonalAttributes> = {
 const diagonalGradient: KernelOp<DiagonalAttributes & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "diagonalGradient",
-  noGradient: "gradients of gradients are not recorded",
+  gradient: ({ apply, upstream, attributes: { shape: _, ...attributes } }) => [
+    apply(diagonal, [upstream], attributes),
+  ],
   infer: (operands, { shape }) => [{ shape, dtype: typeAt("diagonalGradient", operands, 0).dtype }],
   lower(lowering, operands, [output], attributes) {
     if (!output?.storage) return;

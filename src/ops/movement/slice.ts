@@ -1,11 +1,12 @@
 /** slice and select: views of some elements of an array. */
 
 import { HoldfastError } from "../../errors/index.js";
+import { copyArray } from "../copy.js";
 import type { Layout } from "../device-array.js";
-import { type GradientRule, type Gradients, typeAt, type ViewOp } from "../op.js";
+import { arrayAt, type GradientRule, type Gradients, type KernelOp, typeAt, type ViewOp } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
 import { reshape } from "./reshape.js";
-import type { StridedView } from "./strided-view.js";
+import { type StridedView, viewStrided } from "./strided-view.js";
 
 /**
  * The selected elements of one axis: every `step`-th element from `start` up to but excluding `end`. Negative indices count from the
@@ -25,7 +26,26 @@ export const slice: ViewOp<SliceAttributes> = {
     return [{ shape: resolveRanges(shape, ranges).map(({ count }) => count), dtype }];
   },
   view: (layout, { ranges }) => slicedView(layout, ranges),
-  gradient: wholeGradient,
+  gradient: (rule) => {
+    const { shape } = rule.typeOf(0);
+    const { ranges } = rule.attributes;
+    return rule.isRecorded
+      ? [rule.apply(placeInZeros, [rule.upstream], { shape, ranges })]
+      : wholeGradient(rule);
+  },
+};
+
+/** Zeros of a shape, with the operand in the slice that the ranges select: the gradient of a slice, if it is recorded. */
+const placeInZeros: KernelOp<SliceAttributes & { readonly shape: Shape }> = {
+  kind: "kernel",
+  name: "sliceGradient",
+  infer: (operands, { shape }) => [{ shape, dtype: typeAt("sliceGradient", operands, 0).dtype }],
+  gradient: ({ apply, upstream, attributes: { ranges } }) => [apply(slice, [upstream], { ranges })],
+  lower(lowering, operands, [output], { ranges }) {
+    if (!output?.storage) return;
+    lowering.fill(output.storage, 0);
+    copyArray(lowering, arrayAt(operands, 0), viewStrided(lowering, output, slicedView(output, ranges)));
+  },
 };
 
 /** The gradient of a view with all elements in order. Backward writes the gradient of a part to its place itself. */
@@ -50,7 +70,14 @@ export const select: ViewOp<{ readonly axis: number; readonly index: number }> =
       offset: start * (strides[resolvedAxis] ?? 0),
     };
   },
-  gradient: wholeGradient,
+  gradient: (rule) => {
+    if (!rule.isRecorded) return wholeGradient(rule);
+    const { shape } = rule.typeOf(0);
+    const { resolvedAxis, start } = resolveIndex(shape, rule.attributes.axis, rule.attributes.index);
+    const whole = rule.apply(reshape, [rule.upstream], { shape: shape.with(resolvedAxis, 1) });
+    const ranges = [...new Array<Range>(resolvedAxis).fill(null), [start, start + 1] as const];
+    return [rule.apply(placeInZeros, [whole], { shape, ranges })];
+  },
 };
 
 interface ResolvedRange {

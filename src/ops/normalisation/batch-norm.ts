@@ -4,15 +4,19 @@
  */
 
 import { dtypes, type RowKernel, term } from "../../ir/index.js";
+import { sumToShape } from "../broadcast.js";
 import { type DeviceArray, keptStrides } from "../device-array.js";
+import { mul, sub } from "../elementwise/arithmetic.js";
 import { cast } from "../elementwise/cast.js";
 import { elementwise } from "../elementwise/elementwise.js";
+import { reshape } from "../movement/reshape.js";
 import {
   arrayAt,
   type GradientRule,
   type Gradients,
   type KernelOp,
   type Lowering,
+  type NoAttributes,
   typeAt,
   type ValueType,
 } from "../op.js";
@@ -22,6 +26,7 @@ import { badShape, formatShape } from "../shape.js";
 import { lowerGradientSums } from "./channel-gradients.js";
 import { lowerStatistics } from "./channel-statistics.js";
 import { contiguousOf, elementsPerChannel, inferChannels, loadAs, lowerElements } from "./channels.js";
+import { perChannelShape, recordedGradients } from "./recorded-gradients.js";
 
 /** `eps` is added to the variance. */
 export type BatchNormAttributes = { readonly eps?: number };
@@ -82,7 +87,7 @@ const inputGradientKernel = cacheByDtypes((upstream = "f32", x = "f32", ...rest)
 const channelGradientSums: KernelOp = {
   kind: "kernel",
   name: "channelGradientSums",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer(operands) {
     const { shape, dtype } = typeAt("channelGradientSums", operands, 1);
     const sum = { shape: [shape[1] ?? 0], dtype: dtypes[dtype].compute };
@@ -106,7 +111,7 @@ const channelGradientSums: KernelOp = {
 const batchNormGradient: KernelOp = {
   kind: "kernel",
   name: "batchNormGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer: (operands) =>
     [typeAt("batchNormGradient", operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   outputStrides: keepsLayoutOf(1),
@@ -143,7 +148,7 @@ const scaleGradientKernel = cacheByDtypes((upstream = "f32", x = "f32", ...rest)
 const scaleChannels: KernelOp<{ readonly dtype: ValueType["dtype"] }> = {
   kind: "kernel",
   name: "scaleChannels",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer: (operands, { dtype }) => [{ shape: typeAt("scaleChannels", operands, 0).shape, dtype }],
   outputStrides: keepsLayoutOf(0),
   lower(lowering, operands, [output], { dtype }) {
@@ -209,6 +214,12 @@ export const batchNorm: KernelOp<BatchNormAttributes> = {
     outputs: [1, 2],
   }),
   gradient(rule) {
+    if (rule.isRecorded) {
+      const { shape } = rule.typeOf(0);
+      const axes = [...shape.keys()].filter((axis) => axis !== 1);
+      const { eps = defaultEps } = rule.attributes;
+      return recordedGradients(rule, { axes, affineShape: perChannelShape(shape), eps, isCentred: true });
+    }
     const saved = [rule.upstream, rule.operand(0), rule.output(1), rule.output(2)];
     const sums = rule.applyAll(channelGradientSums, saved);
     const weight = rule.needs(0) && rule.operandCount > 1 ? [rule.operand(1)] : [];
@@ -229,6 +240,34 @@ export const batchNorm: KernelOp<BatchNormAttributes> = {
   },
 };
 
+/** The gradients of `normalizeChannels` made of entries that have gradients too. */
+function recordedChannelGradients<V>(rule: GradientRule<V, NoAttributes>): Gradients<V> {
+  const { apply, upstream } = rule;
+  const shape = perChannelShape(rule.typeOf(0).shape);
+  const perChannel = (index: number): V => apply(reshape, [rule.operand(index)], { shape });
+  const inputGradient = (): V => {
+    const scaled = apply(mul, [upstream, perChannel(2)]);
+    return rule.operandCount > 3 ? apply(mul, [scaled, perChannel(3)]) : scaled;
+  };
+  const weightGradient = (): V => {
+    const centred = apply(sub, [rule.operand(0), perChannel(1)]);
+    return apply(mul, [upstream, apply(mul, [centred, perChannel(2)])]);
+  };
+  const affine = (index: number, gradient: () => V): V | undefined => {
+    if (!rule.needs(index)) return undefined;
+    const { shape: channels, dtype } = rule.typeOf(index);
+    const summed = apply(reshape, [sumToShape(rule, gradient(), shape)], { shape: channels });
+    return apply(cast, [summed], { dtype });
+  };
+  return [
+    rule.needs(0) ? apply(cast, [inputGradient()], { dtype: rule.typeOf(0).dtype }) : undefined,
+    undefined,
+    undefined,
+    affine(3, weightGradient),
+    affine(4, () => upstream),
+  ];
+}
+
 /** Operands: x, the mean and 1 / σ of each channel, which are constants, the optional weight, the optional bias. */
 export const normalizeChannels: KernelOp = {
   kind: "kernel",
@@ -240,6 +279,7 @@ export const normalizeChannels: KernelOp = {
     return { operands: needsX ? [2, 3] : [] };
   },
   gradient(rule) {
+    if (rule.isRecorded) return recordedChannelGradients(rule);
     const hasWeight = rule.operandCount > 3;
     const needsSums = [3, 4].some((index) => index < rule.operandCount && rule.needs(index));
     const sums = needsSums

@@ -13,6 +13,7 @@ import { sizeOf } from "../shape.js";
 import { normalizeKernel } from "./batch-norm.js";
 import { gradientRowKernel } from "./channel-gradients.js";
 import { contiguousOf, inferChannels, loadAs, lowerElements, type Per } from "./channels.js";
+import { recordedGradients } from "./recorded-gradients.js";
 
 /** `eps` is added to the variance. */
 export type GroupNormAttributes = { readonly groups: number; readonly eps?: number };
@@ -70,7 +71,15 @@ export const groupNorm: KernelOp<GroupNormAttributes> = {
     outputs: [1, 2],
   }),
   gradient(rule) {
-    const { groups } = rule.attributes;
+    const { groups, eps = defaultEps } = rule.attributes;
+    if (rule.isRecorded) {
+      const [batch = 1, channels = 1, ...positions] = rule.typeOf(0).shape;
+      const width = channels / groups;
+      const shape = [batch, groups, width, ...positions];
+      const axes = [...shape.keys()].slice(2);
+      const affineShape = [1, groups, width, ...positions.map(() => 1)];
+      return recordedGradients(rule, { shape, axes, affineShape, eps, isCentred: true });
+    }
     const saved = [rule.upstream, rule.operand(0), rule.output(1), rule.output(2)];
     const sums = rule.applyAll(groupGradientSums, saved, { groups });
     const weight = rule.needs(0) && rule.operandCount > 1 ? [rule.operand(1)] : [];
@@ -125,7 +134,7 @@ export const groupNorm: KernelOp<GroupNormAttributes> = {
 const groupGradientSums: KernelOp<{ readonly groups: number }> = {
   kind: "kernel",
   name: "groupGradientSums",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer(operands) {
     const { shape, dtype } = typeAt("groupGradientSums", operands, 1);
     const sum = { shape: shape.slice(0, 2), dtype: dtypes[dtype].compute };
@@ -171,7 +180,7 @@ const batchSumKernel = cacheByDtypes((dtype = "f32", ...outputs): ColumnKernel =
 const batchSums: KernelOp<{ readonly dtypes: readonly ValueType["dtype"][] }> = {
   kind: "kernel",
   name: "batchSums",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer(operands, { dtypes }) {
     const { shape } = typeAt("batchSums", operands, 0);
     return dtypes.map((dtype) => ({ shape: shape.slice(1), dtype }));
@@ -253,7 +262,7 @@ const gradientPers: readonly Per[] = ["element", "element", "group", "group", "g
 const groupNormGradient: KernelOp<{ readonly groups: number }> = {
   kind: "kernel",
   name: "groupNormGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer: (operands) =>
     [typeAt("groupNormGradient", operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   outputStrides: (_, [, x], [type]) => [x !== undefined && type ? keptStrides([x], type.shape) : undefined],

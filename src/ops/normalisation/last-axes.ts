@@ -100,7 +100,7 @@ export function columnSumOp(
   return {
     kind: "kernel",
     name,
-    noGradient: "gradients of gradients are not recorded",
+    noGradient: "a recorded gradient is composed of other entries",
     infer: (_, { normalizedShape: shape, dtypes }) => dtypes.map((dtype) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { normalizedShape }) {
       const { shape } = arrayAt(operands, 0);
@@ -154,7 +154,7 @@ export function inputGradientOp(
   return {
     kind: "kernel",
     name,
-    noGradient: "gradients of gradients are not recorded",
+    noGradient: "a recorded gradient is composed of other entries",
     infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { normalizedShape }) {
       const inputs = operands.map((_, index) => arrayAt(operands, index));

@@ -13,6 +13,7 @@ import {
   lastAxes,
   normalizedShapeOf,
 } from "./last-axes.js";
+import { recordedGradients } from "./recorded-gradients.js";
 
 const name = "layerNorm";
 const defaultEps = 1e-5;
@@ -120,6 +121,11 @@ export const layerNorm: KernelOp<LastAxesAttributes> = {
     const weightShape = rule.typeOf(1).shape;
     const hasWeight = weightShape.length > 0;
     const normalizedShape = normalizedShapeOf(rule.attributes, rule.typeOf(0).shape, weightShape);
+    if (rule.isRecorded) {
+      const { eps = defaultEps } = rule.attributes;
+      const axes = lastAxes(rule.typeOf(0).shape, normalizedShape);
+      return recordedGradients(rule, { axes, affineShape: normalizedShape, eps, isCentred: true });
+    }
     const savedOperands = (): readonly (typeof upstream | number)[] => [
       upstream,
       rule.operand(0),

@@ -1,7 +1,12 @@
 /** normalize: scales vectors along an axis to length 1. A vector shorter than eps is divided by eps. */
 
 import { dtypes, type RowKernel, term } from "../../ir/index.js";
-import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { sum } from "../broadcast.js";
+import { div, maximum, mul, sub } from "../elementwise/arithmetic.js";
+import { ge, where } from "../elementwise/comparisons.js";
+import { fitToOperand } from "../gradients.js";
+import { arrayAt, type GradientRule, type KernelOp, typeAt } from "../op.js";
+import { norm } from "../reduction/norm.js";
 import { requireFloat } from "../reduction/rule.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axisOf } from "../shape.js";
@@ -32,11 +37,12 @@ const forwardKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   };
 });
 
-/** Inputs: upstream, y and length. If eps was the divisor, the length has no gradient. */
+/** Inputs: upstream, x and length. If eps was the divisor, the length has no gradient. */
 const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
-  const [upstream, y, length] = [term.load(0, compute), term.load(1, compute), term.load(2, compute)];
+  const [upstream, x, length] = [term.load(0, compute), term.load(1, compute), term.load(2, compute)];
   const eps = term.scalar(0, compute);
+  const y = term.div(x, term.max(length, eps));
   const projection = term.select(term.ge(length, eps), term.reduced(0, compute), term.constant(0, compute));
   return {
     name: "normalizeGradient",
@@ -54,11 +60,11 @@ const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   };
 });
 
-/** Operands: upstream, y, length. */
+/** Operands: upstream, x, length. */
 const normalizeGradient: KernelOp<NormalizeAttributes> = {
   kind: "kernel",
   name: "normalizeGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other entries",
   infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   lower(lowering, operands, outputs, { axis, eps = defaultEps }) {
     const inputs = operands.map((_, index) => arrayAt(operands, index));
@@ -67,6 +73,20 @@ const normalizeGradient: KernelOp<NormalizeAttributes> = {
     lowerRows(lowering, { kernel: gradientKernel(dtype), shape, axes, inputs, outputs, scalars: [eps] });
   },
 };
+
+/** The gradient made of entries that have gradients too. */
+function recordedGradient<V>(rule: GradientRule<V, NormalizeAttributes>): V {
+  const { apply, upstream } = rule;
+  const { axis, eps = defaultEps } = rule.attributes;
+  const reduced = { axes: axis, keepsAxes: true };
+  const x = rule.operand(0);
+  const length = apply(norm, [x], reduced);
+  const divisor = apply(maximum, [length, eps]);
+  const y = apply(div, [x, divisor]);
+  const along = apply(sum, [apply(mul, [upstream, y])], reduced);
+  const projection = apply(where, [apply(ge, [length, eps]), along, 0]);
+  return fitToOperand(rule, apply(div, [apply(sub, [upstream, apply(mul, [y, projection])]), divisor]), 0);
+}
 
 /** Second output: each vector's length before scaling, in the compute dtype. */
 export const normalize: KernelOp<NormalizeAttributes> = {
@@ -81,9 +101,11 @@ export const normalize: KernelOp<NormalizeAttributes> = {
       { shape: lengths, dtype: dtypes[dtype].compute },
     ];
   },
-  saves: () => ({ outputs: [0, 1] }),
+  saves: () => ({ operands: [0], outputs: [1] }),
   gradient: (rule) => [
-    rule.apply(normalizeGradient, [rule.upstream, rule.output(0), rule.output(1)], rule.attributes),
+    rule.isRecorded
+      ? recordedGradient(rule)
+      : rule.apply(normalizeGradient, [rule.upstream, rule.operand(0), rule.output(1)], rule.attributes),
   ],
   lower(lowering, operands, outputs, { axis, eps = defaultEps }) {
     const input = arrayAt(operands, 0);

@@ -12,6 +12,7 @@ import {
   lastAxes,
   normalizedShapeOf,
 } from "./last-axes.js";
+import { recordedGradients } from "./recorded-gradients.js";
 
 const name = "rmsNorm";
 
@@ -91,9 +92,14 @@ export const rmsNorm: KernelOp<LastAxesAttributes> = {
     const { apply, upstream } = rule;
     // A weight has at least one axis; the type of an absent operand has none.
     const { shape: weightShape, dtype } = rule.typeOf(1);
+    const normalizedShape = normalizedShapeOf(rule.attributes, rule.typeOf(0).shape, weightShape);
+    if (rule.isRecorded) {
+      const { eps = epsOf(rule.typeOf(0).dtype) } = rule.attributes;
+      const axes = lastAxes(rule.typeOf(0).shape, normalizedShape);
+      return recordedGradients(rule, { axes, affineShape: normalizedShape, eps, isCentred: false });
+    }
     const operands = [upstream, rule.operand(0), rule.output(1)];
     const weight = rule.needs(0) && weightShape.length > 0 ? [rule.operand(1)] : [];
-    const normalizedShape = normalizedShapeOf(rule.attributes, rule.typeOf(0).shape, weightShape);
     return [
       rule.needs(0) ? apply(rmsNormGradient, [...operands, ...weight], { normalizedShape }) : undefined,
       rule.needs(1) ? apply(weightGradient, operands, { normalizedShape, dtypes: [dtype] }) : undefined,

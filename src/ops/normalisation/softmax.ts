@@ -4,7 +4,10 @@
  */
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
-import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { sum } from "../broadcast.js";
+import { mul, sub } from "../elementwise/arithmetic.js";
+import { exp } from "../elementwise/functions.js";
+import { arrayAt, type GradientRule, type KernelOp, typeAt } from "../op.js";
 import { requireFloat } from "../reduction/rule.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axisOf } from "../shape.js";
@@ -53,7 +56,7 @@ function softmaxOp({ name, value, summand, gradient }: Definition): KernelOp<Axi
   const gradientOp: KernelOp<AxisAttributes> = {
     kind: "kernel",
     name: `${name}Gradient`,
-    noGradient: "gradients of gradients are not recorded",
+    noGradient: "a recorded gradient is composed of other entries",
     infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { axis }) {
       const inputs = [arrayAt(operands, 0), arrayAt(operands, 1)];
@@ -72,7 +75,11 @@ function softmaxOp({ name, value, summand, gradient }: Definition): KernelOp<Axi
       return [{ shape, dtype }];
     },
     saves: () => ({ outputs: [0] }),
-    gradient: (rule) => [rule.apply(gradientOp, [rule.upstream, rule.output(0)], rule.attributes)],
+    gradient: (rule) => [
+      rule.isRecorded
+        ? recordedGradient(rule, name)
+        : rule.apply(gradientOp, [rule.upstream, rule.output(0)], rule.attributes),
+    ],
     lower(lowering, operands, outputs, { axis }) {
       const input = arrayAt(operands, 0);
       const { shape, dtype } = input;
@@ -80,6 +87,18 @@ function softmaxOp({ name, value, summand, gradient }: Definition): KernelOp<Axi
       lowerRows(lowering, { kernel: kernelFor(dtype), shape, axes, inputs: [input], outputs });
     },
   };
+}
+
+/** The gradient made of entries that have gradients too. */
+function recordedGradient<V>(
+  { apply, upstream, output, attributes: { axis } }: GradientRule<V, AxisAttributes>,
+  name: Definition["name"],
+): V {
+  const y = output(0);
+  const rowSum = (value: V): V => apply(sum, [value], { axes: axis, keepsAxes: true });
+  return name === "softmax"
+    ? apply(mul, [y, apply(sub, [upstream, rowSum(apply(mul, [upstream, y]))])])
+    : apply(sub, [upstream, apply(mul, [apply(exp, [y]), rowSum(upstream)])]);
 }
 
 /** A row of -∞ only gives NaN, as in PyTorch: its maximum can't be subtracted. */

@@ -56,7 +56,10 @@ export const dropout: KernelOp<DropoutAttributes> = {
 const dropoutGradient: KernelOp<DropoutAttributes> = {
   kind: "kernel",
   name: "dropoutGradient",
-  noGradient: "gradients of gradients are not recorded",
+  saves: () => ({ operands: [1] }),
+  gradient: ({ apply, upstream, operand, attributes }) => [
+    apply(dropoutGradient, [upstream, operand(1)], attributes),
+  ],
   infer: (operands) => [typeAt("dropoutGradient", operands, 0)],
   lower(lowering, operands, [output], attributes) {
     const [upstream, draw] = [arrayAt(operands, 0), arrayAt(operands, 1)];

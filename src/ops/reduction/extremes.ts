@@ -1,7 +1,11 @@
 /** amax and amin over any axes. The result is NaN if an element is NaN. The gradient is shared equally among equal elements. */
 
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
-import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { sum } from "../broadcast.js";
+import { div } from "../elementwise/arithmetic.js";
+import { eq, where } from "../elementwise/comparisons.js";
+import { fitToOperand } from "../gradients.js";
+import { arrayAt, type GradientRule, type KernelOp, typeAt } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
@@ -13,6 +17,17 @@ interface SharedGradient {
   readonly compared: (x: Expression) => Expression;
   /** Its derivative. */
   readonly derivative?: (x: Expression) => Expression;
+}
+
+/** The same share, made of entries that have gradients too. */
+export function recordedShare<V>(
+  { apply }: Pick<GradientRule<V, ReductionAttributes>, "apply">,
+  [upstream, x, result]: readonly [V, V | number, V],
+  axes: readonly number[],
+): V {
+  const isExtreme = apply(eq, [x, result]);
+  const count = apply(sum, [isExtreme], { axes, keepsAxes: true });
+  return apply(where, [isExtreme, apply(div, [upstream, count]), 0]);
 }
 
 /** An op that shares each row's upstream gradient equally among the elements that equal the result. Operands: upstream, x, result. */
@@ -40,7 +55,7 @@ export function sharedGradientOp(definition: SharedGradient): KernelOp<{ readonl
   return {
     kind: "kernel",
     name,
-    noGradient: "gradients of gradients are not recorded",
+    noGradient: "a recorded gradient is composed of other entries",
     infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { axes }) {
       const inputs = [0, 1, 2].map((index) => arrayAt(operands, index));
@@ -66,6 +81,9 @@ function extreme(name: "amax" | "amin", op: "max" | "min"): KernelOp<ReductionAt
       const axes = axesOf(name, rule.attributes.axes, rule.typeOf(0).shape.length);
       const upstream = restoreAxes(rule, name, rule.upstream);
       const result = restoreAxes(rule, name, rule.output(0));
+      if (rule.isRecorded) {
+        return [fitToOperand(rule, recordedShare(rule, [upstream, rule.operand(0), result], axes), 0)];
+      }
       return [rule.apply(share, [upstream, rule.operand(0), result], { axes })];
     },
     lower(lowering, operands, [output], { axes }) {

@@ -39,7 +39,6 @@ const logsumexpGradient = elementwise({
     const zero: Expression = term.constant(0, x.type);
     return term.select(isMinusInfinity, zero, term.mul(upstream, term.exp(term.sub(x, result))));
   },
-  noGradient: "gradients of gradients are not recorded",
 });
 
 export const logsumexp: KernelOp<ReductionAttributes> = {

@@ -2,13 +2,15 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
+import { mul } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
+import { abs, sign } from "../elementwise/functions.js";
 import { signOf } from "../elementwise/sign-of.js";
 import { fitToOperand } from "../gradients.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
-import { sharedGradientOp } from "./extremes.js";
+import { recordedShare, sharedGradientOp } from "./extremes.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
 import { type ReductionAttributes, reducedType, requireElements, requireFloat, restoreAxes } from "./rule.js";
 
@@ -42,13 +44,11 @@ const powerKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
 
 const none = term.constant(0, "f32");
 const zero = (like: Expression): Expression => term.constant(0, like.type);
-const noGradient = "gradients of gradients are not recorded";
 
 const gradientOf1 = elementwise({
   name: "norm1Gradient",
   operands: 2,
   value: ([upstream = none, x = none]) => term.mul(upstream, signOf(x)),
-  noGradient,
 });
 
 /** Operands: upstream, x, norm. The gradient at a norm of 0 is 0. */
@@ -57,7 +57,6 @@ const gradientOf2 = elementwise({
   operands: 3,
   value: ([upstream = none, x = none, norm = none]) =>
     term.select(term.eq(norm, 0), zero(x), term.mul(x, term.div(upstream, norm))),
-  noGradient,
 });
 
 const gradientOfPower = elementwise<{ readonly p: number }>({
@@ -70,7 +69,6 @@ const gradientOfPower = elementwise<{ readonly p: number }>({
       zero(x),
       term.mul(upstream, term.mul(signOf(x), term.pow(term.div(term.abs(x), norm), power))),
     ),
-  noGradient,
 });
 
 const gradientOfInfinity = sharedGradientOp({
@@ -105,7 +103,10 @@ export const norm: KernelOp<NormAttributes> = {
     const operands = [upstream, x, restoreAxes(rule, "norm", rule.output(0))];
     if (Math.abs(p) === infinity) {
       const reducedAxes = axesOf("norm", axes, rule.typeOf(0).shape.length);
-      return [rule.apply(gradientOfInfinity, operands, { axes: reducedAxes })];
+      if (!rule.isRecorded) return [rule.apply(gradientOfInfinity, operands, { axes: reducedAxes })];
+      const result = restoreAxes(rule, "norm", rule.output(0));
+      const share = recordedShare(rule, [upstream, rule.apply(abs, [x]), result], reducedAxes);
+      return [fitToOperand(rule, rule.apply(mul, [share, rule.apply(sign, [x])]), 0)];
     }
     const gradient =
       p === 2 ? rule.apply(gradientOf2, operands) : rule.apply(gradientOfPower, operands, { p });

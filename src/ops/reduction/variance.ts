@@ -20,6 +20,7 @@ import { fitToOperand } from "../gradients.js";
 import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf, sizeOf } from "../shape.js";
+import { mean } from "./mean.js";
 import { fillWith, lowerReduction, maxRowLength, type Reduction } from "./reduce.js";
 import {
   keptShape,
@@ -174,7 +175,6 @@ const varianceGradient = elementwise<{ readonly freedom: number }>({
   scalars: ({ freedom }) => [2 / freedom],
   value: ([upstream = none, x = none, mean = none], [factor = none]) =>
     term.mul(term.mul(upstream, factor), term.sub(x, mean)),
-  noGradient: "gradients of gradients are not recorded",
 });
 
 /** Operands: upstream, x, mean, std. The derivative is (x - mean) / (freedom · std), or 0 if std is 0, as in PyTorch. */
@@ -188,18 +188,23 @@ const stdGradient = elementwise<{ readonly freedom: number }>({
       term.constant(0, x.type),
       term.mul(term.mul(term.div(upstream, std), factor), term.sub(x, mean)),
     ),
-  noGradient: "gradients of gradients are not recorded",
 });
+
+/** The mean, which a recorded gradient has to differentiate too. */
+function meanOf<V>(rule: GradientRule<V, VarianceAttributes>): V {
+  if (!rule.isRecorded) return rule.output(1);
+  return rule.apply(mean, [rule.operand(0)], { ...rule.attributes, keepsAxes: true });
+}
 
 export const variance = spreadOp({ name: "variance", finish: (value) => value }, (rule, freedom) => {
   const upstream = restoreAxes(rule, "variance", rule.upstream);
-  const operands = [upstream, rule.operand(0), rule.output(1)];
+  const operands = [upstream, rule.operand(0), meanOf(rule)];
   return [fitToOperand(rule, rule.apply(varianceGradient, operands, { freedom }), 0)];
 });
 
 export const std = spreadOp({ name: "std", finish: term.sqrt }, (rule, freedom) => {
   const upstream = restoreAxes(rule, "std", rule.upstream);
   const result = restoreAxes(rule, "std", rule.output(0));
-  const operands = [upstream, rule.operand(0), rule.output(1), result];
+  const operands = [upstream, rule.operand(0), meanOf(rule), result];
   return [fitToOperand(rule, rule.apply(stdGradient, operands, { freedom }), 0)];
 });

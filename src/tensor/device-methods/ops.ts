@@ -1,15 +1,8 @@
-/** Methods of a device that run ops of the table on tensors, forward and backward. */
+/** Methods of a device that run ops of the table on tensors, forward. */
 
-import type { Cut, Value } from "../../autograd/index.js";
+import type { Value } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import {
-  type Attributes,
-  type DeviceArray,
-  formatShape,
-  isSameShape,
-  type Op,
-  sizeOf,
-} from "../../ops/index.js";
+import type { Attributes, Op } from "../../ops/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
@@ -50,17 +43,10 @@ declare module "../device.js" {
      * @internal
      */
     wrap(value: Value): Tensor;
-
-    /**
-     * Runs backward from a tensor; used by `backward()`.
-     *
-     * @internal
-     */
-    backward(root: Tensor, gradient: Tensor | undefined, options: { readonly retainGraph?: boolean }): void;
   }
 }
 
-type OpMethods = Pick<Device, "apply" | "applyAll" | "applyInPlace" | "wrap" | "backward">;
+type OpMethods = Pick<Device, "apply" | "applyAll" | "applyInPlace" | "wrap">;
 
 const opMethods: OpMethods & ThisType<Device> = {
   apply<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): Tensor {
@@ -86,18 +72,6 @@ const opMethods: OpMethods & ThisType<Device> = {
   wrap(value: Value): Tensor {
     return new Tensor({ device: this, value });
   },
-
-  backward(root: Tensor, gradient: Tensor | undefined, options: { readonly retainGraph?: boolean }): void {
-    this.requireLive(root, "backward");
-    const { value } = root;
-    if (!value.requiresGrad) {
-      throw new HoldfastError(
-        "NO_GRADIENT",
-        `backward() of "${root.name}": ${whyNoGraph[value.cutBy ?? "none"]}`,
-      );
-    }
-    this.tape.backward(value, initialGradient(this, root, gradient), options);
-  },
 };
 
 defineMethods(Device, opMethods);
@@ -118,27 +92,6 @@ function valuesOf(device: Device, op: string, operands: Operands): (Value | numb
   });
 }
 
-/** The gradient that backward starts from: the argument, or 1 for a single number. */
-function initialGradient(device: Device, root: Tensor, gradient: Tensor | undefined): DeviceArray {
-  const { shape, dtype } = root;
-  if (gradient) {
-    device.requireLive(gradient, "backward");
-    if (isSameShape(gradient.shape, shape) && gradient.dtype === dtype) return gradient.array;
-    throw new HoldfastError(
-      "BAD_SHAPE",
-      `backward() of ${dtype} ${formatShape(shape)} got a gradient of ${gradient.dtype} ${formatShape(gradient.shape)}; ` +
-        "pass a gradient with the shape and dtype of the tensor.",
-    );
-  }
-  const scalarOne = device.seeds.oneOf(dtype);
-  if (scalarOne && sizeOf(shape) === 1) return { ...scalarOne, shape, strides: shape.map(() => 0) };
-  throw new HoldfastError(
-    "BAD_SHAPE",
-    `backward() of shape ${formatShape(shape)}: without a gradient it starts from a single number. ` +
-      "Reduce it first, with sum() or mean(), or pass a gradient of that shape.",
-  );
-}
-
 /** TypeScript rejects this at compile time; JavaScript does not. */
 function notAnOperand(op: string, operand: unknown): HoldfastError {
   const kind = Array.isArray(operand) ? "an array" : operand === null ? "null" : typeof operand;
@@ -148,15 +101,3 @@ function notAnOperand(op: string, operand: unknown): HoldfastError {
     { numbers: { op } },
   );
 }
-
-/** Why a tensor has no graph, and what to do. */
-const nothingRequiresOne =
-  "none of its inputs requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().";
-const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
-  none: nothingRequiresOne,
-  "keep without a graph": nothingRequiresOne,
-  detach: "it is detached from its graph. Call backward() on the tensor that detach() was called on.",
-  keep: "keep() has detached it from its graph, which ends with its step. Call backward() inside the step, before keep().",
-  "compiled step":
-    "it is a result of a compiled step, and its graph ended with the step. Call backward() inside the compiled function.",
-};

@@ -1,5 +1,6 @@
 /** Methods of tensors that run backward, and that enable or clear gradients. */
 
+import type { BackwardOptions } from "../device-methods/backward.js";
 import type { Tensor } from "../tensor.js";
 
 export const gradientMethods = {
@@ -40,6 +41,9 @@ export const gradientMethods = {
   /**
    * Runs backward from this tensor. The initial gradient has the shape of the tensor. Default: 1, for a single number.
    *
+   * With `createGraph`, backward is recorded: the gradients have graphs of their own, as those of `autograd.grad`. With `inputs`, only these
+   * tensors accumulate a gradient.
+   *
    * @example
    * ```ts
    * import { device, tensor } from "holdfast";
@@ -50,7 +54,7 @@ export const gradientMethods = {
    * cpu.close();
    * ```
    */
-  backward(this: Tensor, gradient?: Tensor, options: { readonly retainGraph?: boolean } = {}): void {
-    this.device.backward(this, gradient, options);
+  backward(this: Tensor, gradient?: Tensor | null, options: BackwardOptions = {}): void {
+    this.device.backward([this], [gradient], options);
   },
 };

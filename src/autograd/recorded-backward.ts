@@ -1,0 +1,124 @@
+/**
+ * The backward pass that is recorded itself, so that gradients can be differentiated. It runs gradient rules on values of the graph, and
+ * sums gradients in new memory: nothing that the graph refers to is overwritten or freed.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import { type Apply, type ApplyAll, add, type GradientRule, isFloat, type ValueType } from "../ops/index.js";
+import type { Root } from "./backward.js";
+import { runHooks } from "./gradient-hooks.js";
+import { type Leaf, Node, type RecordedOperand } from "./node.js";
+import { findPaths, keyOf, type Paths } from "./paths.js";
+import { Value } from "./value.js";
+
+/** Runs ops and records them. */
+export interface Recorder {
+  readonly apply: Apply<Value>;
+  readonly applyAll: ApplyAll<Value>;
+}
+
+export interface RecordedBackwardOptions {
+  readonly retainGraph: boolean;
+  /** The gradients that are computed, and what takes each. Default: leaves accumulate theirs. */
+  readonly receivers?: ReadonlyMap<Node | Leaf, (gradient: Value) => void> | undefined;
+}
+
+export function runRecordedBackward(
+  recorder: Recorder,
+  roots: readonly Root<Value>[],
+  { retainGraph, receivers }: RecordedBackwardOptions,
+): void {
+  const paths = findPaths(
+    roots.map(({ value }) => value),
+    receivers,
+  );
+  for (const node of paths.nodes) node.requireStep();
+  const sums = new Map<Node | Leaf, Value>();
+  const plus = (a: Value, b: Value): Value => recorder.apply(add, [a, b]);
+  const arrive = (key: Node | Leaf | undefined, gradient: Value): void => {
+    if (!key) return;
+    const earlier = sums.get(key);
+    sums.set(key, earlier ? plus(earlier, gradient) : gradient);
+  };
+  for (const { value, seed } of roots) arrive(keyOf(value), seed);
+  for (const node of paths.nodes) {
+    const sum = sums.get(node);
+    sums.delete(node);
+    if (!sum) continue;
+    const upstream = observe(node, sum);
+    node.retained?.accumulateRecorded(upstream, (a, b) => plus(asValue(a), asValue(b)));
+    receivers?.get(node)?.(upstream);
+    if (!paths.leadOn(node)) continue;
+    const gradients = recordedGradients(recorder, node, upstream, paths);
+    for (const [index, edge] of node.edges.entries()) {
+      const gradient = gradients[index];
+      if (!edge || !gradient || !paths.has(edge)) continue;
+      arrive("leaf" in edge ? edge.leaf : edge.source.node, gradient);
+    }
+    if (!retainGraph) node.release();
+  }
+  for (const [key, sum] of sums) {
+    if (key instanceof Node || (receivers && !receivers.has(key))) continue;
+    const gradient = observe(key, sum);
+    if (receivers) receivers.get(key)?.(gradient);
+    else key.accumulateRecorded(gradient, (a, b) => plus(asValue(a), asValue(b)));
+  }
+}
+
+function observe(key: Node | Leaf, gradient: Value): Value {
+  const hooks = key.hooks?.list ?? [];
+  return hooks.length > 0 ? asValue(runHooks(hooks, gradient)) : gradient;
+}
+
+/** A gradient as a value of the graph. */
+export function asValue(operand: RecordedOperand): Value {
+  if (operand instanceof Value) return operand;
+  const { array, source, leaf } = operand;
+  return new Value(array, { ...(source && { source }), ...(leaf && { leaf }) });
+}
+
+const numberType: ValueType = { shape: [], dtype: "f32" };
+
+function recordedGradients(
+  { apply, applyAll }: Recorder,
+  node: Node,
+  upstream: Value,
+  paths: Paths,
+): readonly (Value | undefined)[] {
+  const { op, attributes, operandTypes, outputTypes, edges } = node;
+  const rule: GradientRule<Value, typeof attributes> = {
+    apply,
+    applyAll,
+    attributes,
+    upstream,
+    isRecorded: true,
+    operand: (index) => savedOperand(node, index),
+    output: (index) => savedOutput(node, index),
+    constantOutput: (index) => new Value(node.output(index)),
+    operandCount: edges.length,
+    typeOf: (index) => operandTypes[index] ?? numberType,
+    outputTypes,
+    needs: (index) => paths.has(edges[index]),
+    valueType: ({ array }) => array,
+  };
+  if (op.gradient) return op.gradient(rule);
+  throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
+}
+
+function savedOperand(node: Node, index: number): Value | number {
+  const saved = node.operand(index);
+  return typeof saved === "number" ? saved : new Value(saved, node.edges[index] ?? {});
+}
+
+/** The first output has the gradient that its op has. The others have none. */
+function savedOutput(node: Node, index: number): Value {
+  const array = node.output(index);
+  if (index === 0) return new Value(array, { source: { node, output: 0 } });
+  if (!isFloat(array.dtype)) return new Value(array);
+  const { name } = node.op;
+  throw new HoldfastError(
+    "NO_GRADIENT",
+    `The gradient of ${name} can't be differentiated again. Leave out createGraph, or compute ${name} from other ops.`,
+    { numbers: { op: name } },
+  );
+}
