@@ -101,7 +101,8 @@ export class SparseAdam extends Optimizer<SparseAdamOptions> {
   }
 }
 
-function adamRule(name: "Adam" | "AdamW", options: AdamOptions): UpdateRule {
+/** The rule of Adam or AdamW. */
+export function adamRule(name: "Adam" | "AdamW", options: AdamOptions): UpdateRule {
   if (options.sparse) return sparseAdamRule(name, options);
   const { maximize = false, amsgrad = false } = options;
   const isDecoupled = name === "AdamW";

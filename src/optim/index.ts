@@ -14,7 +14,9 @@ export {
   type UpdateInputs,
 } from "./define-optimizer.js";
 export type { Formula, FormulaCondition, FormulaOperand } from "./formula.js";
+export { LBFGS, type LBFGSOptions } from "./lbfgs.js";
 export { Lion, type LionOptions } from "./lion.js";
+export { Muon, type MuonOptions } from "./muon.js";
 export { NAdam, type NAdamOptions } from "./nadam.js";
 export { type CommonOptions, type GroupOptions, Optimizer, type ParameterSource } from "./optimizer.js";
 export { type GroupSettings, ParameterGroup } from "./parameter-group.js";

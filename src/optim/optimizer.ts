@@ -308,7 +308,8 @@ interface PreparedGroup {
   readonly rule: UpdateRule;
 }
 
-function toGroups<Options>(source: ParameterSource<Options>): readonly GroupOptions<Options>[] {
+/** The groups of a source; a list of tensors is one group. */
+export function toGroups<Options>(source: ParameterSource<Options>): readonly GroupOptions<Options>[] {
   const items: readonly (Tensor | GroupOptions<Options>)[] = [...source];
   const tensors = items.filter((item) => item instanceof Tensor);
   const groups = items.flatMap((item) => (item instanceof Tensor ? [] : [item]));

@@ -3,7 +3,7 @@
  * memory, where the kernels read them.
  */
 
-import { noteWrite } from "../autograd/index.js";
+import { noGrad, noteWrite } from "../autograd/index.js";
 import { iterateElements, iterateRows, type Strides } from "../ir/index.js";
 import { rowCalls, submit } from "../kernels/index.js";
 import { type DeviceArray, inStepPhase } from "../ops/index.js";
@@ -11,7 +11,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { arrivedGradient } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
-import { type ParameterSlot, requireUnmoved } from "./parameter-slot.js";
+import { type ParameterSlot, requireUnmoved, withoutPadding } from "./parameter-slot.js";
 import { flattenSpans, type ParameterArrays } from "./spans.js";
 import {
   type StepCountGroup,
@@ -261,9 +261,15 @@ export class ParameterGroup {
       const gradient = this.rule.keepsParameter ? slot.values : arrivedGradient(slot.tensor);
       if (gradient?.storage) gradients.set(slot, gradient);
     }
-    inStepPhase(this.#runtime, "update", () => {
-      for (const plan of this.#selectPlan(gradients)) this.#run(plan);
-    });
+    const run = (): void => {
+      const plans = this.rule.direction ? this.#planDirections(gradients) : this.#selectPlan(gradients);
+      inStepPhase(this.#runtime, "update", () => {
+        for (const plan of plans) this.#run(plan);
+      });
+    };
+    // The temporary tensors of a direction end with the step.
+    if (this.rule.direction && !this.#runtime.hasOpenStep) this.#runtime.step(run);
+    else run();
     if (this.rule.keepsParameter) return;
     for (const { values } of gradients.keys()) noteWrite(values.storage);
   }
@@ -287,6 +293,31 @@ export class ParameterGroup {
     });
     this.#plans.set(pattern, plan);
     return plan;
+  }
+
+  /** Each parameter with its direction in place of its gradient. */
+  #planDirections(gradients: ReadonlyMap<ParameterSlot, DeviceArray>): readonly StepCountGroupPlan[] {
+    const { stepCountGroups } = this.#stepCountGroups.select(new Set(gradients.keys()));
+    return stepCountGroups.map((stepCountGroup) => {
+      const spans = stepCountGroup.slots.flatMap((slot): ParameterArrays[] => {
+        const gradient = gradients.get(slot);
+        const direction = gradient && this.#directionOf(slot, gradient);
+        return direction ? [[slot.values, direction]] : [];
+      });
+      return { stepCountGroup, spans };
+    });
+  }
+
+  #directionOf({ tensor, moments }: ParameterSlot, gradient: DeviceArray): DeviceArray | undefined {
+    const asTensor = ({ storage, shape, dtype }: DeviceArray): Tensor =>
+      tensor.device.fromStorage(storage, shape, dtype, tensor.name);
+    const [moment] = moments;
+    if (!moment) return undefined;
+    const momentum = asTensor(withoutPadding(this.#runtime, moment));
+    return noGrad(() => {
+      const direction = this.rule.direction?.({ gradient: asTensor(gradient), momentum });
+      return direction?.to(tensor.dtype).contiguous().array;
+    });
   }
 
   #run({ stepCountGroup, spans }: StepCountGroupPlan): void {

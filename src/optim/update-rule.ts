@@ -6,6 +6,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, type Expression, type RowKernel, term } from "../ir/index.js";
+import type { Tensor } from "../tensor/index.js";
 
 /** The inputs of a step's numbers; all f64. */
 export interface StepTerms {
@@ -29,6 +30,12 @@ export interface ElementTerms {
   setting(index: number): Expression;
 }
 
+/** A parameter's gradient and its first moment as tensors. */
+export interface DirectionInputs {
+  readonly gradient: Tensor;
+  readonly momentum: Tensor;
+}
+
 /** A new value for the parameter, or for a moment by its index. */
 export type Assignment = readonly [target: "p" | number, value: Expression];
 
@@ -46,6 +53,11 @@ export interface UpdateRule {
   readonly isSparse?: boolean;
   /** The rule reads the parameter and assigns only moments; it needs no gradient. */
   readonly keepsParameter?: boolean;
+  /**
+   * Replaces the gradient, by ops that also update the only moment, which the rule then does not assign: for updates that are not
+   * elementwise. Every parameter has its own launches.
+   */
+  direction?(inputs: DirectionInputs): Tensor;
   /** Numbers that a step computes from those of the step before, in f64: part of the state, by these names. */
   readonly carried?: readonly string[];
   /** Their values after the step. */
@@ -105,13 +117,18 @@ export function stepKernel(rule: UpdateRule, dtype: MomentDtype): RowKernel {
   return kernel;
 }
 
+/** The moments that the rule's kernel updates. */
+export function assignedMoments({ moments, direction }: UpdateRule): readonly string[] {
+  return direction ? [] : moments;
+}
+
 /** Inputs: p, g, the moments, the step's numbers. Outputs, in the inputs' memory: the moments, then p. A rule that keeps p has no g, and p is no output. */
 export function updateKernel(rule: UpdateRule, dtype: Dtype): RowKernel {
   const key = `${rule.key ?? rule.name} ${dtype}`;
   const cached = updateKernels.get(key);
   if (cached) return cached;
   const compute = momentDtype(dtype);
-  const moments = rule.moments.map(() => compute);
+  const moments = assignedMoments(rule).map(() => compute);
   const written = rule.keepsParameter ? [] : [dtype];
   const firstMoment = 1 + written.length;
   const terms: ElementTerms = {

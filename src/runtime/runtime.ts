@@ -134,6 +134,11 @@ export class Runtime {
     if (settings.log === "phases") print(diagnosticsText(this.diagnostics(), "at the start"));
   }
 
+  /** True inside a step, and inside a trace of one. */
+  get hasOpenStep(): boolean {
+    return this.isTracing || this.#components.arena.hasOpenStep;
+  }
+
   /**
    * Runs one step. Everything allocated inside dies at its end unless it is pinned. The function must be synchronous.
    */

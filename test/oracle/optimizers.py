@@ -96,10 +96,39 @@ def make(name, optimizer, options, absent={}):
     }
 
 
+LBFGS_CASES = [
+    ("fixed steps", {"lr": 0.5, "max_iter": 4}),
+    ("strong Wolfe conditions", {"max_iter": 6, "history_size": 3, "line_search_fn": "strong_wolfe"}),
+    ("few evaluations", {"max_iter": 9, "max_eval": 4, "line_search_fn": "strong_wolfe"}),
+]
+
+
+def make_lbfgs(name, options):
+    """Five steps on a quartic: the sum of (x_(i+1) - x_i^2)^2 + (1 - x_i)^2."""
+    parameters = [exact(*shape).requires_grad_() for shape in SHAPES]
+    initial = [parameter.detach().flatten().tolist() for parameter in parameters]
+    stepper = torch.optim.LBFGS(parameters, **options)
+
+    def closure():
+        stepper.zero_grad()
+        x = torch.cat([parameter.flatten() for parameter in parameters])
+        loss = ((x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x) ** 2).sum()
+        loss.backward()
+        return loss
+
+    steps = []
+    for _ in range(5):
+        loss = stepper.step(closure).item()
+        steps.append({"loss": loss, "parameters": [parameter.detach().flatten().tolist() for parameter in parameters]})
+    return {"name": name, "options": options, "shapes": SHAPES, "initial": initial, "steps": steps}
+
+
 torch.manual_seed(11)
 path = pathlib.Path(__file__).parent / "optimizers.json"
 data = json.loads(path.read_text())
 cases = [make(*case) for case in CASES]
 made = {(case["optimizer"], case["name"]) for case in cases}
 kept = [case for case in data["cases"] if (case["optimizer"], case["name"]) not in made]
-path.write_text(json.dumps({**data, "cases": kept + cases}, separators=(",", ":")))
+torch.manual_seed(12)
+lbfgs = [make_lbfgs(*case) for case in LBFGS_CASES]
+path.write_text(json.dumps({**data, "cases": kept + cases, "lbfgs": lbfgs}, separators=(",", ":")))

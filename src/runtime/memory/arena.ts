@@ -160,6 +160,10 @@ export class Arena {
     this.#allocatorOf(storage).requireLive(storage, use);
   }
 
+  get hasOpenStep(): boolean {
+    return this.#allocator.hasOpenStep;
+  }
+
   /** Opens a step; see `endStep`. */
   beginStep(step: number): void {
     this.#allocator.beginStep(step);

@@ -198,6 +198,10 @@ export class StepAllocator {
     this.#find(storage, use);
   }
 
+  get hasOpenStep(): boolean {
+    return this.#openStep > 0;
+  }
+
   /** Opens a step; see `endStep`. */
   beginStep(step: number): void {
     this.requireOpen();
