@@ -96,6 +96,7 @@ test("a tensor made outside every step lives until it is released", () => {
 });
 
 test("an async step is rejected with an explanation, and async work between steps is fine", async () => {
+  // @ts-expect-error: its type says so too; JavaScript callers don't see it.
   rejects("STEP_ASYNC", () => cpu.step(async () => 1), /Await before or after the step/);
   let read: Promise<ArrayLike<number>> | undefined;
   cpu.step(() => {

@@ -29,6 +29,9 @@ export interface DeviceOptions extends Omit<RuntimeOptions, "device"> {
   readonly detectNaN?: boolean;
 }
 
+/** The result of a function that must not be async: no promise has this type. */
+export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
+
 const openDevices = new Set<Device>();
 
 /**
@@ -121,7 +124,7 @@ export class Device {
 
   /**
    * Runs one step. At its end, every tensor created inside dies, except those that `keep()` was called on. Ops recorded for
-   * backward end too. The function must be synchronous: await before or after the step.
+   * backward end too. The function must be synchronous: await before or after the step. An async one is an error of types, and at run time.
    *
    * @example
    * ```ts
@@ -133,8 +136,8 @@ export class Device {
    * cpu.close();
    * ```
    */
-  step<T>(body: (step: number) => T): T {
-    return this.runtime.step((step) => {
+  step<T>(body: (step: number) => Synchronous<T>): T {
+    return this.runtime.step((step): T => {
       this.#step = step;
       const start = this.tape.position();
       try {

@@ -41,7 +41,14 @@ export {
   zerosLike,
 } from "./creation.js";
 export { empty, emptyLike, fullLike, logspace, trilIndices, triuIndices } from "./creation-like.js";
-export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
+export {
+  Device,
+  type DeviceName,
+  type DeviceOptions,
+  defaultDevice,
+  device,
+  type Synchronous,
+} from "./device.js";
 export type { BackwardOptions } from "./device-methods/backward.js";
 export {
   chooseDtype,

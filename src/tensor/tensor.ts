@@ -314,8 +314,15 @@ export class Tensor {
     });
   }
 
+  /** For console.log, the REPL and debuggers. A dead tensor prints why it is dead: an error here would hide the object that has it. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
-    return this.toString();
+    try {
+      return this.toString();
+    } catch (error) {
+      if (error instanceof HoldfastError && (error.code === "DEAD_TENSOR" || error.code === "CLOSED"))
+        return `tensor(dead: ${error.message})`;
+      throw error;
+    }
   }
 
   /** Gives a tensor its memory; for parameters, which have none at first. */

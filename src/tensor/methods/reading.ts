@@ -61,17 +61,19 @@ export const readingMethods = {
     return numberAt(this.dataSync(), 0);
   },
   /**
-   * The elements as nested arrays, or one number.
+   * The elements as nested arrays, or one number. A type argument says how deep they are: `tolist<number[][]>()` of a matrix of numbers.
    *
    * @example
    * ```ts
    * import { device, tensor } from "holdfast";
    * const cpu = await device("cpu");
    * console.log(tensor([[1, 2], [3, 4]]).gt(2).tolist(), tensor(7).tolist()); // → [ [ false, false ], [ true, true ] ] 7
+   * const rows = tensor([[1, 2], [3, 4]]).tolist<number[][]>();
+   * console.log(rows.map((row) => Math.max(...row))); // → [ 2, 4 ]
    * cpu.close();
    * ```
    */
-  tolist(this: Tensor): NestedList {
-    return toNested(this.shape, this.dataSync(), this.dtype === "bool" ? "boolean" : "float");
+  tolist<T extends NestedList = NestedList>(this: Tensor): T {
+    return toNested(this.shape, this.dataSync(), this.dtype === "bool" ? "boolean" : "float") as T;
   },
 };

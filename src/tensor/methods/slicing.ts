@@ -4,6 +4,11 @@ import { HoldfastError } from "../../errors/index.js";
 import { axisOf, formatShape, type Range, select, slice } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
+/** The chunks of `split`: one for each size of a list, or any number of one size. */
+export type Chunks<S extends number | readonly number[]> = S extends readonly number[]
+  ? { -readonly [Index in keyof S]: Tensor }
+  : Tensor[];
+
 export const slicingMethods = {
   /**
    * A slice with one range per axis. A range is `[start, end, step]` with Python's rules: negative indices count from the end,
@@ -69,7 +74,8 @@ export const slicingMethods = {
     return this.device.apply(select, [this], { axis, index });
   },
   /**
-   * Splits an axis into chunks of these sizes. One number is the size of every chunk; the last one may be smaller. Views.
+   * Splits an axis into chunks of these sizes. One number is the size of every chunk; the last one may be smaller. Views. The type of the
+   * result has as many chunks as there are sizes.
    *
    * @example
    * ```ts
@@ -77,14 +83,15 @@ export const slicingMethods = {
    * const cpu = await device("cpu");
    * const x = arange(5);
    * console.log(x.split(2).map((chunk) => chunk.tolist())); // → [ [ 0, 1 ], [ 2, 3 ], [ 4 ] ]
-   * console.log(x.split([1, 4]).map((chunk) => chunk.shape)); // → [ [ 1 ], [ 4 ] ]
+   * const [head, tail] = x.split([1, 4]);
+   * console.log(head.tolist(), tail.shape); // → [ 0 ] [ 4 ]
    * cpu.close();
    * ```
    */
-  split(this: Tensor, sizes: number | readonly number[], axis = 0): Tensor[] {
+  split<const S extends number | readonly number[]>(this: Tensor, sizes: S, axis = 0): Chunks<S> {
     const index = axisOf("split", axis, this.ndim);
     const length = this.shape[index] ?? 0;
-    const chunkSizes = typeof sizes === "number" ? equalSizes(length, sizes) : sizes;
+    const chunkSizes: readonly number[] = typeof sizes === "number" ? equalSizes(length, sizes) : sizes;
     const total = chunkSizes.reduce((sum, size) => sum + size, 0);
     if (total !== length || !chunkSizes.every((size) => Number.isInteger(size) && size >= 0)) {
       throw new HoldfastError(
@@ -93,10 +100,11 @@ export const slicingMethods = {
       );
     }
     let start = 0;
-    return chunkSizes.map((size) => {
+    const chunks = chunkSizes.map((size) => {
       start += size;
       return takeRange(this, index, start - size, start);
     });
+    return chunks as Chunks<S>;
   },
   /**
    * Splits an axis into at most `chunks` chunks of one size; the last one may be smaller. Views.
