@@ -172,7 +172,7 @@ export function mish(x: Tensor): Tensor {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(nn.functional.logsigmoid(tensor([-1000, 1000])).tolist()); // → [ -1000, 0 ]
+ * console.log(nn.functional.logsigmoid(tensor([-1000])).tolist()); // → [ -1000 ]
  * cpu.close();
  * ```
  */

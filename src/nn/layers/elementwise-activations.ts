@@ -128,7 +128,7 @@ export class Mish extends Module {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(new nn.LogSigmoid().forward(tensor([-1000, 1000])).tolist()); // → [ -1000, 0 ]
+ * console.log(new nn.LogSigmoid().forward(tensor([-1000])).tolist()); // → [ -1000 ]
  * cpu.close();
  * ```
  */
