@@ -3,6 +3,7 @@
 import type { Runtime, ScratchMemory, Storage } from "../../runtime/index.js";
 import { type Span, span } from "../../units/index.js";
 import type { PlannedStep } from "../planned-step.js";
+import { workspacesOfLoop } from "../program/kinds/loop.js";
 import {
   accessesOf,
   type Buffer,
@@ -141,8 +142,7 @@ class StepMemory {
   /** True if the last write to some byte of the range may be by a GEMM to its workspace. */
   hasWorkspaceIn(offset: number, size: number, calls: readonly Call[]): boolean {
     for (const { call, slice, coversAll } of this.#writesIn(offset, size, calls)) {
-      const workspace = workspaceOf(call);
-      if (workspace && isSameSlice(slice, workspace)) return true;
+      if (workspacesOf(call).some((workspace) => isSameSlice(slice, workspace))) return true;
       if (coversAll) return false;
     }
     return false;
@@ -200,6 +200,7 @@ function spanOf(slice: BufferSlice): Span {
   return span(from, to - from);
 }
 
-function workspaceOf({ work }: Call): BufferSlice | undefined {
-  return work.kind === "gemm" ? work.problem.scratch : undefined;
+function workspacesOf({ work }: Call): readonly BufferSlice[] {
+  if (work.kind === "gemm") return work.problem.scratch ? [work.problem.scratch] : [];
+  return work.kind === "loop" ? workspacesOfLoop(work) : [];
 }

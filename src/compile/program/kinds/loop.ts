@@ -68,6 +68,14 @@ export const loop: Kind<LoopCall> = {
   isLaunched: ({ body }) => body.every((work) => kindOfBody(work).isLaunched?.(work) ?? true),
 };
 
+/** The operands that are workspaces of the body's GEMMs: what a GEMM leaves there may differ from run to run. */
+export function workspacesOfLoop({ operands, body }: LoopCall): readonly BufferSlice[] {
+  return body.flatMap((work) => {
+    const scratch = work.kind === "gemm" ? work.problem.scratch : undefined;
+    return (scratch && operands[indexOf(scratch)]?.slice) ?? [];
+  });
+}
+
 /** Kernels are selected for the alignment of their operands, so iterations with equal alignments have equal kernels. */
 const alignment = 256;
 
