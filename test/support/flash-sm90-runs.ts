@@ -44,6 +44,8 @@ export interface Run {
 export interface SweptTiles {
   readonly forward: Sm90FlashTile;
   readonly backward: Readonly<Record<Side, Sm90BackwardTile>>;
+  /** Stages of the backward pass in one kernel. */
+  readonly wholeStages?: number | undefined;
 }
 
 export function onGpu(
@@ -80,8 +82,11 @@ type ResultName = (typeof resultNames)[number];
 
 export interface Options {
   readonly element?: Element;
-  /** The tiles for long or short visits, or these; default: long. Or the problem's own, as the backend lowers it. */
-  readonly tiles?: "long" | "short" | "own" | SweptTiles;
+  /**
+   * The tiles for long or short visits, or these; default: long. "whole": those for short visits, and backward in one kernel. Or the
+   * problem's own, as the backend lowers it.
+   */
+  readonly tiles?: "long" | "short" | "whole" | "own" | SweptTiles;
   /** The probability that a probability is dropped. */
   readonly dropoutP?: number;
   /** Whether backward reads the bits of kept probabilities; default: it draws again. */
@@ -129,15 +134,22 @@ function runCase(
       submit(on, attentionCalls(inputs));
       submit(on, attentionBackwardCalls(backward));
     } else {
-      const visited = tiles === "short" ? 1 : 1e6;
+      const visited = tiles === "short" || tiles === "whole" ? 1 : 1e6;
       const given = typeof tiles === "string" ? undefined : tiles;
       const forwardTile: typeof chooseForwardTile = (config, work) =>
         given?.forward ?? chooseForwardTile(config, { ...work, sms: 1, visited });
       const backwardTile: typeof chooseBackwardTile = (config, work) =>
         given?.backward[config.side] ?? chooseBackwardTile(config, { ...work, sms: 1, visited });
+      const wholeTile: NonNullable<Parameters<typeof lowerSm90Backward>[5]> = (_, { rows }) => {
+        const stages = given ? given.wholeStages : tiles === "whole" ? 2 : undefined;
+        const queryTiles = Math.ceil(rows / 64);
+        return stages === undefined
+          ? undefined
+          : { warpgroups: 1, tileN: 64, stages, blocksPerSm: 1, queryTiles };
+      };
       for (const commands of [
         lowerSm90Forward(on, inputs, "partial-out", "forward", forwardTile),
-        lowerSm90Backward(on, backward, "partial-out", "backward", backwardTile),
+        lowerSm90Backward(on, backward, "partial-out", "backward", backwardTile, wholeTile),
       ]) {
         assert.ok(commands, "wgmma computes it");
         on.submit(on.load(commands));

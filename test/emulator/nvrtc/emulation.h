@@ -246,9 +246,9 @@ struct SmemOperand { const unsigned char* tile; unsigned leadingBytes; };
 static inline SmemOperand smemOperand(const unsigned char* tile, unsigned leadingBytes = 16) { return {tile, leadingBytes}; }
 static inline SmemOperand advance(SmemOperand operand, unsigned bytes) { return {operand.tile + bytes, operand.leadingBytes}; }
 
-template <class Element, unsigned columns>
+template <class Element, unsigned columns, bool isAKMajor = true, bool isBKMajor = true>
 static inline void wgmmaSs(float (&acc)[columns / 2], SmemOperand left, SmemOperand right, bool accumulates) {
-  emulatorHooks.wgmmaSs(Element::element, columns, true, true, accumulates, threadIdx.x % 128, acc, left.tile, right.tile);
+  emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, accumulates, threadIdx.x % 128, acc, left.tile, right.tile);
 }
 
 static unsigned emulatorHalves[emulatorWarps][32][4];

@@ -334,8 +334,8 @@ const headsOfGroup = `
 #pragma unroll 1
       for (unsigned headOfGroup = 0; headOfGroup < groupHeads; headOfGroup++)`;
 
-/** Hides columns after a row's last visible one. Tiles without a hidden column need no test of their elements. */
-function hideScores(isRows: boolean, isCausal: boolean): string {
+/** C++: hides columns after a row's last visible one. Tiles without a hidden column need no test of their elements. */
+export function hideScores(isRows: boolean, isCausal: boolean): string {
   const hide = (count: string, isHidden: string): string => `
 #pragma unroll
         for (unsigned half = 0; half < 2; half++) {

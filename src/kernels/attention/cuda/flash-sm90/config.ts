@@ -83,13 +83,15 @@ const registerUnit = 8;
 const maxRegisters = 240;
 
 /** Registers of a thread by role. A producer gives some of those that a block starts with to the consumers. */
-export function registersOf(tile: Sm90FlashTile): { consumer: number; producer: number } {
+export function registersOf(
+  tile: Sm90FlashTile,
+  producer = tile.warpgroups > 2 ? 32 : 24,
+): { consumer: number; producer: number } {
   const roundDown = (count: number): number => Math.floor(count / registerUnit) * registerUnit;
   const { warpgroups, blocksPerSm, loadsOwnTiles } = tile;
   const atStart = roundDown(registersPerSm / blocksPerSm / threadsOf(tile));
   if (loadsOwnTiles) return { producer: 0, consumer: Math.min(maxRegisters, atStart) };
   const pool = atStart * (warpgroups + 1);
-  const producer = warpgroups > 2 ? 32 : 24;
   return { producer, consumer: Math.min(maxRegisters, roundDown((pool - producer) / warpgroups)) };
 }
 

@@ -33,7 +33,7 @@ export function declareSm90Flash(
   return `
 ${preludeOf(new Set(["swizzledSharedMemory"]))}${onlyOnDevice(ptx.join("\n"))}
 typedef ${mmaElements[element].type} Element;
-static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
+[[maybe_unused]] static constexpr unsigned warpgroups = ${tile.warpgroups}, consumers = ${consumersOf(tile)}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned stages = ${tile.stages}, width = ${width}, valueWidth = ${valueWidth};
 ${tiles}${declareDropout(dropout, side)}${dropout === "none" ? "" : keptElements(dropout === "loads" && side === "rows")}
 ${pointTo}`;

@@ -31,6 +31,8 @@ const ofRows = { shared: ["batch"], hides: true } as const;
 
 const short = { tiles: "short", width: 16 } as const;
 
+const whole = { tiles: "whole", width: 16, rows: 140, columns: 136 } as const;
+
 const dropped = { rows: 70, columns: 68, width: 16, dropoutP: 0.4 } as const;
 const stored = { ...dropped, rows: 140, storesBits: true } as const;
 
@@ -126,6 +128,42 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       });
     });
   }
+
+  test("with backward in one kernel is right for lengths, widths, masks and dropout", () => {
+    const cases: readonly (Partial<Case> & Pick<Options, "dropoutP" | "storesBits" | "element">)[] = [
+      { rows: 140, columns: 136, width: 16, dropoutP: 0.3, storesBits: true },
+      {
+        rows: 20,
+        columns: 140,
+        batch: 2,
+        isCausal: false,
+        mask: padded.mask,
+        dropoutP: 0.3,
+        storesBits: true,
+      },
+      { rows: 193, columns: 65, width: 80, valueWidth: 48, shared: ["head", "batch"], batch: 2 },
+      { rows: 65, columns: 193, width: 32, valueWidth: 80, element: "f16" },
+      { rows: 70, columns: 67, width: 16, batch: 2, dropoutP: 0.3, mask: ofRows },
+      { rows: 1, columns: 1, isCausal: false },
+      { rows: 66, columns: 10, batch: 2, order: "heads first" },
+      { rows: 256, columns: 256, width: 64, valueWidth: 64, scale: 0.125, dropoutP: 0.2, storesBits: true },
+      { rows: 200, columns: 200, width: 64, valueWidth: 64, scale: 0.125, isCausal: false },
+    ];
+    const loaded: string[] = [];
+    onGpu({ loaded }, (runtime) => {
+      for (const { dropoutP, storesBits = false, element = "bf16", ...sizes } of effort({
+        quick: cases.slice(0, 4),
+        thorough: cases,
+      }))
+        check(
+          runtime,
+          { ...packed, ...sizes },
+          { tiles: "whole", element, ...(dropoutP && { dropoutP, storesBits }) },
+        );
+    });
+    const backward = loaded.filter((name) => name.includes("backward"));
+    assert.ok(backward.length > 0 && backward.every((name) => name.includes("whole")), loaded.join(", "));
+  });
 
   test("with a mask that hides all keys of a sequence has NaN for it, and right results for the others", () => {
     const loaded: string[] = [];
@@ -307,6 +345,48 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "(batch * heads + head * groupHeads + headOfGroup)",
       "(batch * heads + head * groupHeads)",
       { ...dropped, heads: 2, keyHeads: 1 },
+    ],
+    [
+      "one kernel: the gradient of a query has the last keys only",
+      "stay > 0 ? sum[consumers * i]",
+      "stay > 9999 ? sum[consumers * i]",
+      whole,
+    ],
+    [
+      "one kernel: deltas are computed before the results of the forward pass have arrived",
+      "mbarrierWait(outFull + visit / 64, 0);",
+      "",
+      { ...whole, isReversed: true },
+    ],
+    [
+      "one kernel: columns after the last one count",
+      "stay + 64 > columns",
+      "false",
+      { ...whole, rows: 20, columns: 2, isCausal: false, scale: 300 },
+    ],
+    [
+      "one kernel: a stage is free while products still read it",
+      "if (lastStage < stages) release(lastStage);\n        lastStage = at.stage;",
+      "if (lastStage == stages) release(at.stage);",
+      { ...whole, isReversed: true },
+    ],
+    [
+      "one kernel: the gradients of scores are replaced while products read them",
+      "namedBarrierSync(1, consumers);\n        float4*",
+      "float4*",
+      { ...whole, isReversed: true },
+    ],
+    [
+      "one kernel: all tiles of keys have the bits of the first",
+      "from += groupBytes;",
+      "",
+      { ...stored, tiles: "whole" },
+    ],
+    [
+      "one kernel: queries have the results of others",
+      "head * outHead, visit, outMatrix",
+      "head * outHead, 0 * visit, outMatrix",
+      whole,
     ],
   ] as readonly (readonly [
     string,

@@ -27,7 +27,8 @@ import {
 } from "./config.js";
 import { sm90ForwardKernel, sm90ForwardParameters } from "./forward.js";
 import { maskOf } from "./masks.js";
-import { chooseBackwardTile, chooseForwardTile, type Work } from "./tiles.js";
+import { chooseBackwardTile, chooseForwardTile, chooseWholeTile, type Work } from "./tiles.js";
+import { type Sm90WholeConfig, sm90WholeKernel, sm90WholeParameters } from "./whole-backward.js";
 
 type Access = "out" | "partial-out";
 
@@ -145,6 +146,7 @@ export function lowerSm90Backward(
   access: Access,
   op: string,
   chooseTile = chooseBackwardTile,
+  chooseWhole = chooseWholeTile,
 ): readonly LaunchCommand[] | undefined {
   const { heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const keyShape = keyShapeOf(problem);
@@ -184,11 +186,11 @@ export function lowerSm90Backward(
     ...dropoutArguments,
     ...maskArguments,
   };
+  const common = { element, width, valueWidth, isCausal, access, dropout, mask };
+  const whole = launchWhole();
+  if (whole) return [whole];
   const launchOf = (side: Side): LaunchCommand | undefined => {
-    const partial = {
-      ...{ element, width, valueWidth, isCausal, access, side, isGrouped: groupHeads > 1 },
-      ...{ dropout, mask },
-    };
+    const partial = { ...common, side, isGrouped: groupHeads > 1 };
     const [stays, stayCount, visitCount] =
       side === "rows" ? [problem, rows, columns] : [keyShape, columns, groupHeads * rows];
     const work = workOf(target, stays, stayCount, visitCount);
@@ -211,6 +213,24 @@ export function lowerSm90Backward(
   // Side "rows" stores the deltas that side "columns" reads.
   const [ofRows, ofColumns] = [launchOf("rows"), launchOf("columns")];
   return ofRows && ofColumns && [ofRows, ofColumns];
+
+  function launchWhole(): LaunchCommand | undefined {
+    if (groupHeads > 1 || !hasRows(out, rows)) return undefined;
+    const partial = { ...common, isGrouped: false } as const;
+    const work = workOf(target, problem, rows, columns);
+    const tile = chooseWhole(partial, work);
+    if (!tile) return undefined;
+    const config: Sm90WholeConfig = { ...partial, tile };
+    return {
+      ...{ kind: "launch", op, blocks: work.pairs },
+      source: cachedSource(`flash sm90 backward whole ${JSON.stringify(config)}`, () =>
+        sm90WholeKernel(config),
+      ),
+      arguments: argumentsInOrder(sm90WholeParameters(config), {
+        ...{ ...values, ...mapArguments("out", out, problem) },
+      }),
+    };
+  }
 }
 
 function workOf(

@@ -13,7 +13,7 @@ export function queryHead({ isGrouped }: Sm90BackwardConfig): string {
 }
 
 /** C++: `kept` of the visited tile, while its products are computed. */
-export function keepInLoop({ dropout, side }: Sm90BackwardConfig): string {
+export function keepInLoop({ dropout, side }: Pick<Sm90BackwardConfig, "dropout" | "side">): string {
   if (dropout === "none") return "";
   if (dropout === "draws") return drawKept(side, "stayed - group", "visit");
   if (side === "rows") {

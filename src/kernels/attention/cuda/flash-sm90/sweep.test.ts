@@ -15,6 +15,7 @@ import { maxSharedBytesPerBlock } from "../../../cost-model.js";
 import { minStagesOf, sm90BackwardBytes, sm90BackwardKernel } from "./backward.js";
 import type { Sm90BackwardTile, Sm90FlashTile } from "./config.js";
 import { sm90ForwardBytes } from "./forward.js";
+import { sm90WholeBytes, sm90WholeKernel } from "./whole-backward.js";
 
 const ring = {
   warpgroups: fc.integer({ min: 1, max: 3 }),
@@ -73,6 +74,7 @@ const swept: fc.Arbitrary<Swept> = fc
     tiles: fc.record({
       forward: forwardTiles,
       backward: fc.record({ rows: backwardTiles, columns: backwardTiles }),
+      wholeStages: fc.option(overlappedStages, { freq: 2, nil: undefined }),
     }),
     options: fc
       .tuple(fc.constantFrom("bf16", "f16"), fc.constantFrom("none", "draws", "stores"))
@@ -109,7 +111,16 @@ function fits({ tiles, testCase, options }: Swept): boolean {
     ...config,
     ...{ side, tile: tiles.backward[side] },
   }));
-  const sharedBytes = [sm90ForwardBytes({ ...config, tile: tiles.forward }), ...sides.map(sm90BackwardBytes)];
+  const { wholeStages } = tiles;
+  const whole = wholeStages !== undefined && {
+    ...({ warpgroups: 1, tileN: 64, stages: wholeStages, blocksPerSm: 1 } as const),
+    queryTiles: Math.ceil(testCase.rows / 64),
+  };
+  const sharedBytes = [
+    sm90ForwardBytes({ ...config, tile: tiles.forward }),
+    ...sides.map(sm90BackwardBytes),
+    ...(whole ? [sm90WholeBytes({ ...config, isGrouped: false, tile: whole })] : []),
+  ];
   return (
     Math.max(...sharedBytes) <= maxSharedBytesPerBlock({ computeCapability: "9.0" }) &&
     sides.every((side) => side.tile.stages >= minStagesOf(side))
@@ -137,6 +148,12 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
     assert.throws(
       () => sm90BackwardKernel({ ...config, tile: { ...tile, stages: 2 } }),
       /has 2 stages, and needs 3/,
+    );
+    const whole = { warpgroups: 1, tileN: 64, blocksPerSm: 1, queryTiles: 2 } as const;
+    sm90WholeKernel({ ...config, isGrouped: false, tile: { ...whole, stages: 2 } });
+    assert.throws(
+      () => sm90WholeKernel({ ...config, isGrouped: false, tile: { ...whole, stages: 1 } }),
+      /has 1 stages, and needs 2/,
     );
   });
 });

@@ -6,7 +6,8 @@ import { effort } from "../../../../../test/support/effort.js";
 import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
 import { sm90BackwardKernel } from "./backward.js";
 import { sm90ForwardKernel } from "./forward.js";
-import { chooseBackwardTile, chooseForwardTile } from "./tiles.js";
+import { chooseBackwardTile, chooseForwardTile, chooseWholeTile } from "./tiles.js";
+import { sm90WholeKernel } from "./whole-backward.js";
 
 test("rows that visit few others are in small blocks, several per SM", () => {
   const config = {
@@ -36,6 +37,22 @@ test("rows that visit few others are in small blocks, several per SM", () => {
     [3, 1],
     [1, 2],
   ]);
+});
+
+test("sequences whose gradients fit in shared memory twice per SM have one kernel, if there are enough of them", () => {
+  const config = {
+    ...({ element: "bf16", width: 64, valueWidth: 64, isCausal: true, isGrouped: false } as const),
+    ...({ access: "out", mask: "none", dropout: "loads" } as const),
+  };
+  const tileOf = (rows: number, pairs = 384, width = 64) =>
+    chooseWholeTile({ ...config, width, valueWidth: width }, { pairs, rows, sms: 132 });
+  assert.deepEqual(tileOf(256), { warpgroups: 1, tileN: 64, stages: 2, blocksPerSm: 2, queryTiles: 4 });
+  assert.equal(tileOf(100)?.stages, 4);
+  assert.equal(tileOf(256, 96)?.queryTiles, 4);
+  assert.equal(tileOf(256, 48), undefined);
+  assert.equal(tileOf(512), undefined);
+  assert.equal(tileOf(448, 384, 32)?.queryTiles, 7);
+  assert.equal(tileOf(128, 384, 128), undefined);
 });
 
 describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
@@ -82,7 +99,15 @@ describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {
       const forwardSpill = dropout === "stores" && width === 128 ? 40 : 0;
       // Some masks spill a number or two.
       const maskSpill = mask === "elements" || (dropout === "draws" && mask !== "none") ? 16 : 0;
-      return [sm90ForwardKernel({ ...config, tile }), ...sides].map((kernel, index) => ({
+      // One kernel of the same problem with short sequences.
+      const wholeConfig = {
+        ...config,
+        dropout: dropout === "stores" ? "loads" : dropout,
+        isGrouped: false,
+      } as const;
+      const wholeTile = chooseWholeTile(wholeConfig, { ...work, rows: 192 });
+      const whole = wholeTile ? [sm90WholeKernel({ ...wholeConfig, tile: wholeTile })] : [];
+      return [sm90ForwardKernel({ ...config, tile }), ...sides, ...whole].map((kernel, index) => ({
         ...{ kernel, maxSpillBytes: Math.max(maskSpill, index === 0 ? forwardSpill : 0) },
         what: `${kernel.name} of ${JSON.stringify({ ...sizes, dropout, mask, rows: work.rows })}`,
       }));

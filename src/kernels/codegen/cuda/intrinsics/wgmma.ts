@@ -94,7 +94,7 @@ static __device__ __forceinline__ SmemOperand smemOperand(const unsigned char* t
 }
 static __device__ __forceinline__ SmemOperand advance(SmemOperand operand, unsigned bytes) { return operand + (bytes >> 4); }`;
 
-/** wgmma of 16-bit elements: SS of K-major tiles, and RS, for each of these n. Needs `smemDescriptor`. */
+/** wgmma of 16-bit elements: SS and RS, for each of these n. Needs `smemDescriptor`. */
 export function wgmmaHalves(element: "bf16" | "f16", sizes: readonly number[]): string {
   const of = (n: number, a: (next: number) => string, end: (next: number) => string): string => {
     const { placeholders, constraints, next } = accumulators(n);
@@ -109,8 +109,8 @@ export function wgmmaHalves(element: "bf16" | "f16", sizes: readonly number[]): 
       `${of(
         n,
         (a) => `%${a}, %${a + 1}`,
-        () => "0, 0",
-      )}"l"(a), "l"(b));`,
+        (next) => `%${next + 3}, %${next + 4}`,
+      )}"l"(a), "l"(b), "n"(!isAKMajor), "n"(!isBKMajor));`,
   );
   const rs = sizes.map(
     (n) =>
@@ -121,8 +121,8 @@ export function wgmmaHalves(element: "bf16" | "f16", sizes: readonly number[]): 
       )}"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(!isBKMajor));`,
   );
   return `${smemOperand}
-// acc[64, n] (+)= a[64, 16] · b[16, n] with K-major tiles, distributed over four warps. Asynchronous.
-template <class Element, unsigned n>
+// acc[64, n] (+)= a[64, 16] · b[16, n], distributed over four warps. Asynchronous.
+template <class Element, unsigned n, bool isAKMajor = true, bool isBKMajor = true>
 static __device__ __forceinline__ void wgmmaSs(float (&acc)[n / 2], SmemOperand a, SmemOperand b, bool accumulates) {
   ${ss.join("\n  ")}
 }
@@ -144,10 +144,12 @@ static __device__ __forceinline__ void wgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }`;
 
-/** The same, and the fence after ordinary stores. */
-export const wgmmaSync = `${wgmmaGroups}
-// Makes this thread's shared memory stores visible to the async proxy (wgmma, TMA), once a barrier follows.
+/** The fence after ordinary stores. */
+export const fenceProxyAsync = `// Makes this thread's shared memory stores visible to the async proxy (wgmma, TMA), once a barrier follows.
 static __device__ __forceinline__ void fenceProxyAsync() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }`;
+
+export const wgmmaSync = `${wgmmaGroups}
+${fenceProxyAsync}`;
 
 /** bar.sync of some of a CTA's threads. */
 export const namedBarrierSync = `static __device__ __forceinline__ void namedBarrierSync(unsigned barrier, unsigned threads) {
