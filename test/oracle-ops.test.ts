@@ -79,7 +79,9 @@ function upload(name: string, float: "f32" | "f64"): Tensor {
 
 function find(name: string): { shape: readonly number[]; dtype: Dtype; values: ArrayLike<number> } {
   const { shape, dtype, bytes } = tensors.get(name) ?? assert.fail(`the oracle has no tensor ${name}`);
-  return { shape, dtype, values: viewElements(dtype, bytes) };
+  const elements = viewElements(dtype, bytes);
+  const values = elements instanceof BigInt64Array ? Float64Array.from(elements, Number) : elements;
+  return { shape, dtype, values };
 }
 
 function requireNear(actual: Tensor, name: string, tolerance: Tolerance): void {

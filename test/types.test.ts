@@ -30,7 +30,11 @@ test("values that are read have their types without a cast", () => {
   const elements = matrix.dataSync();
   same<
     typeof elements,
-    Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint8Array<ArrayBuffer>
+    | Float32Array<ArrayBuffer>
+    | Float64Array<ArrayBuffer>
+    | Int32Array<ArrayBuffer>
+    | Int8Array<ArrayBuffer>
+    | Uint8Array<ArrayBuffer>
   >(true);
   const sum: number = rows.flat().reduce((a, b) => a + b) + elements.length + matrix.sum().item();
   assert.equal(sum, 24);

@@ -72,6 +72,8 @@ export const otherNames: Readonly<Record<string, string>> = {
     double: 'x.to({ dtype: "f64" })',
     bfloat16: 'x.to({ dtype: "bf16" })',
     int: 'x.to({ dtype: "i32" })',
+    long: 'x.to({ dtype: "i64" })',
+    char: 'x.to({ dtype: "i8" })',
     bool: 'x.to({ dtype: "bool" })',
     byte: 'x.to({ dtype: "u8" })',
     type: "x.to({ dtype })",

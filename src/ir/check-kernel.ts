@@ -107,21 +107,26 @@ const unaryOfIntegers: ReadonlySet<UnaryOp> = new Set<UnaryOp>(["neg", "abs"]);
 
 function isDefined(op: UnaryOp, type: Compute): boolean {
   if (op === "roundTf32") return type === "f32";
-  return type !== "i32" || unaryOfIntegers.has(op);
+  return (type !== "i32" && type !== "i64") || unaryOfIntegers.has(op);
 }
 
 const binaryOfIntegersOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["and", "shr"]);
 const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow", "atan2", "fmod"]);
 
 function checkBinary(name: string, { op, a, b, type }: Extract<Expression, { kind: "binary" }>): void {
-  const invalidOps = type === "i32" ? binaryOfFloatsOnly : binaryOfIntegersOnly;
-  if (invalidOps.has(op)) throw unsupported(name, op, type);
+  const isInvalid =
+    type === "i32" || type === "i64" ? binaryOfFloatsOnly.has(op) : binaryOfIntegersOnly.has(op);
+  if (isInvalid) throw unsupported(name, op, type);
+  const shiftable = type === "i64" ? 64 : 32;
   // SIMD shifts all lanes by one count, which has to be a constant of the generated code.
-  if (op === "shr" && !(b.kind === "constant" && Number.isInteger(b.value) && b.value >= 0 && b.value < 32)) {
+  if (
+    op === "shr" &&
+    !(b.kind === "constant" && Number.isInteger(b.value) && b.value >= 0 && b.value < shiftable)
+  ) {
     const by = b.kind === "constant" ? `${b.value}` : `a ${b.kind}`;
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${name}" can't shift by ${by}. Shift by a constant, a whole number from 0 to 31.`,
+      `Kernel "${name}" can't shift by ${by}. Shift by a constant, a whole number from 0 to ${shiftable - 1}.`,
     );
   }
   requireSame(name, `the left side of ${op}`, a.type, type);
@@ -149,6 +154,6 @@ function bad(name: string, problem: string): HoldfastError {
 function unsupported(name: string, op: string, type: Compute): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `Kernel "${name}" can't do ${op} in ${type}. Convert to a type that can.`,
+    `Kernel "${name}" can't do ${op} in ${type}. Convert to a type that can${type === "i64" ? ', with to("i32") or to("f64")' : ""}.`,
   );
 }

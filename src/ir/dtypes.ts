@@ -6,7 +6,7 @@ interface DtypeRow {
   readonly kind: DtypeKind;
   readonly bytes: number;
   /** The type of arithmetic: 16-bit floats and small integers are widened on load and narrowed on store. */
-  readonly compute: "f32" | "f64" | "i32";
+  readonly compute: "f32" | "f64" | "i32" | "i64";
   /** The host array of elements; 16-bit floats are stored as bits. */
   readonly array: new (
     buffer: ArrayBuffer,
@@ -21,7 +21,9 @@ export const dtypes = {
   f64: { kind: "float", bytes: 8, compute: "f64", array: Float64Array },
   bf16: { kind: "float", bytes: 2, compute: "f32", array: Uint16Array },
   f16: { kind: "float", bytes: 2, compute: "f32", array: Uint16Array },
+  i64: { kind: "integer", bytes: 8, compute: "i64", array: BigInt64Array },
   i32: { kind: "integer", bytes: 4, compute: "i32", array: Int32Array },
+  i8: { kind: "integer", bytes: 1, compute: "i32", array: Int8Array },
   u8: { kind: "integer", bytes: 1, compute: "i32", array: Uint8Array },
   bool: { kind: "boolean", bytes: 1, compute: "i32", array: Uint8Array },
 } as const satisfies Record<string, DtypeRow>;

@@ -1,5 +1,6 @@
 /** A builder for expressions of the loop IR: `term.mul(x, term.exp(y))`. Types follow from the operands. */
 
+import { type Dtype, dtypes } from "./dtypes.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "./kernels.js";
 
 /** A bare number takes the type of the other operand. */
@@ -37,6 +38,12 @@ export const term = {
   load: (input: number, type: Compute, at?: Expression): Expression =>
     at ? { kind: "load", input, type, at } : { kind: "load", input, type },
   scalar: (index: number, type: Compute): Expression => ({ kind: "scalar", index, type }),
+  /** The current element of an input of indices, as i32. An i64 outside the range of i32 saturates, so that it stays outside every axis. */
+  index: (input: number, dtype: Dtype, at?: Expression): Expression => {
+    const load = term.load(input, dtypes[dtype].compute, at);
+    if (load.type !== "i64") return load;
+    return term.convert(term.max(term.min(load, 2 ** 31 - 1), -(2 ** 31)), "i32");
+  },
   reduced: (stage: number, type: Compute): Expression => ({ kind: "reduced", stage, type }),
   constant,
   position: { kind: "position", type: "i32" } as Expression,

@@ -103,7 +103,7 @@ function withOperands(expression: Expression, to: (operand: Expression) => Expre
   }
 }
 
-/** True if any subexpression is computed in f64. */
-export function usesF64(root: Expression): boolean {
-  return subexpressionsOf(root).some(({ type }) => type === "f64");
+/** True if any subexpression is computed in 64 bits. */
+export function uses64Bits(root: Expression): boolean {
+  return subexpressionsOf(root).some(({ type }) => type === "f64" || type === "i64");
 }

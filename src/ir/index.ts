@@ -22,7 +22,7 @@ export {
   operandsOf,
   replaceIn,
   subexpressionsOf,
-  usesF64,
+  uses64Bits,
 } from "./expression-walk.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
 export { staysInRow } from "./index-range.js";
@@ -47,6 +47,7 @@ export {
   type Expression,
   type Output,
   type OutputLayout,
+  passedType,
   type ReduceOp,
   type RowKernel,
   type Stage,

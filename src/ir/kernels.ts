@@ -10,7 +10,12 @@
 import type { Dtype, InputDtype } from "./dtypes.js";
 
 /** The type of arithmetic. Booleans are i32, 0 or 1. */
-export type Compute = "f32" | "f64" | "i32";
+export type Compute = "f32" | "f64" | "i32" | "i64";
+
+/** The type in which a launch passes a scalar: a JavaScript number is an f64, so an i64 is passed as f64, and converted in the kernel. */
+export function passedType(type: Compute): Exclude<Compute, "i64"> {
+  return type === "i64" ? "f64" : type;
+}
 
 /** `round` rounds halves to even. `roundTf32` is for f32 only: the nearest number with the ten fraction bits of TF32, ties away from zero. */
 export const unaryOps = [
@@ -51,7 +56,7 @@ export const unaryOps = [
 export type UnaryOp = (typeof unaryOps)[number];
 
 /**
- * `and` and `shr` are for i32 only; `shr` is a logical shift by a constant from 0 to 31. `fmod` is the exact remainder of a division that
+ * `and` and `shr` are for integers only; `shr` is a logical shift by a constant below the number of bits. `fmod` is the exact remainder of a division that
  * truncates, with the sign of the dividend. It, `pow`, `atan2` and `div` are for floats only.
  */
 export const binaryOps = [
@@ -78,8 +83,9 @@ export type Expression =
    * Bounds are not checked: that is the op's responsibility.
    */
   | { readonly kind: "load"; readonly input: number; readonly type: Compute; readonly at?: Expression }
-  /** A launch parameter. */
+  /** A launch parameter, of its `passedType`. */
   | { readonly kind: "scalar"; readonly index: number; readonly type: Compute }
+  /** In i64, numbers outside its range saturate. */
   | { readonly kind: "constant"; readonly value: number; readonly type: Compute }
   /** The result of an earlier reduction of this row. */
   | { readonly kind: "reduced"; readonly stage: number; readonly type: Compute }
@@ -108,6 +114,7 @@ export type Expression =
       readonly b: Expression;
       readonly type: Compute;
     }
+  /** Floats are truncated and saturate, and NaN becomes 0; i64 becomes i32 by its low bits. */
   | { readonly kind: "convert"; readonly a: Expression; readonly type: Compute };
 
 export type ReduceOp = "add" | "mul" | "min" | "max";

@@ -5,16 +5,18 @@ import { test } from "node:test";
 import { type Dtype, type DtypeKind, dtypeNames } from "./dtypes.js";
 import { promote, promoteWithScalar } from "./promotion.js";
 
-/** `torch.promote_types`, row with column. */
+/** `torch.promote_types`, row with column, and i32 where PyTorch has i16. */
 const tensorTable = `
-         f32   f64   bf16  f16   i32   u8    bool
-  f32    f32   f64   f32   f32   f32   f32   f32
-  f64    f64   f64   f64   f64   f64   f64   f64
-  bf16   f32   f64   bf16  f32   bf16  bf16  bf16
-  f16    f32   f64   f32   f16   f16   f16   f16
-  i32    f32   f64   bf16  f16   i32   i32   i32
-  u8     f32   f64   bf16  f16   i32   u8    u8
-  bool   f32   f64   bf16  f16   i32   u8    bool
+         f32   f64   bf16  f16   i64   i32   i8    u8    bool
+  f32    f32   f64   f32   f32   f32   f32   f32   f32   f32
+  f64    f64   f64   f64   f64   f64   f64   f64   f64   f64
+  bf16   f32   f64   bf16  f32   bf16  bf16  bf16  bf16  bf16
+  f16    f32   f64   f32   f16   f16   f16   f16   f16   f16
+  i64    f32   f64   bf16  f16   i64   i64   i64   i64   i64
+  i32    f32   f64   bf16  f16   i64   i32   i32   i32   i32
+  i8     f32   f64   bf16  f16   i64   i32   i8    i32   i8
+  u8     f32   f64   bf16  f16   i64   i32   i32   u8    u8
+  bool   f32   f64   bf16  f16   i64   i32   i8    u8    bool
 `;
 
 /** `torch.result_type` of a tensor with a Python scalar, the default dtype f32, and i32 where PyTorch has i64. */
@@ -24,7 +26,9 @@ const scalarTable = `
   f64    f64    f64      f64
   bf16   bf16   bf16     bf16
   f16    f16    f16      f16
+  i64    f32    i64      i64
   i32    f32    i32      i32
+  i8     f32    i8       i8
   u8     f32    u8       u8
   bool   f32    i32      bool
 `;
@@ -39,12 +43,12 @@ function squeeze(table: string): string {
   return table.trim().replaceAll(/\n +/g, "\n").replaceAll(/ +/g, " ");
 }
 
-test("each of the 49 pairs of tensors promotes as in PyTorch", () => {
+test("each of the 81 pairs of tensors promotes as in PyTorch", () => {
   const actual = tabulate(dtypeNames, (row, column) => promote(row, column as Dtype));
   assert.equal(actual, squeeze(tensorTable));
 });
 
-test("each of the 21 pairs of a tensor and a scalar promotes as in PyTorch", () => {
+test("each of the 27 pairs of a tensor and a scalar promotes as in PyTorch", () => {
   const kinds: readonly DtypeKind[] = ["float", "integer", "boolean"];
   const actual = tabulate(kinds, (row, column) => promoteWithScalar(row, column as DtypeKind));
   assert.equal(actual, squeeze(scalarTable));

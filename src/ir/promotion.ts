@@ -1,24 +1,26 @@
 /**
  * Type promotion by PyTorch's rules: booleans promote to integers and integers to floats; within a kind the wider dtype wins; f16 with
- * bf16 gives f32.
+ * bf16 gives f32, and i8 with u8 gives i32, because there is no i16.
  */
 
 import { type Dtype, type DtypeKind, dtypes } from "./dtypes.js";
 
-/** The dtype with the higher rank wins; bf16 and f16 have the same rank. */
+/** The dtype with the higher rank wins; bf16 and f16 have the same rank, and so have i8 and u8. */
 const ranks = {
   bool: 0,
   u8: 1,
+  i8: 1,
   i32: 2,
-  bf16: 3,
-  f16: 3,
-  f32: 4,
-  f64: 5,
+  i64: 3,
+  bf16: 4,
+  f16: 4,
+  f32: 5,
+  f64: 6,
 } as const satisfies Record<Dtype, number>;
 
 const kindRanks = { boolean: 0, integer: 1, float: 2 } as const satisfies Record<DtypeKind, number>;
 
-/** The dtype of a scalar whose kind is above the tensor's. PyTorch's integer would be i64, which does not exist here. */
+/** The dtype of a scalar whose kind is above the tensor's. PyTorch's integer is i64; here it is i32, in which kernels are faster. */
 const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const satisfies Record<
   DtypeKind,
   Dtype
@@ -30,14 +32,15 @@ const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const 
  * @example
  * ```ts
  * import { promote } from "holdfast";
- * console.log(promote("u8", "i32")); // → i32
+ * console.log(promote("u8", "i32"), promote("u8", "i8")); // → i32 i32
+ * console.log(promote("i32", "i64")); // → i64
  * console.log(promote("i32", "bf16")); // → bf16
  * console.log(promote("f16", "bf16")); // → f32
  * ```
  */
 export function promote(a: Dtype, b: Dtype): Dtype {
   if (a === b) return a;
-  if (ranks[a] === ranks[b]) return "f32";
+  if (ranks[a] === ranks[b]) return dtypes[a].kind === "float" ? "f32" : "i32";
   return ranks[a] > ranks[b] ? a : b;
 }
 

@@ -35,7 +35,9 @@ function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
     f64: Float64Array,
     bf16: Uint16Array,
     f16: Uint16Array,
+    i64: { from: (values: ArrayLike<number>) => BigInt64Array.from(values, BigInt) },
     i32: Int32Array,
+    i8: Int8Array,
     u8: Uint8Array,
     bool: Uint8Array,
   }[dtype];

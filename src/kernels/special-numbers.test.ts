@@ -4,19 +4,20 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices } from "../../test/support/kernel-runtime.js";
 import { specialValues } from "../../test/support/special-values.js";
-import type { Compute, Expression, RowKernel } from "../ir/index.js";
+import type { Expression, RowKernel } from "../ir/index.js";
 import { iterateRows, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { rowCalls } from "./kernel-call.js";
 import { submit } from "./submit.js";
 
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
+type Type = keyof typeof arrays;
 const isWhole = (value: number): boolean => (value | 0) === value;
 
 /** The output of a kernel that stores the n-th value at its n-th element. */
 function storedBy(
   runtime: Runtime,
-  type: Compute,
+  type: Type,
   valueAt: (index: number) => Expression,
   scalars: readonly number[],
   count: number,
@@ -43,7 +44,7 @@ for (const { device, skip, open } of kernelDevices) {
   describe(`on ${device}`, { skip }, () => {
     const runtime = open();
 
-    for (const type of Object.keys(arrays) as Compute[]) {
+    for (const type of Object.keys(arrays) as Type[]) {
       const values = type === "i32" ? specialValues.filter(isWhole) : specialValues;
       const expected = arrays[type].from(values);
 

@@ -6,7 +6,7 @@
 import { type Dtype, dtypes } from "../ir/index.js";
 import { contiguousStrides, drawArray, type Random, type Shape } from "../ops/index.js";
 import type { Region, UploadItem } from "../runtime/index.js";
-import { type Device, type Draw, encodeElements } from "../tensor/index.js";
+import { type Device, type Draw, encodeElements, type HostValues } from "../tensor/index.js";
 import type { Buffer } from "./buffer.js";
 import type { ModuleTensor } from "./module-tensor.js";
 import type { Parameter } from "./parameter.js";
@@ -104,13 +104,13 @@ interface IncomingValues {
   readonly numel: number;
   readonly dtype: Dtype;
   readonly draw: Draw;
-  readonly values: ArrayLike<number> | Random;
+  readonly values: HostValues | Random;
 }
 
 function valuesFor(tensor: ModuleTensor, dtype: Dtype): IncomingValues {
   const { name, shape, numel, draw } = tensor;
   const values = tensor.isPlaced
-    ? tensor.dataSync()
+    ? tensor.device.readExact(tensor)
     : (tensor.initialRandom(dtype) ?? tensor.initialValues());
   return { name, shape, numel, dtype, draw, values };
 }

@@ -1,12 +1,12 @@
 /** expand and sum. Each is the other's gradient, so they share a file: two files would import each other. */
 
-import { dtypes } from "../ir/index.js";
 import { broadcastStrides } from "./device-array.js";
 import { cast } from "./elementwise/cast.js";
 import { reshape } from "./movement/reshape.js";
 import { arrayAt, type GradientRule, type KernelOp, typeAt, type ViewOp } from "./op.js";
 import { lowerReduction, type Reduction } from "./reduction/reduce.js";
 import { type ReductionAttributes, restoreAxes } from "./reduction/rule.js";
+import { sumDtype } from "./reduction/sum-dtype.js";
 import { axesOf, badShape, formatShape, isSameShape, reducedShape, type Shape } from "./shape.js";
 
 /** Stretches axes of size 1, and adds leading axes. A size of -1 keeps the operand's size. */
@@ -26,7 +26,7 @@ export const expand: ViewOp<{ readonly shape: Shape }> = {
 
 export const sumReduction: Reduction = { name: "sum", op: "add", value: (x) => x, identity: 0 };
 
-/** The sum of booleans or small integers is i32. */
+/** The sum of booleans and of integers of up to 32 bits is i32; PyTorch's is i64. */
 export const sum: KernelOp<ReductionAttributes> = {
   kind: "kernel",
   name: "sum",
@@ -35,7 +35,7 @@ export const sum: KernelOp<ReductionAttributes> = {
     return [
       {
         shape: reducedShape(shape, axesOf("sum", axes, shape.length), keepsAxes),
-        dtype: dtypes[dtype].kind === "float" ? dtype : "i32",
+        dtype: sumDtype(dtype),
       },
     ];
   },

@@ -142,12 +142,12 @@ test("fromTyped takes bigints that fit, and rejects others with their index", ()
       const result = fromTyped(values, [values.length], { device, ...options });
       return [result.dtype, result.tolist()];
     });
-  assert.deepEqual(typed(new BigInt64Array([5n, -(2n ** 31n)])), ["i32", [5, -(2 ** 31)]]);
+  assert.deepEqual(typed(new BigInt64Array([5n, -(2n ** 31n)])), ["i64", [5, -(2 ** 31)]]);
   assert.deepEqual(typed(new BigUint64Array([7n]), { dtype: "f64" }), ["f64", [7]]);
   assert.deepEqual(typed(new BigInt64Array([2n ** 40n]), { dtype: "f64" }), ["f64", [2 ** 40]]);
   rejects(
     "BAD_DTYPE",
-    () => typed(new BigInt64Array([1n, 2n ** 31n])),
+    () => typed(new BigInt64Array([1n, 2n ** 31n]), { dtype: "i32" }),
     /data\[1\] is 2147483648, but i32 holds/,
   );
   rejects(

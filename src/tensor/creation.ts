@@ -5,7 +5,7 @@ import type { Dtype } from "../ir/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import { type Device, defaultDevice } from "./device.js";
 import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
-import { dtypeOfArray } from "./host-values.js";
+import { dtypeOfArray, type HostValues } from "./host-values.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of the functions that create tensors. */
@@ -17,7 +17,8 @@ export interface TensorOptions {
 }
 
 /**
- * A tensor from nested arrays, a number or a boolean. Default dtype of numbers: f32.
+ * A tensor from nested arrays, a number or a boolean. Default dtype of numbers: f32. A typed array implies its dtype: the elements of
+ * a BigInt64Array are i64.
  *
  * @example
  * ```ts
@@ -29,7 +30,8 @@ export interface TensorOptions {
  * cpu.close();
  * ```
  */
-export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
+export function tensor(data: NestedArray | BigInt64Array, options: TensorOptions = {}): Tensor {
+  if (data instanceof BigInt64Array) return fromTyped(data, [data.length], options);
   const nested = readNested(data);
   // A typed array implies its dtype.
   const dtype = options.dtype ?? (ArrayBuffer.isView(data) ? dtypeOfArray(data) : undefined);
@@ -37,16 +39,16 @@ export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * A tensor from a typed array, in row-major order: the fast path for flat data. Float arrays, Int32Array and Uint8Array keep
- * their dtype. The default dtype of other integer arrays, BigInt64Array and BigUint64Array included, is i32. A number that the
- * dtype can't hold is rejected with its index.
+ * A tensor from a typed array, in row-major order: the fast path for flat data. Float arrays, BigInt64Array, Int32Array,
+ * Int8Array and Uint8Array keep their dtype. The default dtype of other integer arrays, BigUint64Array included, is i32. A number that
+ * the dtype can't hold is rejected with its index.
  *
  * @example
  * ```ts
  * import { device, fromTyped } from "holdfast";
  * const cpu = await device("cpu");
  * console.log(fromTyped(new Float32Array([1, 2, 3, 4]), [2, 2]).tolist()); // → [ [ 1, 2 ], [ 3, 4 ] ]
- * console.log(fromTyped(new BigInt64Array([5n, -7n]), [2]).tolist()); // → [ 5, -7 ]
+ * console.log(fromTyped(new BigInt64Array([5n, -7n]), [2]).dtype); // → i64
  * cpu.close();
  * ```
  */
@@ -61,6 +63,7 @@ export function fromTyped(values: TypedNumbers, shape: Shape, options: TensorOpt
   }
   const arrayDtype = dtypeOfArray(values);
   const dtype = options.dtype ?? arrayDtype ?? "i32";
+  if (dtype === "i64" && values instanceof BigInt64Array) return fromValues(values, shape, dtype, options);
   const numbers = isBigInts(values) ? Float64Array.from(values, Number) : values;
   // An array of this dtype has no number out of range, and bool takes any number except 0 as true.
   if (dtype !== arrayDtype && dtype !== "bool")
@@ -221,12 +224,12 @@ function fullOf(caller: string, shape: Shape, value: number, options: TensorOpti
   return make(() => new Elements(sizeOf(shape)).fill(value), shape, dtype, options);
 }
 
-function fromValues(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
+function fromValues(values: HostValues, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   return make(() => values, shape, dtype, options);
 }
 
 /** Allocates device memory before the values are computed, because either may fail for lack of memory. */
-function make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
+function make(values: () => HostValues, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
   const result = (options.device ?? defaultDevice()).make(values, shape, dtype);
   if (options.requiresGrad) result.requiresGrad = true;

@@ -14,9 +14,10 @@ import {
   type Storage,
 } from "../runtime/index.js";
 import { DeviceSeeds } from "./device-seeds.js";
+import { asExactNumbers } from "./host-values.js";
 import { Lifetimes } from "./lifetimes.js";
 import { rejectNaN } from "./nan-check.js";
-import { type HostElements, readArray } from "./read-array.js";
+import { type ExactElements, type HostElements, readArray } from "./read-array.js";
 import { currentSeed, onNewSeed } from "./seed.js";
 import type { GradientHolder, TensorHandle } from "./tensor-handle.js";
 
@@ -229,6 +230,16 @@ export class Device {
    * @internal
    */
   readElements(tensor: TensorHandle): HostElements {
+    const elements = this.readExact(tensor);
+    return elements instanceof BigInt64Array ? asExactNumbers(elements, tensor.name) : elements;
+  }
+
+  /**
+   * Reads a tensor's elements, those of i64 as bigints.
+   *
+   * @internal
+   */
+  readExact(tensor: TensorHandle): ExactElements {
     this.requireLive(tensor, "read-back");
     return readArray(this.runtime, tensor.value.array);
   }

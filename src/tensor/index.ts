@@ -59,7 +59,7 @@ export {
   type TypedNumbers,
 } from "./format/nested.js";
 export { cat, oneHot, stack, where } from "./functions.js";
-export { dtypeOfArray, encodeElements } from "./host-values.js";
+export { dtypeOfArray, encodeElements, type HostValues } from "./host-values.js";
 export {
   atleast1d,
   atleast2d,

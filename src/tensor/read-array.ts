@@ -5,11 +5,14 @@ import { submit } from "../kernels/index.js";
 import { allocateArray, copyCalls, type DeviceArray, isContiguous } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 
-/** Elements on the host; half floats are widened to f32. */
-export type HostElements = ElementArray<"f32" | "f64" | "i32" | "u8">;
+/** Elements on the host as numbers; half floats are widened to f32, and i64 is converted to f64. */
+export type HostElements = ElementArray<"f32" | "f64" | "i32" | "i8" | "u8">;
+
+/** The same, with i64 as it is. */
+export type ExactElements = HostElements | BigInt64Array;
 
 /** The elements in row-major order. */
-export function readArray(runtime: Runtime, array: DeviceArray): HostElements {
+export function readArray(runtime: Runtime, array: DeviceArray): ExactElements {
   const dtype = array.dtype === "bf16" || array.dtype === "f16" ? "f32" : array.dtype;
   const isPlain = dtype === array.dtype && isContiguous(array);
   if (!array.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;

@@ -3,7 +3,8 @@
 import { noteWrite } from "../autograd/index.js";
 import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../ir/index.js";
 import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
-import { encodeElements } from "./host-values.js";
+import { chooseDtype, type NumberArray } from "./format/nested.js";
+import { asNumbers, encodeElements } from "./host-values.js";
 import { Tensor } from "./tensor.js";
 
 /** Elements in file format: row-major, little-endian. */
@@ -43,11 +44,17 @@ export function numberOf(value: Tensor | StoredElements): number {
 
 /** A value's elements in the storage format of a dtype; a file's bytes are unchanged if it has the same dtype. */
 export function elementsAs(value: Tensor | StoredElements, dtype: Dtype): ArrayBufferView {
-  if (value instanceof Tensor) return encodeElements(value.dataSync(), dtype);
-  return value.dtype === dtype ? value.bytes : encodeElements(numbersOf(value), dtype);
+  if (value instanceof Tensor) return encodeElements(value.device.readExact(value), dtype);
+  if (value.dtype === dtype) return value.bytes;
+  const values = numbersOf(value);
+  // Files of PyTorch have indices and counters in i64. Those beyond a narrower integer must not wrap.
+  if (value.dtype === "i64" && dtypes[dtype].kind === "integer")
+    chooseDtype({ shape: value.shape, values, kind: "integer" }, dtype);
+  return encodeElements(values, dtype);
 }
 
-function numbersOf({ dtype, bytes }: StoredElements): ArrayLike<number> {
+function numbersOf({ dtype, bytes }: StoredElements): NumberArray {
+  if (dtype === "i64") return asNumbers(viewElements(dtype, bytes));
   if (dtype === "bf16") return widenBf16(viewElements(dtype, bytes));
   if (dtype === "f16") return widenF16(viewElements(dtype, bytes));
   return viewElements(dtype, bytes);

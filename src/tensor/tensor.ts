@@ -94,7 +94,7 @@ export class Tensor {
   }
 
   /**
-   * The element type: f32, f64, bf16, f16, i32, u8 or bool.
+   * The element type: f32, f64, bf16, f16, i64, i32, i8, u8 or bool.
    *
    * @example
    * ```ts
@@ -308,7 +308,7 @@ export class Tensor {
     return describeTensor({
       shape,
       dtype,
-      values: this.device.readElements(this),
+      values: this.device.readExact(this),
       device: this.device.name,
       requiresGrad,
     });

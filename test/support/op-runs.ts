@@ -40,7 +40,9 @@ const gapOf: Readonly<Record<Dtype, number>> = {
   f64: Number.NaN,
   f16: Number.NaN,
   bf16: Number.NaN,
+  i64: -1_000_000_007,
   i32: -1_000_000_007,
+  i8: 101,
   u8: 251,
   bool: 1,
 };

@@ -97,7 +97,9 @@ export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint
     f64: () => Float64Array.from(floats),
     bf16: () => narrowToBf16(Float32Array.from(floats)),
     f16: () => narrowToF16(Float32Array.from(floats)),
+    i64: () => BigInt64Array.from(floats, (value) => BigInt(whole(value))),
     i32: () => Int32Array.from(floats, whole),
+    i8: () => Int8Array.from(floats, whole),
     u8: () => Uint8Array.from(floats, whole),
     bool: () => Uint8Array.from(floats, (value) => Number(value > 0)),
   }[dtype]();

@@ -20,12 +20,10 @@ interface ForeignDtype {
 }
 
 const foreignDtypes: ReadonlyMap<string, ForeignDtype> = new Map([
-  ["I64", integers(8, (view, at) => view.getBigInt64(at, true))],
   ["U64", integers(8, (view, at) => view.getBigUint64(at, true))],
   ["U32", integers(4, (view, at) => view.getUint32(at, true))],
   ["I16", integers(2, (view, at) => view.getInt16(at, true))],
   ["U16", integers(2, (view, at) => view.getUint16(at, true))],
-  ["I8", integers(1, (view, at) => view.getInt8(at))],
   // Exponent and mantissa bits. E4M3 has no infinities, and its only NaN is all ones.
   ["F8_E4M3", smallFloats({ mantissaBits: 3, bias: 7, hasInfinity: false })],
   ["F8_E5M2", smallFloats({ mantissaBits: 2, bias: 15, hasInfinity: true })],

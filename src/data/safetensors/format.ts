@@ -38,10 +38,12 @@ export const metadataName = "__metadata__";
 /** Dtypes by the format's names, in file order: the widest first keeps all aligned. */
 export const dtypesByFileName: ReadonlyMap<string, Dtype> = new Map([
   ["F64", "f64"],
+  ["I64", "i64"],
   ["F32", "f32"],
   ["I32", "i32"],
   ["BF16", "bf16"],
   ["F16", "f16"],
+  ["I8", "i8"],
   ["U8", "u8"],
   ["BOOL", "bool"],
 ]);

@@ -22,7 +22,7 @@ const openingBrace = 0x7b;
 
 /**
  * Reads the tensors of a safetensors file. Tensors of supported dtypes are not copied: their `bytes` is a view of
- * `bytes`. I64, U64, U32, I16, U16 and I8 become i32 if every value fits; F8_E4M3 and F8_E5M2 become bf16, exactly.
+ * `bytes`. U64, U32, I16 and U16 become i32 if every value fits; F8_E4M3 and F8_E5M2 become bf16, exactly.
  * They are converted when their `bytes` is first accessed; a tensor that cannot be converted is rejected then, by name.
  * A malformed file is rejected with the code BAD_FILE.
  *

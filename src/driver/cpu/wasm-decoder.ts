@@ -155,6 +155,7 @@ function* listForms(): Generator<[string, Form]> {
   ] as const)
     yield [`${code}`, { ...plain, name, kind: "local", numbers: 1 }];
   yield ["65", { ...plain, name: "i32.const", pushes: 1, numbers: 1 }];
+  yield ["66", { ...plain, name: "i64.const", pushes: 1, numbers: 1 }];
   yield ["67", { ...plain, name: "f32.const", pushes: 1, bytes: 4 }];
   yield ["68", { ...plain, name: "f64.const", pushes: 1, bytes: 8 }];
 }

@@ -114,6 +114,11 @@ export class Code {
     return this.#append([structureOpcodes.i32Const, ...signed(value | 0)]);
   }
 
+  /** A whole number; beyond the range of i64 it saturates. */
+  i64(value: number): this {
+    return this.#append([structureOpcodes.i64Const, ...signed64(saturated(value))]);
+  }
+
   f32(value: number): this {
     return this.#append([structureOpcodes.f32Const, ...new Uint8Array(new Float32Array([value]).buffer)]);
   }
@@ -289,6 +294,24 @@ export function signed(value: number): number[] {
     const low = rest & 0x7f;
     rest >>= 7;
     const isLast = (rest === 0 && (low & 0x40) === 0) || (rest === -1 && (low & 0x40) !== 0);
+    bytes.push(isLast ? low : low | 0x80);
+    if (isLast) return bytes;
+  }
+}
+
+function saturated(value: number): bigint {
+  if (value >= 2 ** 63) return 2n ** 63n - 1n;
+  return value <= -(2 ** 63) ? -(2n ** 63n) : BigInt(Math.trunc(value));
+}
+
+/** The same for a 64-bit number. */
+function signed64(value: bigint): number[] {
+  const bytes: number[] = [];
+  let rest = value;
+  for (;;) {
+    const low = Number(rest & 0x7fn);
+    rest >>= 7n;
+    const isLast = (rest === 0n && (low & 0x40) === 0) || (rest === -1n && (low & 0x40) !== 0);
     bytes.push(isLast ? low : low | 0x80);
     if (isLast) return bytes;
   }

@@ -106,9 +106,10 @@ describe("row kernels", () => {
   const undefinedOps: Readonly<Record<Compute, readonly (UnaryOp | BinaryOp)[]>> = {
     f32: ["and", "shr"],
     f64: ["and", "shr", "roundTf32"],
+    i64: ["div", "pow", "atan2", "fmod", ...unaryOps.filter((op) => op !== "neg" && op !== "abs")],
     i32: ["div", "pow", "atan2", "fmod", ...unaryOps.filter((op) => op !== "neg" && op !== "abs")],
   };
-  for (const type of ["f32", "f64", "i32"] as const) {
+  for (const type of ["f32", "f64", "i32", "i64"] as const) {
     test(`support the ops that are defined for ${type}, and no others`, () => {
       const a = term.convert(x, type);
       const values: [string, Expression][] = [

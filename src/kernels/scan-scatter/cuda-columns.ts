@@ -17,4 +17,7 @@ export const columnOfThread = `
   const long long column = columnIndex % inner;`;
 
 /** The identity of addition: -0 for floats, because -0 + 0 would be 0. */
-export const zero = { f32: "-0.0f", f64: "-0.0", i32: "0" } as const satisfies Record<ScanDtype, string>;
+export const zero = { f32: "-0.0f", f64: "-0.0", i32: "0", i64: "0" } as const satisfies Record<
+  ScanDtype,
+  string
+>;

@@ -4,7 +4,7 @@ import type { Code, Local, MemoryOpcode, StackOpcode, ValueType } from "../../dr
 import { dtypes } from "../../ir/index.js";
 import { forWholeSteps } from "../codegen/wasm/loops.js";
 
-export type ScanDtype = "f32" | "f64" | "i32";
+export type ScanDtype = "f32" | "f64" | "i32" | "i64";
 
 const vectorBytes = 16;
 
@@ -31,12 +31,12 @@ function scalarGroup(dtype: ScanDtype): Group {
     load: `${dtype}.load`,
     store: `${dtype}.store`,
     add: `${dtype}.add`,
-    pushZero: (code) => code[dtype](dtype === "i32" ? 0 : -0),
+    pushZero: (code) => code[dtype](dtype === "i32" || dtype === "i64" ? 0 : -0),
   };
 }
 
 function vectorGroup(dtype: ScanDtype, count: number): Group {
-  const shape = ({ f32: "f32x4", f64: "f64x2", i32: "i32x4" } as const)[dtype];
+  const shape = ({ f32: "f32x4", f64: "f64x2", i32: "i32x4", i64: "i64x2" } as const)[dtype];
   return {
     columns: (count * vectorBytes) / dtypes[dtype].bytes,
     count,

@@ -117,6 +117,10 @@ function integerPower(a: Expression, b: Expression): Expression {
 export const pow: KernelOp = elementwise({
   name: "pow",
   operands: 2,
+  rejects: (dtype) =>
+    dtype === "i64"
+      ? 'integers of 64 bits have no power: the kernels compute powers in f64. Convert with to("i32") or to("f64").'
+      : undefined,
   value: ([a = none, b = none]: Pair) => (a.type === "i32" ? integerPower(a, b) : term.pow(a, b)),
   saves: () => ({ operands: [0, 1] }),
   gradient: (rule) =>

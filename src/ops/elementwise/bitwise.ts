@@ -37,23 +37,24 @@ export const bitwiseXor = bitwise("bitwiseXor", 2, (a, b) =>
 /** −1 − a */
 export const bitwiseNot = bitwise("bitwiseNot", 1, (a) => term.sub(-1, a), false);
 
-/** Applies a step for each of the five bits of a shift count. */
+/** Applies a step for each of the bits of a shift count: five, or six of i64. */
 function byBits(
   value: Expression,
   count: Expression,
   step: (value: Expression, bits: number) => Expression,
 ): Expression {
-  return [1, 2, 4, 8, 16].reduce(
-    (shifted, bits) => term.select(term.and(count, bits), step(shifted, bits), shifted),
-    value,
-  );
+  const isLong = value.type === "i64";
+  return [1, 2, 4, 8, 16, ...(isLong ? [32] : [])].reduce((shifted, bits) => {
+    const bit = term.and(count, bits);
+    return term.select(isLong ? term.ne(bit, 0) : bit, step(shifted, bits), shifted);
+  }, value);
 }
 
-/** Counts are taken modulo 32. */
+/** Counts are taken modulo 32, or 64 for i64. */
 export const bitwiseLeftShift = bitwise(
   "bitwiseLeftShift",
   2,
-  (a, count) => byBits(a, count, (value, bits) => term.mul(value, 1 << bits)),
+  (a, count) => byBits(a, count, (value, bits) => term.mul(value, 2 ** bits)),
   false,
 );
 /** An arithmetic shift: of a negative number, the complement is shifted. */

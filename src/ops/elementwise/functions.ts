@@ -28,13 +28,13 @@ export const sign = unary({ name: "sign", result: "same", value: (x) => signOf(x
 export const floor = unary({
   name: "floor",
   result: "same",
-  value: (x) => (x.type === "i32" ? x : term.floor(x)),
+  value: (x) => (x.type === "i32" || x.type === "i64" ? x : term.floor(x)),
   derivative: "zero",
 });
 export const ceil = unary({
   name: "ceil",
   result: "same",
-  value: (x) => (x.type === "i32" ? x : term.ceil(x)),
+  value: (x) => (x.type === "i32" || x.type === "i64" ? x : term.ceil(x)),
   derivative: "zero",
 });
 

@@ -7,18 +7,19 @@ import { isNegative } from "./sign-of.js";
 import { unary } from "./unary.js";
 
 const none = term.constant(0, "f32");
+const isInteger = ({ type }: Expression): boolean => type === "i32" || type === "i64";
 
 /** Halves are rounded to even. */
 export const round = unary({
   name: "round",
   result: "same",
-  value: (x) => (x.type === "i32" ? x : term.round(x)),
+  value: (x) => (isInteger(x) ? x : term.round(x)),
   derivative: "zero",
 });
 export const trunc = unary({
   name: "trunc",
   result: "same",
-  value: (x) => (x.type === "i32" ? x : term.trunc(x)),
+  value: (x) => (isInteger(x) ? x : term.trunc(x)),
   derivative: "zero",
 });
 export const frac = unary({

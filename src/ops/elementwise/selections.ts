@@ -121,7 +121,8 @@ export const addcdiv = withPartials<Scaled>({
 export const nanToNum = unary<{ readonly nan: number; readonly posinf: number; readonly neginf: number }>({
   name: "nanToNum",
   result: "same",
-  scalars: ({ nan, posinf, neginf }, compute) => (compute === "i32" ? [] : [nan, posinf, neginf]),
+  scalars: ({ nan, posinf, neginf }, compute) =>
+    compute === "i32" || compute === "i64" ? [] : [nan, posinf, neginf],
   value: (x, nan, posinf, neginf) => {
     if (nan === undefined || posinf === undefined || neginf === undefined) return x;
     const finite = term.select(

@@ -11,7 +11,7 @@ export function signOf(x: Expression): Expression {
 
 /** 1 if the sign bit is set, also of −0; 0 for NaN, whose sign no arithmetic shows. */
 export function isNegative(x: Expression): Expression {
-  if (x.type === "i32") return term.lt(x, 0);
+  if (x.type === "i32" || x.type === "i64") return term.lt(x, 0);
   const isNegativeZero = term.lt(term.div(term.constant(1, x.type), x), 0);
   return term.max(term.lt(x, 0), term.min(term.eq(x, 0), isNegativeZero));
 }

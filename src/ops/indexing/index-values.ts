@@ -14,7 +14,7 @@ export function indexTypeAt(op: string, operands: readonly OperandType[], positi
   if (dtypes[type.dtype].kind === "integer") return type;
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op} got an index of ${type.dtype}; indices are i32 or u8. Convert with to("i32").`,
+    `${op} got an index of ${type.dtype}; indices are integers. Convert with to("i32").`,
     { numbers: { op } },
   );
 }
@@ -41,8 +41,9 @@ function highestIndexReduction(ignored: number | undefined): Reduction {
  * True if all indices are inside the range. Waits for the device and reads one number. A compiled step can't wait: it checks on the
  * device each time it runs. A captured function does not check; the runs before the capture have checked.
  */
-export function areIndicesInside(context: CheckContext, index: DeviceArray, range: IndexRange): boolean {
+export function areIndicesInside(context: CheckContext, indices: DeviceArray, range: IndexRange): boolean {
   const { runtime } = context;
+  const index = indices.dtype === "i64" ? asIndexList(context, indices) : indices;
   if (runtime.isTracing) checkInStep(context, index, range);
   return runtime.isCapturing || highestIndex(context, index, range.ignored) < range.size;
 }

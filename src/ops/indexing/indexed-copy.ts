@@ -47,7 +47,7 @@ const kernels = new Map<string, RowKernel>();
 function kernelFor(dtype: Dtype, indexDtype: Dtype): RowKernel {
   const key = `${dtype} ${indexDtype}`;
   const { compute } = dtypes[dtype];
-  const index = term.load(1, "i32");
+  const index = term.index(1, indexDtype);
   const isInside = term.min(term.ge(index, 0), term.le(index, term.scalar(1, "i32")));
   const offset = term.mul(term.select(isInside, index, 0), term.scalar(0, "i32"));
   const fallback = term.constant(outOfRangeValue(dtype), compute);

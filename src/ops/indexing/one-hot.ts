@@ -36,7 +36,7 @@ function kernelFor(dtype: Dtype): RowKernel {
     inputs: [dtype],
     outputs: [{ dtype: "i32", per: "element" }],
     scalars: [],
-    stages: [{ kind: "store", output: 0, value: term.eq(term.load(0, "i32"), term.position) }],
+    stages: [{ kind: "store", output: 0, value: term.eq(term.index(0, dtype), term.position) }],
   };
   kernels.set(dtype, kernel);
   return kernel;

@@ -160,7 +160,7 @@ function paddingRow(rows: number, { paddingIdx }: EmbeddingAttributes): number |
 const skipKernels = new Map<Dtype, RowKernel>();
 
 function skipKernel(dtype: Dtype): RowKernel {
-  const index = term.load(0, "i32");
+  const index = term.index(0, dtype);
   const isSkipped = term.eq(index, term.scalar(0, "i32"));
   const kernel: RowKernel = skipKernels.get(dtype) ?? {
     name: "skip of an index",

@@ -179,7 +179,7 @@ export function labelTerms(
   compute: Compute,
   limits: { readonly ignored: Expression; readonly classes: Expression },
   weightAt: ((classIndex: Expression) => Expression) | undefined,
-  label = term.load(1, "i32"),
+  label: Expression,
 ) {
   const isCounted = term.ne(label, limits.ignored);
   const isClass = term.min(term.ge(label, 0), term.lt(term.convert(label, compute), limits.classes));

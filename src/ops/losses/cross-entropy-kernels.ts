@@ -48,7 +48,8 @@ export function scalarsOf({
 }
 
 function scalarTypes(compute: Compute): readonly Compute[] {
-  return ["i32", "i32", "i32", compute, compute, compute];
+  const float = compute;
+  return ["i32", "i32", "i32", float, float, float];
 }
 
 function scalarTerms(compute: Compute) {
@@ -61,11 +62,11 @@ function scalarTerms(compute: Compute) {
 }
 
 /** The terms of a row's label. */
-function rowTerms(compute: Compute, weight: Dtype | undefined, weightInput: number) {
+function rowTerms(compute: Compute, target: Dtype, weight: Dtype | undefined, weightInput: number) {
   const { weightStride, ...limits } = scalarTerms(compute);
   const weightAt = (classIndex: Expression): Expression =>
     term.load(weightInput, weight ? dtypes[weight].compute : compute, term.mul(classIndex, weightStride));
-  return labelTerms(compute, limits, weight && weightAt);
+  return labelTerms(compute, limits, weight && weightAt, term.index(1, target));
 }
 
 const kernels = new Map<string, RowKernel>();
@@ -89,7 +90,7 @@ export function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
   return kernelOf("crossEntropy", variant, loss, () => {
     const { compute } = dtypes[input];
     const { classStride, keep, smoothed, classes } = scalarTerms(compute);
-    const row = rowTerms(compute, weight, 2);
+    const row = rowTerms(compute, target, weight, 2);
     const maxLogit = term.reduced(0, compute);
     const logSum = term.log(term.reduced(1, compute));
     const x = term.load(0, compute);
@@ -134,7 +135,7 @@ export function factorsKernel(variant: Variant, upstream: Dtype): RowKernel {
     const { compute } = dtypes[input];
     const { keep, smoothed, classes } = scalarTerms(compute);
     const weightInput = isMean ? 3 : 2;
-    const row = rowTerms(compute, weight, weightInput);
+    const row = rowTerms(compute, target, weight, weightInput);
     const upstreamLoad = term.convert(term.load(0, dtypes[upstream].compute), compute);
     const scaledUpstream = isMean ? term.div(upstreamLoad, term.load(2, compute)) : upstreamLoad;
     const countedUpstream = term.select(row.isCounted, scaledUpstream, term.constant(0, compute));
@@ -167,7 +168,7 @@ export function backwardKernel(variant: Variant): RowKernel {
     const load = (index: number): Expression => term.load(index, compute);
     const probability = term.exp(term.sub(term.sub(load(0), load(2)), load(3)));
     const probabilityFactor = load(4);
-    const isTarget = term.eq(term.position, term.load(1, "i32"));
+    const isTarget = term.eq(term.position, term.index(1, target));
     const targetTerm = term.select(
       isTarget,
       isSmoothed ? load(5) : probabilityFactor,

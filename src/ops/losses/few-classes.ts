@@ -113,7 +113,7 @@ function kernelOf(
 }
 
 /** The terms of a row's label. The inputs begin with the classes; the label is next. */
-function rowTerms({ input, weight }: Variant, classes: number, weightInput: number) {
+function rowTerms({ input, target, weight }: Variant, classes: number, weightInput: number) {
   const { compute } = dtypes[input];
   const weightAt = (classIndex: Expression): Expression =>
     term.load(
@@ -122,7 +122,7 @@ function rowTerms({ input, weight }: Variant, classes: number, weightInput: numb
       term.mul(classIndex, term.scalar(1, "i32")),
     );
   const limits = { ignored: term.scalar(0, "i32"), classes: term.constant(classes, compute) };
-  return labelTerms(compute, limits, weight && weightAt, term.load(classes, "i32"));
+  return labelTerms(compute, limits, weight && weightAt, term.index(classes, target));
 }
 
 const indicesTo = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);

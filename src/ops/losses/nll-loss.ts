@@ -47,7 +47,7 @@ function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
     const weightAt = (classIndex: Expression): Expression =>
       term.load(2, dtypes[weight ?? input].compute, term.mul(classIndex, term.scalar(2, "i32")));
     const limits = { ignored: term.scalar(0, "i32"), classes: term.scalar(3, compute) };
-    const row = labelTerms(compute, limits, weight && weightAt);
+    const row = labelTerms(compute, limits, weight && weightAt, term.index(1, target));
     const targetLogProbability = term.load(0, compute, term.mul(row.classIndex, term.scalar(1, "i32")));
     const value = term.select(
       row.isCounted,
@@ -72,7 +72,7 @@ function backwardKernel(variant: Variant, upstream: Dtype): RowKernel {
   return kernelOf("nllLossGradient", variant, upstream, () => {
     const { input, target, weight, isMean } = variant;
     const { compute } = dtypes[input];
-    const label = term.load(1, "i32");
+    const label = term.index(1, target);
     // The weight of the element's class: at the target, this is the target's weight.
     const classWeight = weight
       ? term.convert(term.load(2, dtypes[weight].compute), compute)

@@ -4,6 +4,7 @@
  */
 
 import {
+  type Compute,
   type Dtype,
   dtypes,
   type Expression,
@@ -35,7 +36,7 @@ export function groupedStrides({ strides }: DeviceArray, per: Per, shape: Shape,
 }
 
 /** Loads input `index`, converted to the type of the arithmetic. */
-export function loadAs(compute: "f32" | "f64" | "i32", dtype: Dtype, index: number): Expression {
+export function loadAs(compute: Compute, dtype: Dtype, index: number): Expression {
   return term.convert(term.load(index, dtypes[dtype].compute), compute);
 }
 

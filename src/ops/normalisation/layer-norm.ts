@@ -1,6 +1,6 @@
 /** layerNorm: normalises each row to mean 0 and variance 1, then applies an optional weight and an optional bias. */
 
-import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
+import { type Compute, type Dtype, dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { sizeOf } from "../shape.js";
@@ -76,7 +76,7 @@ const gradientKernel = cacheByDtypes((dtype = "f32", ...weights): RowKernel => {
   };
 });
 
-function loadAs(compute: "f32" | "f64" | "i32", dtype: Dtype, input: number): Expression {
+function loadAs(compute: Compute, dtype: Dtype, input: number): Expression {
   return term.convert(term.load(input, dtypes[dtype].compute), compute);
 }
 

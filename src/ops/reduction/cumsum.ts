@@ -5,6 +5,7 @@ import { copyArray } from "../copy.js";
 import { isContiguous } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { axisOf, sizeOf } from "../shape.js";
+import { sumDtype } from "./sum-dtype.js";
 
 /** `isReversed`: sums from the end of the axis. */
 export type CumsumAttributes = {
@@ -12,14 +13,14 @@ export type CumsumAttributes = {
   readonly isReversed?: boolean;
 };
 
-/** Booleans and small integers are summed in i32, half floats in f32. */
+/** Booleans and integers of up to 32 bits are summed in i32, half floats in f32. */
 export const cumsum: KernelOp<CumsumAttributes> = {
   kind: "kernel",
   name: "cumsum",
   infer(operands, { axis }) {
     const { shape, dtype } = typeAt("cumsum", operands, 0);
     axisOf("cumsum", axis, shape.length);
-    return [{ shape, dtype: dtypes[dtype].kind === "float" ? dtype : "i32" }];
+    return [{ shape, dtype: sumDtype(dtype) }];
   },
   gradient({ apply, upstream, attributes: { axis, isReversed = false } }) {
     return [apply(cumsum, [upstream], { axis, isReversed: !isReversed })];

@@ -12,6 +12,7 @@ import { axesOf, sizeOf } from "../shape.js";
 import { cumsum } from "./cumsum.js";
 import { lowerReduction, type Reduction } from "./reduce.js";
 import { type ReductionAttributes, reducedType, restoreAxes } from "./rule.js";
+import { sumDtype } from "./sum-dtype.js";
 
 const multiply: Reduction = { name: "prod", op: "mul", value: (x) => x, identity: 1 };
 
@@ -82,14 +83,13 @@ function recordedGradient<V>(rule: GradientRule<V, ReductionAttributes>, axes: r
   return apply(permute, [ordered], { axes: order.map((_, axis) => order.indexOf(axis)) });
 }
 
-/** Booleans and small integers are multiplied in i32. The product of no elements is 1. */
+/** Booleans and integers of up to 32 bits are multiplied in i32. The product of no elements is 1. */
 export const prod: KernelOp<ReductionAttributes> = {
   kind: "kernel",
   name: "prod",
   infer(operands, attributes) {
     const { dtype } = typeAt("prod", operands, 0);
-    const isFloat = dtypes[dtype].kind === "float";
-    return [reducedType("prod", operands, attributes, isFloat ? dtype : "i32")];
+    return [reducedType("prod", operands, attributes, sumDtype(dtype))];
   },
   saves: () => ({ operands: [0] }),
   gradient(rule) {

@@ -15,7 +15,7 @@ import {
 import type { Storage } from "../../runtime/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
-import { encodeElements } from "../host-values.js";
+import { encodeElements, type HostValues } from "../host-values.js";
 import type { Draw } from "../seed.js";
 import { Tensor } from "../tensor.js";
 
@@ -36,14 +36,14 @@ declare module "../device.js" {
      * cpu.close();
      * ```
      */
-    fromHost(values: ArrayLike<number>, shape: Shape, dtype: Dtype, label?: string): Tensor;
+    fromHost(values: HostValues, shape: Shape, dtype: Dtype, label?: string): Tensor;
 
     /**
      * A tensor of values that are computed on the host after the device memory is allocated.
      *
      * @internal
      */
-    make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, label?: string): Tensor;
+    make(values: () => HostValues, shape: Shape, dtype: Dtype, label?: string): Tensor;
 
     /**
      * Overwrites the elements of a contiguous float tensor with random values, which the device draws.
@@ -65,7 +65,7 @@ declare module "../device.js" {
      * cpu.close();
      * ```
      */
-    write(tensor: Tensor, values: ArrayLike<number>): void;
+    write(tensor: Tensor, values: HostValues): void;
 
     /**
      * A tensor over existing memory.

@@ -34,9 +34,11 @@ export function elementWords(values: readonly number[], dtype: Dtype): string[] 
     case "bool":
       // As wide as `false` even if no element is false, as in NumPy: masks of one shape have the same layout.
       return values.map((value) => booleanWord(value).padStart("false".length));
+    case "i64":
     case "i32":
+    case "i8":
     case "u8":
-      return alignRight(values.map(integerWord));
+      return integerWords(values.map(integerWord));
     default:
       return floatWords(values, dtype);
   }
@@ -47,7 +49,9 @@ export function scalarWord(value: number, dtype: Dtype): string {
   switch (dtype) {
     case "bool":
       return booleanWord(value);
+    case "i64":
     case "i32":
+    case "i8":
     case "u8":
       return integerWord(value);
     default:
@@ -151,7 +155,8 @@ function exponentWord(exponent: number, digits: number): string {
   return `e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(digits, "0")}`;
 }
 
-function alignRight(words: readonly string[]): string[] {
+/** Integers as text, padded to one width. */
+export function integerWords(words: readonly string[]): string[] {
   const width = longest(words);
   return words.map((word) => word.padStart(width));
 }

@@ -71,15 +71,18 @@ export function chooseDtype({ shape, values, kind }: NestedValues, requested?: D
     throw new HoldfastError(
       "BAD_DTYPE",
       `${pathOf(index, shape)} is ${value}, but ${requested} holds whole numbers from ${min} to ${max}. ` +
-        "Correct the data, or use another dtype.",
+        `Correct the data, or use another dtype${requested === "i64" ? ". Larger numbers come in a BigInt64Array" : ""}.`,
       { numbers: { index, value, min, max, dtype: requested } },
     );
   }
   return requested;
 }
 
+/** Those of i64 are what a JavaScript number holds exactly. */
 const integerRanges: Partial<Record<Dtype, readonly [min: number, max: number]>> = {
+  i64: [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
   i32: [-(2 ** 31), 2 ** 31 - 1],
+  i8: [-128, 127],
   u8: [0, 255],
   bool: [0, 1],
 };
@@ -197,7 +200,8 @@ function nameOf(item: unknown): string {
 }
 
 function remedyFor(item: unknown): string {
-  if (isBigInts(item)) return "Pass it to fromTyped(), or convert it with Int32Array.from(data, Number).";
+  if (isBigInts(item))
+    return "Pass it alone to tensor() or fromTyped(), or convert it with Float64Array.from(data, Number).";
   if (item === undefined || item === null) return "Put NaN or a number where a value is missing.";
   if (typeof item === "string" || typeof item === "bigint") return "Convert it with Number().";
   return "Pass nested arrays of numbers, or typed arrays.";

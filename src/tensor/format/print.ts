@@ -6,7 +6,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Dtype } from "../../ir/index.js";
-import { elementWords, scalarWord } from "./element-words.js";
+import { elementWords, integerWords, scalarWord } from "./element-words.js";
 
 const lineWidth = 75;
 const maxElementsShown = 1000;
@@ -15,8 +15,8 @@ const shownAtEachEnd = 3;
 export interface PrintedElements {
   readonly shape: readonly number[];
   readonly dtype: Dtype;
-  /** Row-major, numbers even for half floats; booleans may be 0 and 1. */
-  readonly values: ArrayLike<number | boolean>;
+  /** Row-major, numbers even for half floats; booleans may be 0 and 1, and i64 may be bigints. */
+  readonly values: ArrayLike<number | boolean | bigint>;
   /** Number of columns before the first bracket; later lines are indented by it. Default: 0. */
   readonly indent?: number;
 }
@@ -36,12 +36,19 @@ export function formatElements({ shape, dtype, values, indent = 0 }: PrintedElem
       { numbers: { values: values.length, size } },
     );
   }
-  if (shape.length === 0) return scalarWord(Number(values[0]), dtype);
+  if (shape.length === 0) return dtype === "i64" ? String(values[0]) : scalarWord(Number(values[0]), dtype);
   if (size === 0) return "[]";
 
   const axes = shape.map((length) => shownIndices(length, size > maxElementsShown));
-  const shown = flatIndices(shape, axes).map((index) => Number(values[index]));
-  return layOut(axes, elementWords(shown, dtype).values(), indent);
+  const indices = flatIndices(shape, axes);
+  const words =
+    dtype === "i64"
+      ? integerWords(indices.map((index) => String(values[index])))
+      : elementWords(
+          indices.map((index) => Number(values[index])),
+          dtype,
+        );
+  return layOut(axes, words.values(), indent);
 }
 
 /** The indices of one axis that are printed; `...` replaces the others. */
@@ -103,7 +110,7 @@ function fill(words: readonly string[], margin: string, width: number): string {
 export interface DescribedTensor {
   readonly shape: readonly number[];
   readonly dtype: Dtype;
-  readonly values: ArrayLike<number | boolean>;
+  readonly values: ArrayLike<number | boolean | bigint>;
   /** Its name: `cpu`, `cuda:0`. */
   readonly device?: string;
   readonly requiresGrad?: boolean;

@@ -1,7 +1,7 @@
 /** Methods that read a tensor's elements to the host. */
 
 import { HoldfastError } from "../../errors/index.js";
-import type { ElementArray } from "../../ir/index.js";
+import { dtypes, type ElementArray } from "../../ir/index.js";
 import { formatShape } from "../../ops/index.js";
 import { type NestedList, toNested } from "../format/nested.js";
 import { numberAt } from "../host-values.js";
@@ -9,7 +9,8 @@ import type { Tensor } from "../tensor.js";
 
 export const readingMethods = {
   /**
-   * The elements on the host in row-major order, after all work issued so far. Half floats are widened to f32. The call itself
+   * The elements on the host in row-major order, after all work issued so far. Half floats are widened to f32. i64 is converted
+   * to numbers, in a Float64Array; a number beyond 2^53 is rejected (`bigInts()` reads it). The call itself
    * reads them and throws errors, so that a compiled function that does not await the promise is rejected too.
    *
    * @example
@@ -21,7 +22,7 @@ export const readingMethods = {
    * cpu.close();
    * ```
    */
-  data(this: Tensor): Promise<ElementArray<"f32" | "f64" | "i32" | "u8">> {
+  data(this: Tensor): Promise<ElementArray<"f32" | "f64" | "i32" | "i8" | "u8">> {
     return Promise.resolve(this.dataSync());
   },
   /**
@@ -36,8 +37,30 @@ export const readingMethods = {
    * cpu.close();
    * ```
    */
-  dataSync(this: Tensor): ElementArray<"f32" | "f64" | "i32" | "u8"> {
+  dataSync(this: Tensor): ElementArray<"f32" | "f64" | "i32" | "i8" | "u8"> {
     return this.device.readElements(this);
+  },
+  /**
+   * The elements of a tensor of integers or booleans as 64-bit integers: the way to read i64 beyond 2^53.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor(new BigInt64Array([2n ** 60n, -1n]));
+   * console.log(x.add(1).bigInts()); // → BigInt64Array(2) [ 1152921504606846977n, 0n ]
+   * cpu.close();
+   * ```
+   */
+  bigInts(this: Tensor): BigInt64Array {
+    if (dtypes[this.dtype].kind === "float") {
+      throw new HoldfastError(
+        "BAD_DTYPE",
+        `bigInts() of "${this.name}", which is ${this.dtype}: only integers and booleans are whole numbers. Use data() or to("i64").`,
+      );
+    }
+    const elements = this.device.readExact(this);
+    return elements instanceof BigInt64Array ? elements : BigInt64Array.from(elements, BigInt);
   },
   /**
    * The value of a tensor of one element.

@@ -86,7 +86,7 @@ const hundredths: Values = (random) => whole(-200, 200)(random) / 100;
 const between100ths: Values = (random) => whole(-200, 200)(random) / 100 + 0.005;
 
 function truthful(op: Op, operands: 1 | 2): OpCase[] {
-  const dtypes = ["float", "i32", "bool"] as const;
+  const dtypes = ["float", "i64", "i32", "bool"] as const;
   return dtypes.map((dtype) =>
     opCase({
       op,
@@ -112,12 +112,18 @@ const integers: OpCase[] = [add, sub, mul, maximum, minimum].map((op) =>
     what: "of integers",
     gradients: "none",
     draw: (elements) =>
-      broadcastShapesOf(2, { elements }).chain(([a = [], b = []]) =>
-        call([
-          operand(a, { values: whole(-9, 9), dtype: "i32" }),
-          operand(b, { values: whole(0, 9), dtype: "u8" }),
-        ]),
-      ),
+      fc
+        .tuple(
+          broadcastShapesOf(2, { elements }),
+          fc.constantFrom("i32" as const, "i64" as const, "i8" as const),
+          fc.constantFrom("u8" as const, "i64" as const),
+        )
+        .chain(([[a = [], b = []], left, right]) =>
+          call([
+            operand(a, { values: whole(-9, 9), dtype: left }),
+            operand(b, { values: whole(0, 9), dtype: right }),
+          ]),
+        ),
   }),
 );
 
@@ -204,7 +210,9 @@ export const elementwiseCases: readonly OpCase[] = [
       anyShape({ elements }).chain((shape) =>
         call(
           [operand(shape, { values: between(-3, 3) })],
-          fc.record({ dtype: fc.constantFrom("i32" as const, "bool" as const) }),
+          fc.record({
+            dtype: fc.constantFrom("i64" as const, "i32" as const, "i8" as const, "bool" as const),
+          }),
         ),
       ),
   }),

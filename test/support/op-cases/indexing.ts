@@ -15,7 +15,7 @@ import { type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
 /** Indices into an axis; none if it is empty. */
 function indices(shape: Shape, size: number): fc.Arbitrary<TensorOperand> {
-  const dtype = fc.constantFrom("i32" as const, "u8" as const);
+  const dtype = fc.constantFrom("i32" as const, "i64" as const, "i8" as const, "u8" as const);
   return dtype.chain((type) => operand(shape, { dtype: type, values: whole(0, size - 1) }));
 }
 

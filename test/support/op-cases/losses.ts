@@ -34,13 +34,16 @@ function labels(shape: Shape, ignored?: number): fc.Arbitrary<TensorOperand> {
   const axis = shape.length === 1 ? 0 : 1;
   const kept = shape.filter((_, index) => index !== axis);
   const values = whole(ignored === undefined ? 0 : -1, shape[axis]! - 1);
-  return operand(kept, { values, dtype: "i32" }).map((labels) => {
-    const isAllOut = labels.values.every((label) => label === -1);
-    return {
-      ...labels,
-      values: labels.values.map((label) => (label !== -1 ? label : isAllOut ? 0 : (ignored ?? 0))),
-    };
-  });
+  const dtype = fc.constantFrom("i32" as const, "i64" as const);
+  return dtype
+    .chain((type) => operand(kept, { values, dtype: type }))
+    .map((labels) => {
+      const isAllOut = labels.values.every((label) => label === -1);
+      return {
+        ...labels,
+        values: labels.values.map((label) => (label !== -1 ? label : isAllOut ? 0 : (ignored ?? 0))),
+      };
+    });
 }
 
 function weightsOf(shape: Shape): fc.Arbitrary<CaseOperand> {

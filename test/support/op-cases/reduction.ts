@@ -44,7 +44,7 @@ const extremes = [amax, amin].flatMap((op) => [
         call([operand(shape, { isDistinct: true })], anyReduction(shape)),
       ),
   }),
-  ...(["i32", "u8"] as const).map((dtype) =>
+  ...(["i64", "i32", "i8", "u8"] as const).map((dtype) =>
     opCase({
       op,
       what: `of ${dtype}`,
@@ -58,7 +58,7 @@ const extremes = [amax, amin].flatMap((op) => [
 ]);
 
 const argCases = [argmax, argmin].flatMap((op) =>
-  (["float", "i32"] as const).map((dtype) =>
+  (["float", "i64", "i32"] as const).map((dtype) =>
     opCase({
       op,
       what: dtype,
@@ -77,7 +77,7 @@ const argCases = [argmax, argmin].flatMap((op) =>
 );
 
 const truths = [all, any].flatMap((op) =>
-  (["float", "i32", "bool"] as const).map((dtype) =>
+  (["float", "i64", "bool"] as const).map((dtype) =>
     opCase({
       op,
       what: dtype,
@@ -191,8 +191,10 @@ export const reductionCases: readonly OpCase[] = [
     what: "of integers",
     gradients: "none",
     draw: (elements) =>
-      anyShape({ elements, axes: [1, 5] }).chain((shape) =>
-        call([operand(shape, { dtype: "u8", values: whole(0, 200) })], fc.record({ axis: anyAxis(shape) })),
-      ),
+      fc
+        .tuple(anyShape({ elements, axes: [1, 5] }), fc.constantFrom("u8" as const, "i64" as const))
+        .chain(([shape, dtype]) =>
+          call([operand(shape, { dtype, values: whole(0, 200) })], fc.record({ axis: anyAxis(shape) })),
+        ),
   }),
 ];

@@ -93,7 +93,7 @@ export function fusionNodeOfCopy(
     ...{ call, elements, scalars: [], kernel: copyKernel(dtype) },
     inputs: [operandOf(source, dtype, steps, false, "element")],
     outputs: [operandOf(target, dtype, steps, false, "element")],
-    ...{ rowSize: undefined, reduces: false, lanes: dtype === "f64" ? 2 : 4 },
+    ...{ rowSize: undefined, reduces: false, lanes: bytes === 8 ? 2 : 4 },
   };
 }
 

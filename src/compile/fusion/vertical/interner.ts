@@ -1,12 +1,12 @@
 /** Hash-consing of expressions: equal ones are one object, which generated code computes once. */
 
-import { type Dtype, dtypes, type Expression, type InputDtype } from "../../../ir/index.js";
+import { type Compute, type Dtype, dtypes, type Expression, type InputDtype } from "../../../ir/index.js";
 import { literalKey } from "../../../units/index.js";
 
 /** The replacements of an expression's leaves and loads. */
 export interface Leaves {
   load(input: number, type: Expression["type"], at: Expression | undefined): Expression;
-  scalar(index: number, type: Expression["type"]): Expression;
+  scalar(index: number, type: Compute): Expression;
   reduced(stage: number, type: Expression["type"]): Expression;
 }
 
@@ -108,6 +108,8 @@ export function forwardedValue(
   dtypeOfInput: (input: number) => InputDtype | undefined,
 ): Expression | undefined {
   if (dtype === "bf16" || dtype === "f16") return undefined;
+  // No expression sign-extends the low byte.
+  if (dtype === "i8") return undefined;
   if (dtypes[dtype].bytes > 1 || isByte(value, dtypeOfInput)) return value;
   const low = interner.intern({ kind: "constant", value: 255, type: "i32" });
   return interner.intern({ kind: "binary", op: "and", a: value, b: low, type: "i32" });

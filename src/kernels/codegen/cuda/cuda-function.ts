@@ -46,7 +46,7 @@ export interface CudaKernel<Name extends string> {
 const scalars = { i32: "int", u32: "unsigned", f32: "float", f64: "double" } as const;
 
 /** The C++ element type of a dtype. Integers are unsigned, so that sums wrap. */
-export const cudaTypes = { f32: "float", f64: "double", i32: "unsigned" } as const;
+export const cudaTypes = { f32: "float", f64: "double", i32: "unsigned", i64: "unsigned long long" } as const;
 
 /** Builds a kernel: the signature follows from the parameters. */
 export function cudaKernel<Name extends string>(

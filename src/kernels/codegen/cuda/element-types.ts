@@ -4,7 +4,12 @@ import type { Compute, InputDtype } from "../../../ir/index.js";
 import type { PreludeName } from "./prelude.js";
 
 /** The C++ types of arithmetic. */
-export const computeTypes: Readonly<Record<Compute, string>> = { f32: "float", f64: "double", i32: "int" };
+export const computeTypes: Readonly<Record<Compute, string>> = {
+  f32: "float",
+  f64: "double",
+  i32: "int",
+  i64: "long long",
+};
 
 interface ElementCode {
   /** The type of an element in memory, or in registers for a draw. */
@@ -21,6 +26,8 @@ export const elementTypes: Readonly<Record<InputDtype, ElementCode>> = {
   bf16: { type: "unsigned short", widen: "widen_bf16", narrow: "narrow_bf16" },
   f16: { type: "unsigned short", widen: "widen_f16", narrow: "narrow_f16" },
   i32: { type: "int" },
+  i64: { type: "long long" },
+  i8: { type: "signed char", widen: "widen_i8", narrow: "narrow_i8" },
   u8: { type: "unsigned char", widen: "widen_u8", narrow: "narrow_u8" },
   bool: { type: "unsigned char", widen: "widen_u8", narrow: "narrow_u8" },
   draw: { type: "int", memory: "unsigned" },

@@ -58,7 +58,9 @@ export function expressionPrinter(
       case "load":
         return leaves.load(expression, expression.at && print(expression.at));
       case "scalar":
-        return leaves.scalar(expression.index);
+        return expression.type === "i64"
+          ? text.call("truncate64_f64", leaves.scalar(expression.index))
+          : leaves.scalar(expression.index);
       case "reduced":
         return leaves.reduced(expression.stage);
       case "position":
@@ -112,7 +114,8 @@ const comparisons: Readonly<Record<CompareOp, string>> = {
 
 function comparison(op: CompareOp, type: Compute, a: string, b: string): string {
   // Compilers warn about an integer that is compared with itself; only a NaN differs from itself.
-  if (type === "i32" && a === b) return op === "eq" || op === "le" || op === "ge" ? "1" : "0";
+  if ((type === "i32" || type === "i64") && a === b)
+    return op === "eq" || op === "le" || op === "ge" ? "1" : "0";
   return `(int)(${a} ${comparisons[op]} ${b})`;
 }
 
@@ -122,6 +125,12 @@ export function literal(type: Compute, value: number): string {
     const whole = value | 0;
     if (whole === -(2 ** 31)) return "(-2147483647 - 1)";
     return whole < 0 ? `(${whole})` : `${whole}`;
+  }
+  if (type === "i64") {
+    if (value <= -(2 ** 63)) return "(-9223372036854775807ll - 1)";
+    if (value >= 2 ** 63) return "9223372036854775807ll";
+    const whole = BigInt(Math.trunc(value));
+    return whole < 0n ? `(${whole}ll)` : `${whole}ll`;
   }
   const rounded = type === "f32" ? Math.fround(value) : value;
   if (!Number.isFinite(rounded)) return notFinite(type, rounded);
@@ -171,6 +180,9 @@ const functions: Partial<Record<UnaryOp, string>> = {
 };
 
 function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string {
+  if (type === "i64") {
+    return op === "abs" ? text.call("abs_i64", a) : `(long long)(0ull - (unsigned long long)${a})`;
+  }
   if (type === "i32") return op === "abs" ? text.call("abs_i32", a) : `(int)(0u - (unsigned)${a})`;
   if (op === "neg") return `(-${a})`;
   if (text.usesFastMath && type === "f32" && (op === "exp" || op === "tanh" || op === "sigmoid"))
@@ -204,8 +216,13 @@ export function binary(text: KernelText, op: BinaryOp, type: Compute, a: string,
     case "and":
       return `(${a} & ${b})`;
     case "shr":
-      return `(int)((unsigned)${a} >> ${b})`;
+      return type === "i64"
+        ? `(long long)((unsigned long long)${a} >> ${b})`
+        : `(int)((unsigned)${a} >> ${b})`;
     default:
+      if (type === "i64") {
+        return `(long long)((unsigned long long)${a} ${operators[op]} (unsigned long long)${b})`;
+      }
       return type === "i32"
         ? `(int)((unsigned)${a} ${operators[op]} (unsigned)${b})`
         : `(${a} ${operators[op]} ${b})`;
@@ -214,6 +231,7 @@ export function binary(text: KernelText, op: BinaryOp, type: Compute, a: string,
 
 function conversion(text: KernelText, from: Compute, to: Compute, a: string): string {
   if (from === to) return a;
-  if (to === "i32") return text.call(from === "f32" ? "truncate_f32" : "truncate_f64", a);
+  if (to === "i64" && (from === "f32" || from === "f64")) return text.call(`truncate64_${from}`, a);
+  if (to === "i32" && from !== "i64") return text.call(from === "f32" ? "truncate_f32" : "truncate_f64", a);
   return `(${computeTypes[to]})${a}`;
 }

@@ -1,6 +1,7 @@
 /** The source of a CUDA kernel or device function while it is being printed: parameters, lines, and the prelude functions it calls. */
 
 import type { CudaCode, KernelSource, Parameter } from "../../../driver/index.js";
+import { passedType } from "../../../ir/index.js";
 import { pdlWait } from "./intrinsics/pdl.js";
 import { type PreludeName, preludeOf } from "./prelude.js";
 
@@ -53,7 +54,8 @@ export class KernelText {
   }
 
   /** Declares the next parameter, passed by value. */
-  scalar(kind: keyof typeof scalarTypes, name: string): string {
+  scalar(type: keyof typeof scalarTypes | "i64", name: string): string {
+    const kind = type === "u32" ? type : passedType(type);
     this.#parameters.push({ kind, type: scalarTypes[kind], name });
     return name;
   }

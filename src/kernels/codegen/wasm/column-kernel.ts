@@ -11,8 +11,16 @@ import {
   type Local,
   type Parameter,
 } from "../../../driver/index.js";
-import type { ColumnKernel } from "../../../ir/index.js";
-import { checkColumnKernel, type Dtype, dtypes, identityOf, isUniform, usesF64 } from "../../../ir/index.js";
+import {
+  type ColumnKernel,
+  checkColumnKernel,
+  type Dtype,
+  dtypes,
+  identityOf,
+  isUniform,
+  passedType,
+  uses64Bits,
+} from "../../../ir/index.js";
 import type { ColumnStride } from "../../launch-config.js";
 import { type Lanes, pushElements, pushSplat, storeElements } from "./elements.js";
 import {
@@ -50,7 +58,7 @@ export function printColumnKernel(kernel: ColumnKernel, strides: readonly Column
     ...kernel.inputs.map(() => "in" as const),
     ...kernel.outputs.map(() => "inout" as const),
     ...Array.from({ length: 2 + kernel.inputs.length }, () => "u32" as const),
-    ...kernel.scalars,
+    ...kernel.scalars.map(passedType),
   ];
   return encodeKernel({
     name: kernel.name,
@@ -61,7 +69,9 @@ export function printColumnKernel(kernel: ColumnKernel, strides: readonly Column
 }
 
 function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStride[]): void {
-  const isWide = [...kernel.inputs, ...kernel.outputs].includes("f64") || kernel.values.some(usesF64);
+  const isWide =
+    [...kernel.inputs, ...kernel.outputs].some((dtype) => dtype === "f64" || dtype === "i64") ||
+    kernel.values.some(uses64Bits);
   const lanes: Lanes = isWide ? 2 : 4;
   let next = 2;
   const parameter = (): Local => code.parameter(next++);

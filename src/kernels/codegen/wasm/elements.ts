@@ -1,6 +1,6 @@
 /**
  * Loads that widen a dtype to its compute type, and stores that narrow it back, rounding to nearest even. A vector has 4 lanes of f32 or
- * i32, or 2 of f64; a single element is in lane 0.
+ * i32, or 2 of f64 or i64; a single element is in lane 0.
  */
 
 import type { Code, Local, MemoryOpcode } from "../../../driver/index.js";
@@ -16,6 +16,7 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
       code.memory(lanes === 4 ? "v128.load" : lanes === 2 ? "v128.load64_zero" : "v128.load32_zero", offset);
       return;
     case "f64":
+    case "i64":
       code.memory(lanes === 1 ? "v128.load64_zero" : "v128.load", offset);
       return;
     case "u8":
@@ -23,6 +24,11 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
       if (lanes === 4) widenBytes(code.memory("v128.load32_zero", offset));
       else if (lanes === 2) widenBytes(code.memory("i32.load16_u", offset).op("i32x4.splat"));
       else code.memory("i32.load8_u", offset).op("i32x4.splat");
+      return;
+    case "i8":
+      if (lanes === 4) widenSignedBytes(code.memory("v128.load32_zero", offset));
+      else if (lanes === 2) widenSignedBytes(code.memory("i32.load16_u", offset).op("i32x4.splat"));
+      else code.memory("i32.load8_s", offset).op("i32x4.splat");
       return;
     case "bf16":
     case "f16":
@@ -36,7 +42,7 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
 /** Splats one element, from the address on the stack. */
 export function pushSplat(code: Code, dtype: Dtype): void {
   if (dtype === "f32" || dtype === "i32") code.memory("v128.load32_splat");
-  else if (dtype === "f64") code.memory("v128.load64_splat");
+  else if (dtype === "f64" || dtype === "i64") code.memory("v128.load64_splat");
   else {
     code.memory(bitsLoadOf(dtype)).op("i32x4.splat");
     widenHalves(code, dtype);
@@ -51,11 +57,12 @@ export function pushGathered(
   pushAddress: (lane: number) => void,
 ): void {
   pushAddress(0);
-  if (dtype === "f64") {
+  if (dtype === "f64" || dtype === "i64") {
     code.memory("v128.load64_zero");
     if (lanes === 1) return;
     pushAddress(1);
-    code.memory("f64.load").lane("f64x2.replace_lane", 1);
+    if (dtype === "f64") code.memory("f64.load").lane("f64x2.replace_lane", 1);
+    else code.memory("i64.load").lane("i64x2.replace_lane", 1);
     return;
   }
   code.memory(bitsLoadOf(dtype)).op("i32x4.splat");
@@ -66,16 +73,18 @@ export function pushGathered(
   widenHalves(code, dtype);
 }
 
-/** The load of an element's bits into the low end of an i32. */
-function bitsLoadOf(dtype: Exclude<Dtype, "f64">): MemoryOpcode {
+/** The load of an element's bits into the low end of an i32, sign-extended for i8. */
+function bitsLoadOf(dtype: Exclude<Dtype, "f64" | "i64">): MemoryOpcode {
+  if (dtype === "i8") return "i32.load8_s";
   return ({ 4: "i32.load", 2: "i32.load16_u", 1: "i32.load8_u" } as const)[dtypes[dtype].bytes];
 }
 
 /** Stores the first `lanes` lanes of a vector of the compute type as neighbouring elements. */
 export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: Local, value: Local): void {
-  if (dtype === "f64") {
-    if (lanes === 1) code.get(address).get(value).lane("f64x2.extract_lane", 0).memory("f64.store");
-    else code.get(address).get(value).memory("v128.store");
+  if (dtype === "f64" || dtype === "i64") {
+    if (lanes > 1) code.get(address).get(value).memory("v128.store");
+    else if (dtype === "f64") code.get(address).get(value).lane("f64x2.extract_lane", 0).memory("f64.store");
+    else code.get(address).get(value).lane("i64x2.extract_lane", 0).memory("i64.store");
     return;
   }
   if ((dtype === "f32" || dtype === "i32") && lanes === 4) {
@@ -101,6 +110,11 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
 /** Extends the four bytes of the first lane to four lanes. */
 function widenBytes(code: Code): void {
   code.op("i16x8.extend_low_i8x16_u").op("i32x4.extend_low_i16x8_u");
+}
+
+/** The same, with their signs. */
+function widenSignedBytes(code: Code): void {
+  code.op("i16x8.extend_low_i8x16_s").op("i32x4.extend_low_i16x8_s");
 }
 
 /** Converts 16-bit floats, one in the low end of each lane, to f32; other dtypes need no conversion. */

@@ -6,7 +6,7 @@ import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../..
 import { countUses, operandsOf } from "../../../ir/index.js";
 import { type VectorMathName, vectorMath } from "./math/index.js";
 
-const shapeOf = { f32: "f32x4", f64: "f64x2", i32: "i32x4" } as const;
+const shapeOf = { f32: "f32x4", f64: "f64x2", i32: "i32x4", i64: "i64x2" } as const;
 
 /** Unary ops that are one instruction; the others are functions. */
 const unaryInstructions: Partial<Record<UnaryOp, string>> = {
@@ -75,7 +75,7 @@ export function expressionPusher(
   function compute(expression: Expression): void {
     if (expression.kind === "binary" && expression.op === "shr") {
       push(expression.a);
-      pushShift(code, expression.b);
+      pushShift(code, expression.type, expression.b);
       return;
     }
     for (const operand of operandsOf(expression)) push(operand);
@@ -124,10 +124,11 @@ export function splat(code: Code, type: Compute): void {
   code.op(`${shapeOf[type]}.splat`);
 }
 
-/** A new vector with a scalar in every lane. */
+/** A new vector with a launch parameter in every lane. */
 export function splatOf(code: Code, scalar: Local, type: Compute): Local {
   const vector = code.local("v128");
   code.get(scalar);
+  if (type === "i64") code.op("i64.trunc_sat_f64_s");
   splat(code, type);
   code.set(vector);
   return vector;
@@ -202,6 +203,10 @@ export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
     pushFunction(code, op, type, 2);
   } else if (op === "and") {
     code.op("v128.and");
+  } else if (type === "i64" && (op === "min" || op === "max")) {
+    const [a, b] = [code.local("v128"), code.local("v128")];
+    code.set(b).set(a).get(a).get(b).get(a).get(b);
+    code.op(op === "min" ? "i64x2.lt_s" : "i64x2.gt_s").op("v128.bitselect");
   } else {
     const isIntegerOrder = type === "i32" && (op === "min" || op === "max");
     code.op(instructionOf(type, isIntegerOrder ? `${op}_s` : op));
@@ -209,19 +214,20 @@ export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
 }
 
 /** SIMD shifts all lanes by one count, so the IR requires a constant. */
-function pushShift(code: Code, by: Expression): void {
-  code.i32(by.kind === "constant" ? by.value : 0).op("i32x4.shr_u");
+function pushShift(code: Code, type: Compute, by: Expression): void {
+  code.i32(by.kind === "constant" ? by.value : 0).op(type === "i64" ? "i64x2.shr_u" : "i32x4.shr_u");
 }
 
 /** Pushes 1 in lanes where the comparison is true, else 0. */
 function pushCompare(code: Code, op: CompareOp, type: Compute): void {
-  const isIntegerOrder = type === "i32" && op !== "eq" && op !== "ne";
+  const isIntegerOrder = (type === "i32" || type === "i64") && op !== "eq" && op !== "ne";
   code.op(instructionOf(type, isIntegerOrder ? `${op}_s` : op));
   if (type === "f64") {
     // The mask of a 64-bit lane becomes 1.0 or 0.0, then an i32 in the same lane.
     pushConstant(code, "f64", 1);
     code.op("v128.and").op("i32x4.trunc_sat_f64x2_s_zero");
   } else {
+    if (type === "i64") narrowTo32Bits(code);
     pushConstant(code, "i32", 1);
     code.op("v128.and");
   }
@@ -230,19 +236,54 @@ function pushCompare(code: Code, op: CompareOp, type: Compute): void {
 /** Selects between the two vectors below the condition. */
 function pushSelect(code: Code, type: Compute): void {
   if (type === "f64") code.op("f64x2.convert_low_i32x4_s");
-  pushConstant(code, type === "f64" ? "f64" : "i32", 0);
-  code.op(type === "f64" ? "f64x2.ne" : "i32x4.ne").op("v128.bitselect");
+  if (type === "i64") code.op("i64x2.extend_low_i32x4_s");
+  const condition = type === "f32" ? "i32" : type;
+  pushConstant(code, condition, 0);
+  code.op(`${shapeOf[condition]}.ne`).op("v128.bitselect");
+}
+
+/** The low halves of the two 64-bit lanes, in the first two 32-bit lanes. */
+function narrowTo32Bits(code: Code): void {
+  const wide = code.local("v128");
+  code.tee(wide).get(wide).shuffle([0, 2, 0, 2]);
 }
 
 /** Float to integer truncates and saturates; NaN becomes 0. */
 function pushConversion(code: Code, from: Compute, to: Compute): void {
   if (from === to) return;
+  if (from === "i64" && to === "i32") {
+    narrowTo32Bits(code);
+    return;
+  }
+  if (from === "i64" || (to === "i64" && from !== "i32")) {
+    convertByLane(code, from, to);
+    return;
+  }
+  if (to === "i64") {
+    code.op("i64x2.extend_low_i32x4_s");
+    return;
+  }
   const conversions = {
     f32: { f64: "f64x2.promote_low_f32x4", i32: "i32x4.trunc_sat_f32x4_s" },
     f64: { f32: "f32x4.demote_f64x2_zero", i32: "i32x4.trunc_sat_f64x2_s_zero" },
     i32: { f32: "f32x4.convert_i32x4_s", f64: "f64x2.convert_low_i32x4_s" },
   } as const;
   code.op((conversions[from] as Record<Compute, StackOpcode>)[to]);
+}
+
+/** Conversions between i64 and floats, which have no vector instruction: of the first two lanes. */
+function convertByLane(code: Code, from: Compute, to: Compute): void {
+  const [source, result] = [code.local("v128"), code.local("v128")];
+  code.set(source);
+  const convert = (lane: number): void => {
+    code.get(source).lane(`${shapeOf[from]}.extract_lane`, lane);
+    code.op(`${to}.${to === "i64" ? "trunc_sat" : "convert"}_${from}_s` as StackOpcode);
+  };
+  convert(0);
+  splat(code, to);
+  code.set(result).get(result);
+  convert(1);
+  code.lane(`${shapeOf[to]}.replace_lane`, 1);
 }
 
 /** The instruction of a vector's shape. It exists, because the kernel has been checked. */

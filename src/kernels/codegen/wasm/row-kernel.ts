@@ -11,16 +11,22 @@ import {
   type Parameter,
 } from "../../../driver/index.js";
 import { HoldfastError } from "../../../errors/index.js";
-import type { Compute, Expression, InnerStride, ReduceOp, RowKernel, Stage } from "../../../ir/index.js";
 import {
+  type Compute,
   checkRowKernel,
   type Dtype,
   dtypes,
+  type Expression,
+  type InnerStride,
   identityOf,
   invariantNodesOf,
   isUniform,
   loadsOf,
-  usesF64,
+  passedType,
+  type ReduceOp,
+  type RowKernel,
+  type Stage,
+  uses64Bits,
 } from "../../../ir/index.js";
 import { type Lanes, pushElements, pushSplat, storeElements } from "./elements.js";
 import {
@@ -75,7 +81,7 @@ export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource 
     ...kernel.inputs.map(() => "in" as const),
     ...kernel.outputs.map(() => "inout" as const),
     ...Array.from({ length: sizes }, () => "u32" as const),
-    ...kernel.scalars,
+    ...kernel.scalars.map(passedType),
   ];
   return encodeKernel({
     name: kernel.name,
@@ -240,7 +246,7 @@ class Printer {
     }
     const firstLane = code.local("v128");
     code.i32(-1).op("i32x4.splat").set(firstLane);
-    for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
+    for (let lane = type === "f64" || type === "i64" ? 2 : 1; lane < 4; lane++) {
       code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
     }
     const invariants = this.#computeInvariant(value);
@@ -281,10 +287,8 @@ class Printer {
   #reduceLanes(op: ReduceOp, type: Compute, vector: Local): void {
     const code = this.#code;
     const pushLane = (lane: number): void => {
-      const extract = (
-        { f32: "f32x4.extract_lane", f64: "f64x2.extract_lane", i32: "i32x4.extract_lane" } as const
-      )[type];
-      code.get(vector).lane(extract, lane);
+      const shape = ({ f32: "f32x4", f64: "f64x2", i32: "i32x4", i64: "i64x2" } as const)[type];
+      code.get(vector).lane(`${shape}.extract_lane`, lane);
       splat(code, type);
     };
     const combine = (): void => pushBinary(code, op, type);
@@ -292,7 +296,7 @@ class Printer {
     pushLane(1);
     combine();
     // Vectors of two elements use two lanes of narrower types, too.
-    if (type === "f64" || this.#lanes === 2) return;
+    if (type === "f64" || type === "i64" || this.#lanes === 2) return;
     pushLane(2);
     pushLane(3);
     combine();
@@ -407,11 +411,13 @@ class Printer {
   }
 }
 
-/** Two lanes with any f64; one lane with a strided operand. */
+/** Two lanes with any f64 or i64; one lane with a strided operand. */
 export function lanesOf({ inputs, outputs, stages }: RowKernel, inner: readonly InnerStride[]): Lanes {
   if (inner.includes("any")) return 1;
-  const isWide = [...inputs, ...outputs.map(({ dtype }) => dtype)].includes("f64");
-  return isWide || stages.some(({ value }) => usesF64(value)) ? 2 : 4;
+  const isWide = [...inputs, ...outputs.map(({ dtype }) => dtype)].some(
+    (dtype) => dtype === "f64" || dtype === "i64",
+  );
+  return isWide || stages.some(({ value }) => uses64Bits(value)) ? 2 : 4;
 }
 
 /** Its inputs, none of which may be a draw: scalar code would compute Philox for every vector again. */

@@ -1,7 +1,7 @@
 /** Prints a fused epilogue for a GEMM kernel: each thread applies it to the elements of C that it stores. */
 
 import type { Parameter } from "../../../driver/index.js";
-import { loadsOf, type Stage } from "../../../ir/index.js";
+import { loadsOf, passedType, type Stage } from "../../../ir/index.js";
 import { elementTypes } from "../../codegen/cuda/element-types.js";
 import { expressionPrinter } from "../../codegen/cuda/expressions.js";
 import { KernelText } from "../../codegen/cuda/kernel-text.js";
@@ -76,7 +76,7 @@ export function printEpilogue(epilogue: Epilogue, others: readonly PreludeName[]
     results.line(`Vec<${type}, vecWidth> result${index}[rowCount];`);
     storing.line(`${storing.call("storeVec", `out${index} + offset`, `result${index}[next]`)};`);
   }
-  for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
+  for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = passedType(type);
   const pairs = new Set(forwarded.filter((output) => output !== undefined));
   printStages(text, epilogue, stages, pairs);
   const [loads, work] = [loading.fragment(), text.fragment()];

@@ -144,7 +144,7 @@ export const inPlaceRandomMethods = {
 
 /** The end of the range of `random_`. */
 const endOfIntegers: Readonly<Record<Dtype, number>> = {
-  ...{ bool: 2, u8: 2 ** 8, i32: 2 ** 31, f64: 2 ** 31 },
+  ...{ bool: 2, u8: 2 ** 8, i8: 2 ** 7, i32: 2 ** 31, i64: 2 ** 31, f64: 2 ** 31 },
   ...{ f32: 2 ** 24 + 1, f16: 2 ** 11 + 1, bf16: 2 ** 8 + 1 },
 };
 

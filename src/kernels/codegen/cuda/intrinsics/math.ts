@@ -32,9 +32,10 @@ ${type === "f32" ? ofAmpere : portable}
   };
 }
 
-function integerMinMax(op: "min" | "max"): Intrinsic {
+function integerMinMax(op: "min" | "max", type: "i32" | "i64"): Intrinsic {
+  const integer = type === "i32" ? "int" : "long long";
   return {
-    code: `${device} int ${op}_i32(int a, int b) { return a ${op === "min" ? "<" : ">"} b ? a : b; }`,
+    code: `${device} ${integer} ${op}_${type}(${integer} a, ${integer} b) { return a ${op === "min" ? "<" : ">"} b ? a : b; }`,
   };
 }
 
@@ -49,16 +50,34 @@ function truncate(type: "f32" | "f64"): Intrinsic {
   };
 }
 
+function truncateTo64Bits(type: "f32" | "f64"): Intrinsic {
+  const [real, suffix] = type === "f32" ? ["float", "f"] : ["double", ""];
+  return {
+    code: `${device} long long truncate64_${type}(${real} x) {
+  if (x != x) return 0;
+  if (x >= 9223372036854775808.0${suffix}) return 9223372036854775807ll;
+  return x < -9223372036854775808.0${suffix} ? -9223372036854775807ll - 1 : (long long)x;
+}`,
+  };
+}
+
 export const mathIntrinsics = {
   min_f32: floatMinMax("min", "f32"),
   max_f32: floatMinMax("max", "f32"),
   min_f64: floatMinMax("min", "f64"),
   max_f64: floatMinMax("max", "f64"),
-  min_i32: integerMinMax("min"),
-  max_i32: integerMinMax("max"),
+  min_i32: integerMinMax("min", "i32"),
+  max_i32: integerMinMax("max", "i32"),
+  min_i64: integerMinMax("min", "i64"),
+  max_i64: integerMinMax("max", "i64"),
+  abs_i64: {
+    code: `${device} long long abs_i64(long long a) { return a < 0 ? (long long)(0ull - (unsigned long long)a) : a; }`,
+  },
   abs_i32: { code: `${device} int abs_i32(int a) { return a < 0 ? (int)(0u - (unsigned)a) : a; }` },
   truncate_f32: truncate("f32"),
   truncate_f64: truncate("f64"),
+  truncate64_f32: truncateTo64Bits("f32"),
+  truncate64_f64: truncateTo64Bits("f64"),
 
   /** With e = exp(−|x|) and t = e / (1 + e): 1 − t for x ≥ 0 and e (1 − t) for x < 0. Nothing overflows. */
   sigmoid_f32: {
@@ -97,6 +116,8 @@ export const mathIntrinsics = {
 }`,
   },
 
+  widen_i8: { code: `${device} int widen_i8(signed char value) { return value; }` },
+  narrow_i8: { code: `${device} signed char narrow_i8(int value) { return (signed char)value; }` },
   widen_u8: { code: `${device} int widen_u8(unsigned char value) { return value; }` },
   narrow_u8: { code: `${device} unsigned char narrow_u8(int value) { return (unsigned char)value; }` },
   widen_bf16: {
