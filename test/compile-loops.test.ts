@@ -9,6 +9,8 @@ import type { BufferSlice, LoopCall } from "../src/compile/program/program.js";
 import { effectsOf } from "../src/compile/verify/effects.js";
 import { iterateElements, type RowKernel, term } from "../src/ir/index.js";
 import { openStrictDevice } from "./support/devices.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
 const device = openStrictDevice();
 
@@ -151,4 +153,34 @@ test("loops with other bodies or strides are not equal", () => {
   ];
   assert.equal(new Set(loops.map((work) => loop.key(work, parts))).size, loops.length);
   assert.equal(loop.key(copyLoop([[0, rowBytes]], rowBytes), parts), loop.key(loops[0]!, parts));
+});
+
+test("in bf16 a GPU rounds states and gradients in the kernels of the steps, and losses stay near those of f32", {
+  skip: emulatorMissing,
+}, () => {
+  const lossesIn = (precision: "f32" | "bf16"): { readonly losses: number[]; readonly bodies: string[] } => {
+    const gpu = openEmulatorGpu({ precision });
+    manualSeed(3);
+    const layer = new nn.GRU(8, 40).to(gpu);
+    const x = randn([3, 12, 8], { device: gpu });
+    const optimizer = new optim.SGD(layer.parameters(), { lr: 0.5 });
+    const step = (): Tensor => {
+      optimizer.zeroGrad();
+      const loss = layer.forward(x)[0].sub(1).square().mean();
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    const losses = [0, 1, 2].map(() => gpu.step(() => step().item()));
+    const { calls } = traceStep(gpu.runtime, () => gpu.inTracedStep(() => void step()));
+    return { losses, bodies: calls.flatMap(({ work }) => (work.kind === "loop" ? loop.name(work) : [])) };
+  };
+  const [exact, rounded] = [lossesIn("f32"), lossesIn("bf16")];
+  assert.deepEqual(rounded.bodies, [
+    "loop of gemm NT bf16 → f32 + bias + gru cell",
+    "loop of gru cell gradient + gemm NN bf16 → f32",
+  ]);
+  assert.notDeepEqual(rounded.losses, exact.losses);
+  for (const [index, loss] of exact.losses.entries())
+    assert.ok(Math.abs(rounded.losses[index]! - loss) < 2e-3 * loss, `${rounded.losses} and ${exact.losses}`);
 });

@@ -138,9 +138,18 @@ function cached(key: string, make: () => CellKernel): CellKernel {
   return kernel;
 }
 
+export interface CellKernelOptions {
+  readonly cell: Cell;
+  readonly dtype: Dtype;
+  readonly isMasked: boolean;
+  /** The dtype to which the next GEMM rounds its operand: the kernel stores the operand in it as well, as `rounded`. */
+  readonly rounded?: Dtype | undefined;
+}
+
 /** The kernel of a step. With a mask, rows where it is false keep their states. */
-export function forwardKernel(cell: Cell, dtype: Dtype, isMasked: boolean): CellKernel {
-  return cached(`forward ${cell} ${dtype} ${isMasked}`, () => {
+export function forwardKernel(options: CellKernelOptions): CellKernel {
+  const { cell, isMasked, rounded } = options;
+  return cached(`forward ${keyOf(options)}`, () => {
     const { gates, hasCell } = cellShapes[cell];
     const readsState = cell === "gru" || isMasked;
     const inputs = [
@@ -148,23 +157,25 @@ export function forwardKernel(cell: Cell, dtype: Dtype, isMasked: boolean): Cell
       ...(readsState ? ["state"] : []),
       ...[...(hasCell ? ["cell"] : []), ...(isMasked ? ["mask"] : [])],
     ];
-    return makeKernel(`${cell} cell`, dtype, inputs, (read) => {
+    return makeKernel(`${cell} cell`, options, inputs, (read) => {
       const values = forwardValues(cell, read);
-      if (!isMasked) return values;
-      const kept = { nextState: "state", nextCell: "cell" };
+      const kept = isMasked ? { nextState: "state", nextCell: "cell" } : {};
       const masked = Object.entries(kept).flatMap(([name, old]) => {
         const value = values[name];
         return value ? [[name, term.select(read("mask"), value, read(old))] as const] : [];
       });
-      return { ...values, ...Object.fromEntries(masked) };
+      const { nextState, ...others } = { ...values, ...Object.fromEntries(masked) };
+      if (!nextState) return others;
+      return { ...others, nextState, ...(rounded && { rounded: nextState }) };
     });
   });
 }
 
 /** The kernel of a step's gradient. With a mask, rows where it is false pass the gradients of their states on. */
-export function backwardKernel(cell: Cell, dtype: Dtype, isMasked: boolean): CellKernel {
-  return cached(`backward ${cell} ${dtype} ${isMasked}`, () => {
-    const { saved, hasCell, carries } = cellShapes[cell];
+export function backwardKernel(options: CellKernelOptions): CellKernel {
+  const { cell, isMasked, rounded } = options;
+  return cached(`backward ${keyOf(options)}`, () => {
+    const { gates, saved, hasCell, carries } = cellShapes[cell];
     const inputs = [
       ...["upstream", "recurrent"],
       ...(carries || isMasked ? ["carry"] : []),
@@ -172,18 +183,27 @@ export function backwardKernel(cell: Cell, dtype: Dtype, isMasked: boolean): Cel
       ...(hasCell ? ["nextCell", "cell", "cellGradient"] : cell === "gru" ? ["state"] : ["nextState"]),
       ...(isMasked ? ["mask"] : []),
     ];
-    return makeKernel(`${cell} cell gradient`, dtype, inputs, (read) => {
+    return makeKernel(`${cell} cell gradient`, options, inputs, (read) => {
       const sum = term.add(read("upstream"), read("recurrent"));
       const upstream = inputs.includes("carry") ? term.add(sum, read("carry")) : sum;
-      const values = backwardValues(cell, read, upstream);
-      if (!isMasked) return values;
-      const kept: Values = { carry: upstream, ...(hasCell && { cellGradient: read("cellGradient") }) };
       const zero = term.constant(0, upstream.type);
-      const masked = Object.entries({ carry: zero, ...values }).map(
-        ([name, value]) => [name, term.select(read("mask"), value, kept[name] ?? zero)] as const,
+      const values = { ...(isMasked && { carry: zero }), ...backwardValues(cell, read, upstream) };
+      const kept: Values = { carry: upstream, ...(hasCell && { cellGradient: read("cellGradient") }) };
+      const masked = Object.entries(values).map(
+        ([name, value]) =>
+          [name, isMasked ? term.select(read("mask"), value, kept[name] ?? zero) : value] as const,
       );
-      const { carry, ...others } = Object.fromEntries(masked);
-      return { ...others, ...(carry && { carry }) };
+      // Last, because the other values read what these overwrite.
+      const { carry, cellGradient, ...others }: Values = Object.fromEntries(masked);
+      const operand = cell === "gru" ? "hidden" : "gates";
+      const copies = numbered("rounded", rounded ? gates : 0).flatMap((name, index) => {
+        const value = others[`${operand}${index}`];
+        return value ? [[name, value] as const] : [];
+      });
+      return {
+        ...{ ...others, ...Object.fromEntries(copies) },
+        ...{ ...(cellGradient && { cellGradient }), ...(carry && { carry }) },
+      };
     });
   });
 }
@@ -191,15 +211,22 @@ export function backwardKernel(cell: Cell, dtype: Dtype, isMasked: boolean): Cel
 /** Planes that are kept in the compute dtype: sums over many steps. */
 const wide: ReadonlySet<string> = new Set(["cell", "nextCell", "cellGradient", "carry"]);
 
+function keyOf({ cell, dtype, isMasked, rounded }: CellKernelOptions): string {
+  return `${cell} ${dtype} ${isMasked} ${rounded}`;
+}
+
 function makeKernel(
   name: string,
-  dtype: Dtype,
+  { dtype, rounded = dtype }: CellKernelOptions,
   inputs: readonly string[],
   valuesOf: (read: Read) => Values,
 ): CellKernel {
   const { compute } = dtypes[dtype];
-  const dtypeOf = (plane: string): Dtype =>
-    plane === "mask" ? "bool" : wide.has(plane) ? (compute as Dtype) : dtype;
+  const dtypeOf = (plane: string): Dtype => {
+    if (plane === "mask") return "bool";
+    if (plane.startsWith("rounded")) return rounded;
+    return wide.has(plane) ? compute : dtype;
+  };
   const read: Read = (plane) => {
     const type: Compute = plane === "mask" ? "i32" : compute;
     return term.load(inputs.indexOf(plane), type);

@@ -19,7 +19,7 @@ import { lowerCell, overHidden, rowOf, TimeLoop, withoutFirstAxis } from "./time
 export const recurrentGradient: KernelOp<RecurrentAttributes> = {
   kind: "kernel",
   name: "recurrentGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "the gradient of a recurrent layer can't be differentiated again",
   infer(operands, { cell }) {
     const { shape: ofWeight, dtype } = typeAt("recurrentGradient", operands, 1);
     const { hasCell } = cellShapes[cell];
@@ -62,11 +62,15 @@ export const recurrentGradient: KernelOp<RecurrentAttributes> = {
     if (saved) time.move("saved", saved, "in", first);
     if (cells) time.move("cells", cells, "in", final);
     if (mask) time.move("mask", mask, "in", first);
-    time.share("weight", castForGemm(lowering, weight) ?? weight, "in");
+    const roundedWeight = castForGemm(lowering, weight);
+    const rounded =
+      roundedWeight && lowering.scratchArray([batch, weight.shape[0] ?? 0], roundedWeight.dtype);
+    if (rounded) time.share("rounded", rounded, "out");
+    time.share("weight", roundedWeight ?? weight, "in");
     time.share("recurrent", recurrent, "inout");
     if (carry) time.share("carry", carry, "inout");
     if (ofCell) time.share("cellGradient", ofCell, "inout");
-    const kernel = backwardKernel(cell, dtype, mask !== undefined);
+    const kernel = backwardKernel({ cell, dtype, isMasked: mask !== undefined, rounded: rounded?.dtype });
     lowering.loop({
       count: steps,
       operands: time.operands,
@@ -87,6 +91,8 @@ export const recurrentGradient: KernelOp<RecurrentAttributes> = {
               return byGate("gates", index);
             case "hidden":
               return byGate("projected", index);
+            case "rounded":
+              return byGate(array, index);
             case "saved":
               return withoutFirstAxis(time.at(view, array, { plane: { axis: 0, index, size: 1 } }));
             case "state":
@@ -103,7 +109,7 @@ export const recurrentGradient: KernelOp<RecurrentAttributes> = {
               return shared(array);
           }
         });
-        const rows = at(projected === gates ? "gates" : "projected");
+        const rows = at(rounded ? "rounded" : projected === gates ? "gates" : "projected");
         lowerGemm(lowering, rows, at("weight"), at("recurrent"));
       },
     });

@@ -74,17 +74,25 @@ export const recurrent: KernelOp<RecurrentAttributes> = {
     if (cells) time.move("cells", cells, "inout", initial);
     if (saved) time.move("saved", saved, "out", first);
     if (mask) time.move("mask", mask, "in", first);
-    time.share("weight", castForGemm(lowering, weight) ?? weight, "in");
+    // A GEMM that rounds its operands reads a rounded weight, and rounded states, which the kernel of the step before stores.
+    const roundedWeight = castForGemm(lowering, weight);
+    const rounded = roundedWeight && lowering.scratchArray([batch, hidden], roundedWeight.dtype);
+    if (rounded) {
+      copyArray(lowering, arrayAt(operands, positions.state), rounded);
+      time.share("rounded", rounded, "inout");
+    }
+    time.share("weight", roundedWeight ?? weight, "in");
     if (bias) time.share("bias", bias, "in");
     time.share("hidden", lowering.scratchArray([batch, width], dtype), "out");
-    const kernel = forwardKernel(cell, dtype, mask !== undefined);
+    const kernel = forwardKernel({ cell, dtype, isMasked: mask !== undefined, rounded: rounded?.dtype });
     lowering.loop({
       count: steps,
       operands: time.operands,
       body(view) {
         const at = (array: string, rowsOff = 0): DeviceArray => time.at(view, array, { rowsOff });
         const state = at("states");
-        lowerGemm(lowering, state, transposed(at("weight")), at("hidden"), bias && at("bias"));
+        const left = rounded ? at("rounded") : state;
+        lowerGemm(lowering, left, transposed(at("weight")), at("hidden"), bias && at("bias"));
         lowerCell(lowering, kernel, [batch, hidden], (array, index) => {
           switch (array) {
             case "saved":
@@ -97,6 +105,8 @@ export const recurrent: KernelOp<RecurrentAttributes> = {
               return at("cells");
             case "nextCell":
               return at("cells", next);
+            case "rounded":
+              return left;
             case "mask":
               return overHidden(at("mask"), hidden);
             default:
