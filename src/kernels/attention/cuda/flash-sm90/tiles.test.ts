@@ -53,6 +53,8 @@ test("sequences whose gradients fit in shared memory twice per SM have one kerne
   assert.equal(tileOf(512), undefined);
   assert.equal(tileOf(448, 384, 32)?.queryTiles, 7);
   assert.equal(tileOf(128, 384, 128), undefined);
+  // Its code would need local memory.
+  assert.equal(tileOf(64, 384, 80), undefined);
 });
 
 describe("the code of flash attention on wgmma", { skip: noCompiler() }, () => {

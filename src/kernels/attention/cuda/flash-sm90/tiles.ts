@@ -183,8 +183,9 @@ export function chooseWholeTile(
     (stages): Sm90WholeTile => ({ warpgroups: 1, tileN: wholeTileRows, stages, blocksPerSm, queryTiles }),
   );
   const fits = (tile: Sm90WholeTile): boolean => {
-    // Results, scores and their gradients, and their packed operands.
-    const registers = (width + valueWidth) / 2 + tile.tileN + tile.tileN / 2 + dropoutRegisters[dropout];
+    // Results, scores and their gradients, their packed operands, and sums that are loaded while results of queries are added.
+    const results = (width + valueWidth) / 2;
+    const registers = results + tile.tileN + tile.tileN / 2 + width / 8 + dropoutRegisters[dropout];
     const sharedBytes = sm90WholeBytes({ ...config, tile }) + 1024;
     return (
       registers + otherRegisters <= wholeRegisters(tile).consumer &&
