@@ -22,6 +22,7 @@ const root = packageRoot(process.cwd());
 const scripts = [
   "cli/main",
   "crossasset/bars/parquet/decode-thread",
+  "data/sample-thread",
   "driver/cpu/cpu-worker",
   "driver/cuda/compile-thread",
   "inspect/inspector-thread",

@@ -24,6 +24,8 @@ import {
   readNested,
   Tensor,
 } from "../tensor/index.js";
+import type { HostArray } from "./collate.js";
+import { Dataset, requireIndex } from "./map-dataset.js";
 
 /** A column as nested arrays, a typed array (one number per row), a flat array with its shape, or a tensor. */
 export type ColumnSource = NestedArray | FlatColumn | Tensor;
@@ -55,6 +57,11 @@ export interface Column {
   readonly elements: ArrayBufferView;
 }
 
+/** A row of a `TensorDataset`: an array for each column. */
+export type TensorSample<Sources extends readonly ColumnSource[]> = {
+  readonly [Index in keyof Sources]: HostArray;
+};
+
 /**
  * Rows of one or more columns, such as inputs and labels. Rejects a NaN or an infinity, with its row. Pass labels as an
  * Int32Array, which stays i32.
@@ -66,12 +73,15 @@ export interface Column {
  * console.log(data.rows, data.columns.map(({ dtype }) => dtype)); // → 4 [ 'f32', 'i32' ]
  * ```
  */
-export class TensorDataset<Sources extends readonly ColumnSource[] = readonly ColumnSource[]> {
+export class TensorDataset<Sources extends readonly ColumnSource[] = readonly ColumnSource[]> extends Dataset<
+  TensorSample<Sources>
+> {
   readonly rows: number;
   readonly columns: readonly Column[];
   readonly #placed = new WeakMap<Device, Region>();
 
   constructor(...sources: Sources) {
+    super();
     this.columns = sources.map(readColumn);
     this.rows = this.columns[0]?.shape[0] ?? 0;
     if (this.rows === 0) {
@@ -88,6 +98,41 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
         { numbers: { column: index, rows: this.rows } },
       );
     }
+  }
+
+  /**
+   * The number of rows, for samplers and data sets made of others.
+   *
+   * @example
+   * ```ts
+   * import { TensorDataset } from "holdfast";
+   * console.log(new TensorDataset([[1], [2], [3]]).length); // → 3
+   * ```
+   */
+  get length(): number {
+    return this.rows;
+  }
+
+  /**
+   * A row as a sample: an array for each column. Half floats are widened.
+   *
+   * @example
+   * ```ts
+   * import { TensorDataset } from "holdfast";
+   * const [x, y] = new TensorDataset([[1, 2], [3, 4]], new Int32Array([5, 6])).get(1);
+   * console.log(x.values, y.values, y.shape); // → Float32Array(2) [ 3, 4 ] Int32Array(1) [ 6 ] []
+   * ```
+   */
+  override get(row: number): TensorSample<Sources> {
+    requireIndex("TensorDataset", row, this.rows);
+    const sample = this.columns.map(({ shape: [, ...shape], dtype, elements }): HostArray => {
+      const width = sizeOf(shape);
+      const all = elements as Float32Array | Uint16Array;
+      const values = all.subarray(row * width, (row + 1) * width);
+      if (!(values instanceof Uint16Array)) return { values, shape, dtype };
+      return { values: dtype === "bf16" ? widenBf16(values) : widenF16(values), shape, dtype };
+    });
+    return sample as unknown as TensorSample<Sources>;
   }
 
   /**

@@ -1,5 +1,6 @@
-/** data: data sets and their batches, and weights in safetensors files. */
+/** data: data sets, samplers and batches, and weights in safetensors files. */
 
+export { AsyncDataLoader, type AsyncDataLoaderOptions, type AsyncLoaderState } from "./async-loader.js";
 export {
   type AtomicWriteOptions,
   asFileError,
@@ -16,13 +17,30 @@ export {
   writeAtomically,
 } from "./atomic-write.js";
 export {
+  type Collated,
+  type CollateOptions,
+  defaultCollate,
+  defaultConvert,
+  type HostArray,
+} from "./collate.js";
+export {
   type Column,
   type ColumnSource,
   type FlatColumn,
   type LabelRange,
   TensorDataset,
+  type TensorSample,
 } from "./dataset.js";
 export { type Batch, DataLoader, type DataLoaderOptions, type LoaderState } from "./loader.js";
+export {
+  ChainDataset,
+  ConcatDataset,
+  Dataset,
+  IterableDataset,
+  type RandomSplitOptions,
+  randomSplit,
+  Subset,
+} from "./map-dataset.js";
 export {
   listChunks,
   loadSafetensors,
@@ -37,9 +55,22 @@ export {
   writeSafetensors,
 } from "./safetensors/index.js";
 export {
+  BatchSampler,
+  type BatchSamplerOptions,
+  RandomSampler,
+  type RandomSamplerOptions,
+  type SampleCount,
+  Sampler,
+  SequentialSampler,
+  SubsetRandomSampler,
+  WeightedRandomSampler,
+  type WeightedSamplerOptions,
+} from "./samplers.js";
+export {
   type LoadedWeights,
   type LoadWeightsOptions,
   loadWeights,
   saveWeights,
   storeTensor,
 } from "./weights.js";
+export type { WorkerSource } from "./worker-source.js";

@@ -12,6 +12,8 @@ import type { Region, Storage } from "../runtime/index.js";
 import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
 import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
+import { requireIndex } from "./map-dataset.js";
+import type { Sampler } from "./samplers.js";
 
 /** Options of a `DataLoader`. */
 export interface DataLoaderOptions {
@@ -21,6 +23,8 @@ export interface DataLoaderOptions {
   readonly shuffle?: boolean;
   /** The seed of the orders. Default: the global seed. */
   readonly seed?: Seed;
+  /** The order of the rows, instead of `shuffle`: some rows, or rows more than once. */
+  readonly sampler?: Sampler;
   /** Drop the last batch if it has fewer rows. */
   readonly dropLast?: boolean;
   /** Default: the first device that was opened. */
@@ -75,6 +79,9 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   readonly length: number;
   /** The seed of the orders; undefined without shuffling. */
   #seed: Seed | undefined;
+  readonly #sampler: Sampler | undefined;
+  /** Rows per epoch. */
+  readonly #rows: number;
   /** The rows on the device; undefined if they are uploaded per batch. */
   readonly #resident: readonly DeviceArray[] | undefined;
   /** A batch of each column, then the epoch's order. */
@@ -90,14 +97,24 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
 
   constructor(dataset: TensorDataset<Sources>, options: DataLoaderOptions) {
     const { batchSize, shuffle = false, seed = currentSeed(), dropLast = false, resident = true } = options;
-    const { rows, columns } = dataset;
+    const { sampler } = options;
+    if (sampler && shuffle) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        "DataLoader got a sampler and shuffle; the sampler determines the order. Pass one of them.",
+      );
+    }
+    const { columns } = dataset;
+    const rows = sampler?.length ?? dataset.rows;
+    this.#sampler = sampler;
+    this.#rows = rows;
     this.length = countBatches(rows, batchSize, dropLast);
     this.dataset = dataset;
     this.device = options.device ?? defaultDevice();
     this.device.requireOpen();
     this.batchSize = batchSize;
     this.#seed = shuffle ? seed : undefined;
-    this.#order = Uint32Array.from({ length: rows }, (_, row) => row);
+    this.#order = sampler ? this.#sampled(0) : Uint32Array.from({ length: rows }, (_, row) => row);
     this.#resident = resident ? dataset.placeOn(this.device) : undefined;
     const maxRows = Math.min(batchSize, rows);
     this.#region = this.device.runtime.persistent.place("data set", "batches", [
@@ -126,7 +143,8 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   get uploads(): { readonly perEpoch: number; readonly perBatch: number } {
     const { rows, bytes } = this.dataset;
     if (!this.#resident) return { perEpoch: 0, perBatch: (bytes / rows) * this.batchSize };
-    return { perEpoch: this.#seed === undefined ? 0 : rows * indexBytes, perBatch: 0 };
+    const isInOrder = this.#seed === undefined && !this.#sampler;
+    return { perEpoch: isInOrder ? 0 : this.#rows * indexBytes, perBatch: 0 };
   }
 
   /** Iterates over the next epoch; after loading a state in the middle of an epoch, over the rest of it. */
@@ -170,7 +188,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   stateDict(): LoaderState {
     const seed = this.#seed === undefined ? {} : { seed: String(this.#seed) };
     const { batchSize, length: batches } = this;
-    return { ...this.#position, rows: this.dataset.rows, batchSize, batches, ...seed };
+    return { ...this.#position, rows: this.#rows, batchSize, batches, ...seed };
   }
 
   /**
@@ -228,8 +246,10 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     }
     this.device.requireOpen();
     this.#next = { epoch: epoch + 1, batch: 0 };
-    if (this.#seed !== undefined) {
-      this.#order = permutation({ seed: this.#seed, id: epoch }, this.dataset.rows);
+    if (this.#sampler || this.#seed !== undefined) {
+      this.#order = this.#sampler
+        ? this.#sampled(epoch)
+        : permutation({ seed: this.#seed ?? 0, id: epoch }, this.dataset.rows);
       this.#uploadOrder();
     }
     this.#current = undefined;
@@ -265,10 +285,23 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     if (this.device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
   }
 
+  /** The sampler's rows in an epoch, checked: the device gathers them unchecked. */
+  #sampled(epoch: number): Uint32Array {
+    const indices = this.#sampler?.indices(epoch) ?? [];
+    for (let position = 0; position < indices.length; position++)
+      requireIndex("DataLoader's sampler", indices[position] ?? Number.NaN, this.dataset.rows);
+    if (indices.length === this.#rows) return Uint32Array.from(indices);
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `The sampler gave ${indices.length} indices for epoch ${epoch}, but its length is ${this.#rows}. Return as many indices as its length says.`,
+      { numbers: { indices: indices.length, length: this.#rows } },
+    );
+  }
+
   #draw(number: BatchNumber): Batch<Sources> {
     const { runtime } = this.device;
     const first = number.batch * this.batchSize;
-    const count = Math.min(this.batchSize, this.dataset.rows - first);
+    const count = Math.min(this.batchSize, this.#rows - first);
     const buffers = this.dataset.columns.map((column, index): DeviceArray => {
       const { dtype } = column;
       const shape = [count, ...column.shape.slice(1)];

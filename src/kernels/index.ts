@@ -109,6 +109,7 @@ export {
   keepMask,
   normal,
   numbersPerCall,
+  orderNumbers,
   orthogonal,
   orthogonalKernels,
   orthogonalShape,

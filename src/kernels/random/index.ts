@@ -14,7 +14,7 @@ export { drawHostValues } from "./host-values.js";
 export { normal } from "./normal.js";
 export { orthogonal, orthogonalShape } from "./orthogonal.js";
 export { blocksForRows, orthogonalKernels } from "./orthogonal-kernel.js";
-export { permutation } from "./permutation.js";
+export { orderNumbers, permutation } from "./permutation.js";
 export { philox, type Words2, type Words4 } from "./philox.js";
 export { blocksForCalls, randomKernels } from "./random-kernel.js";
 export { decodeState, encodeState, type RandomState, stateBytes } from "./random-state.js";

@@ -15,7 +15,7 @@ export function permutation(stream: RandomStream, n: number): Uint32Array<ArrayB
     const message = `Cannot permute ${n} elements; pass a whole number from 0 to 2^32 - 1.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { n } });
   }
-  const nextBelow = numbersBelow(stream);
+  const nextBelow = orderNumbers(stream);
   const order = new Uint32Array(n).map((_, index) => index);
   for (let last = n - 1; last > 0; last--) {
     const selected = nextBelow(last + 1);
@@ -30,7 +30,7 @@ export function permutation(stream: RandomStream, n: number): Uint32Array<ArrayB
  * Unbiased integers below a limit of at least 2, by rejection: the upper bits of a word, as many as the limit has, are used if they are
  * below the limit. At worst half of the words are rejected.
  */
-function numbersBelow(stream: RandomStream): (limit: number) => number {
+export function orderNumbers(stream: RandomStream): (limit: number) => number {
   const blockAt = blocksOf(stream, "order");
   let block = 0;
   let words: readonly number[] = [];

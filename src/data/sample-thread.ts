@@ -1,0 +1,21 @@
+/** The thread that loads samples for an `AsyncDataLoader`. It makes the data set from its module. */
+
+import { parentPort, workerData } from "node:worker_threads";
+import type { LoadReply, LoadRequest } from "./sample-workers.js";
+import { type DatasetOrigin, importDataset } from "./worker-source.js";
+
+const port = parentPort;
+const dataset = importDataset(workerData as DatasetOrigin);
+// The first load reports the failure.
+dataset.catch(() => undefined);
+
+port?.on("message", async ({ id, indices }: LoadRequest) => {
+  try {
+    const source = await dataset;
+    const samples = await Promise.all(indices.map((index) => source.get(index)));
+    port.postMessage({ id, samples } satisfies LoadReply);
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    port.postMessage({ id, message } satisfies LoadReply);
+  }
+});
