@@ -23,6 +23,7 @@ export {
   defaultConvert,
   type HostArray,
 } from "./collate.js";
+export { type CsvOptions, type CsvTable, parseCsv } from "./csv.js";
 export {
   type Column,
   type ColumnSource,
@@ -41,6 +42,8 @@ export {
   randomSplit,
   Subset,
 } from "./map-dataset.js";
+export { readNpy, writeNpy } from "./npy.js";
+export { type ReadNpzOptions, readNpz, type WriteNpzOptions, writeNpz } from "./npz.js";
 export {
   listChunks,
   loadSafetensors,
