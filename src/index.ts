@@ -95,10 +95,13 @@ export {
   settingsTable,
 } from "./runtime/index.js";
 export {
+  type AutocastDtype,
+  type AutocastOptions,
   arange,
   atleast1d,
   atleast2d,
   atleast3d,
+  autocast,
   autograd,
   avgPool1d,
   avgPool2d,
@@ -138,6 +141,7 @@ export {
   hammingWindow,
   hannWindow,
   hstack,
+  isAutocastEnabled,
   kaiserWindow,
   linalg,
   linspace,

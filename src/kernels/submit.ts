@@ -11,6 +11,8 @@ export abstract class CallTrace implements TraceSink {
   abstract upload(items: Iterable<UploadItem>): void;
   abstract addGuard(isValid: () => boolean): void;
   abstract writeOnlyIfFinite(value: Storage | undefined): void;
+  abstract writeWhileFinite(value: Storage, body: () => void): void;
+  abstract spareWrites(storage: Storage): void;
   abstract checkIndices(found: Storage, check: IndexCheck): void;
   abstract discard(storage: Storage): void;
   abstract reject(what: string, label: string, advice?: string): never;

@@ -14,6 +14,7 @@ export {
   type UpdateInputs,
 } from "./define-optimizer.js";
 export type { Formula, FormulaCondition, FormulaOperand } from "./formula.js";
+export { GradScaler, type GradScalerOptions } from "./grad-scaler.js";
 export { LBFGS, type LBFGSOptions } from "./lbfgs.js";
 export { Lion, type LionOptions } from "./lion.js";
 export { Muon, type MuonOptions } from "./muon.js";

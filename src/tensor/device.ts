@@ -13,6 +13,7 @@ import {
   type RuntimeOptions,
   type Storage,
 } from "../runtime/index.js";
+import { AutocastMode } from "./autocast-mode.js";
 import { DeviceSeeds } from "./device-seeds.js";
 import { asExactNumbers } from "./host-values.js";
 import { Lifetimes } from "./lifetimes.js";
@@ -79,6 +80,12 @@ export class Device {
    * @internal
    */
   readonly lifetimes: Lifetimes;
+  /**
+   * The autocast region that it is in.
+   *
+   * @internal
+   */
+  readonly autocastMode = new AutocastMode();
   readonly #stopListeningToSeed: () => void;
   #step = 0;
   #isOpen = true;

@@ -4,6 +4,8 @@ import "./device-methods/index.js";
 import "./methods/index.js";
 
 export { blockDiag, cdist, type DistanceOptions, einsum, pdist, tensordot } from "./algebra/index.js";
+export { type AutocastOptions, autocast, isAutocastEnabled } from "./autocast.js";
+export type { AutocastDtype } from "./autocast-mode.js";
 export * as autograd from "./autograd/index.js";
 export { checkpoint } from "./checkpoint.js";
 export { captureStep } from "./compiled/captured-step.js";

@@ -116,6 +116,8 @@ class Tracer extends OpTrace {
   readonly constants: Constant[] = [];
   readonly traceGuards: (() => boolean)[] = [];
   readonly guards: Guard[] = [];
+  /** What no guard protects. */
+  readonly #spared: BufferSlice[] = [];
   readonly checks: TracedCheck[] = [];
   readonly types = new Map<number, string>();
   readonly discards: Discard[] = [];
@@ -254,8 +256,25 @@ class Tracer extends OpTrace {
 
   writeOnlyIfFinite(number: Storage | undefined): void {
     const position = this.calls.length;
-    if (number) this.guards.push({ from: position, until: Infinity, number: this.buffers.sliceOf(number) });
+    if (number) this.#guard(number);
     else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, position);
+  }
+
+  writeWhileFinite(number: Storage, body: () => void): void {
+    const guard = this.#guard(number);
+    body();
+    guard.until = Math.min(guard.until, this.calls.length);
+  }
+
+  spareWrites(storage: Storage): void {
+    this.#spared.push(this.buffers.sliceOf(storage));
+  }
+
+  #guard(number: Storage): Guard {
+    const from = this.calls.length;
+    const guard = { from, until: Infinity, number: this.buffers.sliceOf(number), spared: this.#spared };
+    this.guards.push(guard);
+    return guard;
   }
 
   checkIndices(found: Storage, check: IndexCheck): void {

@@ -24,6 +24,10 @@ export interface TraceSink {
    * the condition.
    */
   writeOnlyIfFinite(value: Storage | undefined): void;
+  /** The same, for the writes of one function. */
+  writeWhileFinite(value: Storage, body: () => void): void;
+  /** Persistent memory that changes whatever these values are. */
+  spareWrites(storage: Storage): void;
   /**
    * Makes later writes to persistent memory depend on valid indices: they happen only if `firstInvalid` (f64) is
    * Infinity.

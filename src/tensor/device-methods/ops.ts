@@ -3,6 +3,7 @@
 import type { Value } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Attributes, Op } from "../../ops/index.js";
+import { castOperands } from "../autocast.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
@@ -50,11 +51,13 @@ type OpMethods = Pick<Device, "apply" | "applyAll" | "applyInPlace" | "wrap">;
 
 const opMethods: OpMethods & ThisType<Device> = {
   apply<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): Tensor {
-    return this.wrap(this.tape.apply(op, valuesOf(this, op.name, operands), attributes));
+    const cast = castOperands(this, op as Op, operands);
+    return this.wrap(this.tape.apply(op, valuesOf(this, op.name, cast), attributes));
   },
 
   applyAll<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): readonly Tensor[] {
-    const values = this.tape.run(op, valuesOf(this, op.name, operands), attributes);
+    const cast = castOperands(this, op as Op, operands);
+    const values = this.tape.run(op, valuesOf(this, op.name, cast), attributes);
     return values.map((value) => this.wrap(value));
   },
 

@@ -1,0 +1,180 @@
+/** autocast and GradScaler: dtypes of op families, and bits of eager and compiled steps, on the CPU and the emulated GPU. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  autocast,
+  cat,
+  checkpoint,
+  type Device,
+  isAutocastEnabled,
+  nn,
+  optim,
+  type Tensor,
+  tensor,
+} from "holdfast";
+import { unknownAutocastNames } from "../src/tensor/autocast.js";
+import { openDevice } from "./support/devices.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { rejects } from "./support/rejects.js";
+import { testDevice } from "./support/test-device.js";
+
+const cpu = openDevice({ threads: 1 });
+const data = (device: Device) =>
+  tensor(
+    [
+      [1, 2],
+      [3, -4],
+      [0.5, 0.25],
+    ],
+    { device },
+  );
+
+describe("autocast", () => {
+  test("casts matrix products to the region's dtype, and sums, norms and losses to f32", () => {
+    const x = data(cpu);
+    const half = x.to("bf16");
+    const attend = (q: Tensor): Tensor =>
+      nn.functional.scaledDotProductAttention(
+        q.reshape([1, 3, 2]),
+        q.reshape([1, 3, 2]),
+        q.reshape([1, 3, 2]),
+      );
+    const dtypes = (): string[] =>
+      [
+        ...[x.matmul(x.t()), nn.functional.linear(x, x), attend(x), x.relu(), half.relu(), half.add(x)],
+        ...[half.exp(), half.sum(), half.softmax(-1), half.norm(), half.mean(), half.pow(2)],
+        ...[nn.functional.mseLoss(half, x), nn.functional.layerNorm(half, [2])],
+        ...[cat([half, x]), x.to("f64").matmul(x.to("f64").t())],
+      ].map(({ dtype }) => dtype);
+    assert.equal(
+      autocast(cpu, { dtype: "f16" }, dtypes).join(" "),
+      "f16 f16 f16 f32 bf16 f32 f32 f32 f32 f32 f32 f32 f32 f32 f32 f64",
+    );
+    const inside = autocast(cpu, {}, () => autocast(cpu, { enabled: false }, () => x.matmul(x.t()).dtype));
+    assert.deepEqual([inside, isAutocastEnabled(cpu)], ["f32", false]);
+    assert.deepEqual(unknownAutocastNames(), []);
+    rejects("BAD_DTYPE", () => autocast(cpu, { dtype: "f32" as never }, () => 0), /not a half float/);
+    rejects("BAD_ARGUMENT", () => autocast(cpu, {}, async () => 0), /async function/);
+  });
+
+  test("gives weights f32 gradients, with the same bits in compiled and checkpointed code, and guards the region", () => {
+    const model = new nn.Sequential(
+      new nn.Linear(2, 8),
+      new nn.GELU(),
+      new nn.LayerNorm(8),
+      new nn.Linear(8, 1),
+    ).to(cpu);
+    const forward = (x: Tensor): Tensor => model.forward(x).square().mean();
+    const train = (loss: (x: Tensor) => Tensor) => (x: Tensor) => {
+      model.zeroGrad();
+      const result = autocast(cpu, { dtype: "bf16" }, () => loss(x));
+      result.backward();
+      return [result];
+    };
+    const read = (results: readonly Tensor[]): unknown => [
+      results.map((result) => result.item()),
+      [...model.parameters()].map(({ grad }) => [grad?.dtype, grad?.tolist()]),
+    ];
+    const eager = cpu.step(() => read(train(forward)(data(cpu))));
+    assert.ok(JSON.stringify(eager).includes('"f32"') && !JSON.stringify(eager).includes('"bf16"'));
+    const compiled = cpu.compile(train(forward));
+    assert.deepEqual(read(compiled(data(cpu))), eager);
+    assert.deepEqual(
+      cpu.step(() => read(train((x) => checkpoint(forward, x))(data(cpu)))),
+      eager,
+    );
+    const product = cpu.compile((x: Tensor) => [x.matmul(x.t())]);
+    const dtypeOf = () => product(data(cpu))[0]!.dtype;
+    assert.deepEqual([dtypeOf(), autocast(cpu, {}, dtypeOf), dtypeOf()], ["f32", "bf16", "f32"]);
+  });
+});
+
+interface Training {
+  readonly scaler: optim.GradScaler;
+  readonly optimizers: readonly optim.Optimizer[];
+  readonly step: (factor: Tensor) => readonly [Tensor];
+  read(): unknown;
+}
+
+/** Two optimizers. The factor of the second loss is infinite now and then. */
+function prepare(device: Device, clips: boolean): Training {
+  const weights = [0, 1].map(() => tensor([1, -2], { device, requiresGrad: true }));
+  const optimizers = weights.map((weight) => new optim.AdamW([weight], { lr: 0.1 }));
+  const scaler = new optim.GradScaler({ initScale: 1024, growthInterval: 2, device });
+  const step = (factor: Tensor): readonly [Tensor] => {
+    for (const optimizer of optimizers) optimizer.zeroGrad();
+    const [first, second] = weights.map((weight) => weight.to("f16").square().sum());
+    scaler.scale(first!).backward();
+    scaler.scale(second!.mul(factor)).backward();
+    for (const optimizer of optimizers) scaler.unscale_(optimizer);
+    if (clips) optim.clipGradNorm(weights, 0.5, { errorIfNonfinite: device.runtime.isTracing });
+    for (const optimizer of optimizers) scaler.step(optimizer);
+    scaler.update();
+    return [first!];
+  };
+  const read = (): unknown => [
+    scaler.getScale(),
+    weights.map((weight) => weight.tolist()),
+    optimizers.map((optimizer) => optimizer.stateDict()["0.step"]?.item()),
+    scaler.stateDict()["growthTracker"]?.item(),
+  ];
+  return { scaler, optimizers, step, read };
+}
+
+const factors = [1, 1, Number.POSITIVE_INFINITY, 1, Number.NaN, 1, 1];
+
+function checkScaler(device: Device): void {
+  const run = (training: Training, step: Training["step"], values = factors): unknown[] =>
+    values.map((value) => {
+      step(tensor(value, { device }));
+      return training.read();
+    });
+  const [eager, compiled] = [prepare(device, false), prepare(device, false)];
+  const inStep = (factor: Tensor): readonly [Tensor] => device.step(() => eager.step(factor));
+  const expected = run(eager, inStep);
+  assert.deepEqual(
+    expected.map((state) => (state as unknown[])[0]),
+    [1024, 2048, 1024, 1024, 512, 512, 1024],
+  );
+  // The first optimizer steps every time, the second one only with finite gradients.
+  assert.deepEqual((expected.at(-1) as unknown[])[2], [7, 5]);
+  const step = device.compile(compiled.step);
+  assert.deepEqual(run(compiled, step as Training["step"]), expected);
+  assert.equal(step.skipped, 2);
+}
+
+describe("GradScaler", () => {
+  test(`skips updates, shrinks and grows with the bits of eager code on ${testDevice}`, () =>
+    checkScaler(cpu));
+  test("does so on the emulated GPU", { skip: emulatorMissing }, () => checkScaler(openEmulatorGpu()));
+
+  test("shrinks its scale also if clipping skips the whole step", () => {
+    const training = prepare(cpu, true);
+    const step = cpu.compile(training.step);
+    for (const factor of [1, Number.POSITIVE_INFINITY]) step(tensor(factor, { device: cpu }));
+    assert.equal(training.scaler.getScale(), 512);
+    assert.deepEqual((training.read() as unknown[])[2], [1, 1]);
+  });
+
+  test("resumes exactly, and rejects a second step without update()", () => {
+    const [whole, first, second] = [prepare(cpu, false), prepare(cpu, false), prepare(cpu, false)];
+    const run = ({ step }: Training, value: number) => cpu.step(() => step(tensor(value, { device: cpu })));
+    for (const factor of factors) run(whole, factor);
+    for (const factor of factors.slice(0, 4)) run(first, factor);
+    second.scaler.loadStateDict(first.scaler.stateDict());
+    for (const factor of factors.slice(4)) run(second, factor);
+    assert.deepEqual(
+      [second.scaler.getScale(), (second.read() as unknown[])[3]],
+      [whole.scaler.getScale(), 0],
+    );
+    rejects("BAD_STATE", () => second.scaler.loadStateDict({}), /"scale" is missing/);
+    const [optimizer] = second.optimizers;
+    second.scaler.step(optimizer!);
+    rejects("BAD_ARGUMENT", () => second.scaler.step(optimizer!), /since the last update/);
+    const off = new optim.GradScaler({ enabled: false });
+    const loss = tensor(2, { device: cpu });
+    assert.deepEqual([off.scale(loss), off.getScale(), off.stateDict()], [loss, 1, {}]);
+  });
+});
