@@ -8,6 +8,7 @@ import {
   checkpoint,
   type Device,
   isAutocastEnabled,
+  type NestedList,
   nn,
   optim,
   type Tensor,
@@ -18,6 +19,7 @@ import { openDevice } from "./support/devices.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { rejects } from "./support/rejects.js";
+import { readRepositoryFile } from "./support/repository.js";
 import { testDevice } from "./support/test-device.js";
 
 const cpu = openDevice({ threads: 1 });
@@ -90,6 +92,60 @@ describe("autocast", () => {
     assert.deepEqual([dtypeOf(), autocast(cpu, {}, dtypeOf), dtypeOf()], ["f32", "bf16", "f32"]);
   });
 });
+
+interface OracleRun {
+  readonly losses: readonly number[];
+  readonly gradients: Readonly<Record<string, NestedList>>;
+}
+interface Oracle extends Readonly<Record<"bf16" | "f32", OracleRun>> {
+  readonly x: NestedList;
+  readonly y: NestedList;
+  readonly weights: Readonly<Record<string, NestedList>>;
+}
+
+describe("autocast, compared with PyTorch's", () => {
+  const oracle = JSON.parse(readRepositoryFile("test/oracle/autocast.json")) as Oracle;
+  // The forward pass has the same roundings. In backward, PyTorch's kernels round sums at other places.
+  for (const [dtype, tolerance] of [
+    ["bf16", 4e-3],
+    ["f32", 1e-6],
+  ] as const) {
+    test(`three steps in ${dtype} have its losses and gradients`, () => {
+      const model = new nn.Sequential(new nn.Linear(6, 16), new nn.ReLU(), new nn.Linear(16, 2)).to(cpu);
+      model.loadStateDict(
+        Object.fromEntries(
+          Object.entries(oracle.weights).map(([name, values]) => [name, tensor(values, { device: cpu })]),
+        ),
+      );
+      const optimizer = new optim.SGD(model.parameters(), { lr: 0.05 });
+      const [x, y] = [tensor(oracle.x, { device: cpu }), tensor(oracle.y, { device: cpu })];
+      const losses = [1, 2, 3].map(() => {
+        optimizer.zeroGrad();
+        const loss = autocast(cpu, { enabled: dtype === "bf16" }, () =>
+          nn.functional.mseLoss(model.forward(x), y),
+        );
+        loss.backward();
+        optimizer.step();
+        return loss.item();
+      });
+      const expected = oracle[dtype];
+      requireNear(losses.slice(0, 1), expected.losses.slice(0, 1), 1e-6);
+      requireNear(losses, expected.losses, tolerance);
+      for (const [name, parameter] of model.namedParameters())
+        requireNear([...parameter.grad!.dataSync()], flatten(expected.gradients[name]!), 10 * tolerance);
+    });
+  }
+});
+
+const flatten = (list: NestedList): number[] =>
+  Array.isArray(list) ? list.flatMap(flatten) : [Number(list)];
+
+function requireNear(actual: readonly number[], expected: readonly number[], tolerance: number): void {
+  assert.equal(actual.length, expected.length);
+  const scale = Math.max(...expected.map(Math.abs));
+  const worst = Math.max(...expected.map((value, index) => Math.abs(actual[index]! - value))) / scale;
+  assert.ok(worst <= tolerance, `an error of ${worst}; at most ${tolerance} is expected`);
+}
 
 interface Training {
   readonly scaler: optim.GradScaler;
