@@ -27,12 +27,18 @@ const wrapped = (value: bigint): bigint => BigInt.asIntN(64, value);
 const pairs = (combine: (a: bigint, b: bigint) => bigint): bigint[] =>
   Array.from(left, (a, index) => wrapped(combine(a, right[index]!)));
 
+function floorDivide(a: bigint, b: bigint): bigint {
+  const quotient = a / b;
+  return a % b !== 0n && a < 0n !== b < 0n ? quotient - 1n : quotient;
+}
+
 function checkOn(device: Device): void {
   const long = (values: BigInt64Array) => tensor(values, { device });
   const program = (a: Tensor, b: Tensor): Tensor[] => [
     ...[a.add(b), a.sub(b), a.mul(b), a.neg(), a.abs(), a.maximum(b), a.minimum(b), where(a.gt(b), a, b)],
     ...[a.add(1), a.mul(-3), a.clamp(-5, 2 ** 40), a.to("i32"), a.to("i8"), a.gt(b).to("i64")],
     ...[a.bitwiseXor(b), a.bitwiseLeftShift(3), a.bitwiseRightShift(33), a.round()],
+    ...[a.floorDivide(b), a.remainder(b), a.fmod(b), b.remainder(7), a.floorDivide(-10)],
     ...[a.eq(b), a.lt(b), a.sum(), a.amax(), a.amin(), a.prod(), a.argmax(), a.cumsum(0)],
     // Four rows are a column reduction, two lanes and a tail.
     ...[a.reshape([1, 7]).expand([4, 7]).contiguous().sum([0]), a.reshape([1, 7]).sum([1])],
@@ -60,6 +66,11 @@ function checkOn(device: Device): void {
     pairs((a) => a << 3n),
     pairs((a) => a >> 33n),
     pairs((a) => a),
+    pairs(floorDivide),
+    pairs((a, b) => a - b * floorDivide(a, b)),
+    pairs((a, b) => a % b),
+    pairs((_, b) => b - 7n * floorDivide(b, 7n)),
+    pairs((a) => floorDivide(a, -10n)),
     pairs((a, b) => (a === b ? 1n : 0n)),
     pairs((a, b) => (a < b ? 1n : 0n)),
     [sum],
@@ -147,7 +158,6 @@ test("i64 beyond 2^53 prints exactly, is rejected as a number, and survives a fi
   assert.match(String(x), /1152921504606846976 +-7\], shape \[2\], i64/);
   rejects("BAD_DTYPE", () => x.tolist(), /Element 0 .* is 1152921504606846976; .*bigInts\(\)/);
   rejects("BAD_DTYPE", () => x.pow(2), /64 bits have no power/);
-  rejects("UNSUPPORTED", () => x.remainder(3), /remainder.* in i64\. .*to\("i32"\)/);
   rejects("BAD_DTYPE", () => tensor([0.5], { device: cpu }).bigInts(), /bigInts\(\) of .* f32/);
   rejects("BAD_DTYPE", () => tensor([2 ** 53], { device: cpu, dtype: "i64" }), /BigInt64Array/);
   class Counter extends nn.Module {

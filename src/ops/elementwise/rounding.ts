@@ -1,4 +1,7 @@
-/** Rounding and remainders. Integers are divided in f64, which holds every quotient of two i32 well enough to round it exactly. */
+/**
+ * Rounding and remainders. Integers are divided in f64, which holds every quotient of two i32 well enough to round it exactly; quotients of i64
+ * are corrected by their remainders.
+ */
 
 import { type Expression, term } from "../../ir/index.js";
 import type { KernelOp } from "../op.js";
@@ -30,8 +33,34 @@ export const frac = unary({
 
 /** The quotient of two integers, rounded by an op of floats. Division by 0 saturates. */
 function integerQuotient(op: "floor" | "trunc", a: Expression, b: Expression): Expression {
+  if (a.type === "i64") return longQuotient(op, a, b);
   const quotient = term.div(term.convert(a, "f64"), term.convert(b, "f64"));
   return term.convert(term[op](quotient), "i32");
+}
+
+/**
+ * The same for i64. A quotient in f64 is off by at most 2¹², so that the quotient of its remainder is exact, except that it may be rounded to the
+ * next whole number. The remainder then has the wrong sign.
+ */
+function longQuotient(op: "floor" | "trunc", a: Expression, b: Expression): Expression {
+  const divisor = term.convert(b, "f64");
+  const divide = (x: Expression): Expression =>
+    term.convert(term.trunc(term.div(term.convert(x, "f64"), divisor)), "i64");
+  const first = divide(a);
+  const rest = term.sub(a, term.mul(first, b));
+  const second = divide(rest);
+  const last = term.sub(rest, term.mul(second, b));
+  const quotient = term.add(first, second);
+  const isNegative = term.lt(last, 0);
+  const signFrom = op === "floor" ? b : a;
+  const isWrong = term.min(term.ne(last, 0), term.ne(isNegative, term.lt(signFrom, 0)));
+  const towards = term.select(
+    term.eq(isNegative, term.lt(b, 0)),
+    term.constant(1, "i64"),
+    term.constant(-1, "i64"),
+  );
+  const corrected = term.select(isWrong, term.add(quotient, towards), quotient);
+  return term.select(term.eq(b, 0), first, corrected);
 }
 
 /** fmod plus the divisor where their signs differ. */
@@ -46,7 +75,7 @@ function remainderOp(name: string, rounding: "floor" | "trunc"): KernelOp {
     name,
     result: "same",
     value: ([a = none, b = none]) => {
-      if (a.type === "i32") return term.sub(a, term.mul(integerQuotient(rounding, a, b), b));
+      if (isInteger(a)) return term.sub(a, term.mul(integerQuotient(rounding, a, b), b));
       return rounding === "floor" ? flooredRemainder(a, b) : term.fmod(a, b);
     },
     partials: [
@@ -81,7 +110,6 @@ function floatFloorDivide(a: Expression, b: Expression): Expression {
 export const floorDivide = withPartials({
   name: "floorDivide",
   result: "same",
-  value: ([a = none, b = none]) =>
-    a.type === "i32" ? integerQuotient("floor", a, b) : floatFloorDivide(a, b),
+  value: ([a = none, b = none]) => (isInteger(a) ? integerQuotient("floor", a, b) : floatFloorDivide(a, b)),
   partials: ["zero", "zero"],
 });
