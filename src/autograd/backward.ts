@@ -7,8 +7,8 @@ import { noGrad } from "./grad-mode.js";
 import { runHooks } from "./gradient-hooks.js";
 import { GradientSums } from "./gradient-sums.js";
 import { LeafDelivery } from "./leaf-delivery.js";
-import { type Leaf, Node } from "./node.js";
-import { findPaths, keyOf, type Paths } from "./paths.js";
+import { type Leaf, Node, type RecordedFunction, Slot } from "./node.js";
+import { findPaths, type Key, keyOf, keyOfEdge, type Paths } from "./paths.js";
 import { TemporaryGradients } from "./temporary-gradients.js";
 import type { Value } from "./value.js";
 import { type Region, ViewRegions } from "./view-regions.js";
@@ -25,7 +25,7 @@ export interface BackwardOptions {
   /** Called for every array that a gradient rule creates. */
   readonly onResult?: (op: string, array: DeviceArray) => void;
   /** The gradients that are computed, and what takes each. Default: leaves accumulate theirs. */
-  readonly receivers?: ReadonlyMap<Node | Leaf, (gradient: DeviceArray) => void>;
+  readonly receivers?: ReadonlyMap<Key, (gradient: DeviceArray) => void>;
 }
 
 export function runBackward(
@@ -52,10 +52,13 @@ export function runBackward(
   try {
     for (const { value, seed } of roots) {
       const key = keyOf(value);
-      if (key instanceof Node) arrive(key, seed);
-      else if (key) deliver(key, seed);
+      if (key) arrive(key, seed);
     }
     for (const node of nodes) {
+      if (node.userFunction) {
+        passThroughFunction(node, node.userFunction);
+        continue;
+      }
       const sum = sums.take(node);
       const region = regions.of(node);
       if (!sum && !region) continue;
@@ -82,20 +85,20 @@ export function runBackward(
   }
 
   /** True if its whole gradient must be in one array. */
-  function isObserved(key: Node | Leaf): boolean {
+  function isObserved(key: Key): boolean {
     if (receivers?.has(key) || (key.hooks?.list.length ?? 0) > 0) return true;
-    return key instanceof Node && key.retained !== undefined;
+    return "retained" in key && key.retained !== undefined;
   }
 
   /** Calls the hooks with a complete gradient, and hands it to its receiver. */
-  function observe(key: Node | Leaf, gradient: DeviceArray): DeviceArray {
+  function observe(key: Key, gradient: DeviceArray): DeviceArray {
     const hooks = key.hooks?.list ?? [];
     let present = gradient;
     if (hooks.length > 0) {
       temporaries.letEscape(gradient);
       present = noGrad(() => runHooks(hooks, { array: gradient, source: undefined, leaf: undefined })).array;
     }
-    if (key instanceof Node) key.retained?.accumulate(present);
+    if ("retained" in key) key.retained?.accumulate(present);
     receivers?.get(key)?.(temporaries.takeOut(present));
     return present;
   }
@@ -105,15 +108,37 @@ export function runBackward(
     for (const [index, edge] of node.edges.entries()) {
       const gradient = gradients[index];
       if (!edge || !gradient || !paths.has(edge)) continue;
-      if ("leaf" in edge) deliver(edge.leaf, gradient);
-      else arrive(edge.source.node, gradient);
+      arrive(keyOfEdge(edge), gradient);
     }
   }
 
-  function arrive(node: Node, gradient: DeviceArray): void {
-    const region = isObserved(node) ? undefined : regions.of(node);
+  function passThroughFunction(node: Node, { gradient: differentiate }: RecordedFunction): void {
+    const arrived = [node, ...node.slots].map((key) => ({ key, sum: sums.take(key) }));
+    if (arrived.every(({ sum }) => !sum)) return;
+    const upstreams = arrived.map(({ key, sum }) => sum && (isObserved(key) ? observe(key, sum) : sum));
+    if (paths.leadOn(node)) {
+      for (const upstream of upstreams) if (upstream) temporaries.letEscape(upstream);
+      const operands = upstreams.map((array) => array && { array, source: undefined, leaf: undefined });
+      const gradients = noGrad(() => differentiate(node, operands, false));
+      for (const [index, edge] of node.edges.entries()) {
+        const gradient = gradients[index];
+        if (edge && gradient && paths.has(edge)) arrive(keyOfEdge(edge), gradient.array);
+      }
+    }
+    if (!retainGraph) node.release();
+    for (const { sum } of arrived) if (sum) temporaries.release(sum);
+    leaves.releaseCopied();
+    temporaries.sweep();
+  }
+
+  function arrive(key: Key, gradient: DeviceArray): void {
+    if (!(key instanceof Node) && !(key instanceof Slot)) {
+      deliver(key, gradient);
+      return;
+    }
+    const region = key instanceof Slot || isObserved(key) ? undefined : regions.of(key);
     if (region) arriveIn(region, gradient);
-    else sums.add(node, gradient);
+    else sums.add(key, gradient);
   }
 
   function arriveIn(region: Region, gradient: DeviceArray): void {

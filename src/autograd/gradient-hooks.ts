@@ -1,7 +1,9 @@
 /** Functions that see a gradient when all of its parts have arrived, and may replace it. */
 
 import { type GuardedField, stateChanged, tracing } from "./guards.js";
-import type { RecordedOperand } from "./node.js";
+import type { HookList, Leaf, RecordedOperand } from "./node.js";
+import { keyOf } from "./paths.js";
+import type { Value } from "./value.js";
 
 /** Returns another gradient, or undefined to keep it. */
 export type GradientHook = (gradient: RecordedOperand) => RecordedOperand | undefined;
@@ -35,6 +37,25 @@ export class GradientHooks {
 }
 
 const hooksName = (): string => "the hooks of a tensor";
+
+/** The hooks of a value's gradient; undefined if it has no gradient. */
+export function hooksOf(value: Pick<Value, "source" | "leaf">): HookList | undefined {
+  const key = keyOf(value);
+  if (!key || !("retained" in key)) return key?.hooks;
+  if (!key.hooks) {
+    key.hooks = new GradientHooks();
+    tracing.guards?.noteCreated(key.hooks);
+  }
+  return key.hooks;
+}
+
+/** Lets a leaf accumulate the gradient of an op's result. False for leaves and values without a gradient. */
+export function retainGradient(value: Pick<Value, "source" | "leaf">, into: () => Leaf): boolean {
+  const key = keyOf(value);
+  if (!key || !("retained" in key)) return false;
+  key.retained ??= into();
+  return true;
+}
 
 /** Calls hooks in order. */
 export function runHooks(hooks: readonly GradientHook[], gradient: RecordedOperand): RecordedOperand {

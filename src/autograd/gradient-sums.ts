@@ -4,6 +4,7 @@ import { add, addToView, type DeviceArray, isContiguous, runInto } from "../ops/
 import type { Runtime } from "../runtime/index.js";
 import type { Leaf, Node } from "./node.js";
 import { PartialGradient } from "./partial-gradient.js";
+import type { Key } from "./paths.js";
 import type { TemporaryGradients } from "./temporary-gradients.js";
 import type { Region, ViewRegions } from "./view-regions.js";
 
@@ -17,7 +18,7 @@ export class GradientSums {
   readonly #runtime: Runtime;
   readonly #temporaries: TemporaryGradients;
   readonly #regions: ViewRegions;
-  readonly #sums = new Map<Node | Leaf, Sum>();
+  readonly #sums = new Map<Key, Sum>();
 
   constructor(runtime: Runtime, temporaries: TemporaryGradients, regions: ViewRegions) {
     this.#runtime = runtime;
@@ -25,8 +26,8 @@ export class GradientSums {
     this.#regions = regions;
   }
 
-  /** Adds a gradient of all of a node's output, or of all of a leaf. */
-  add(node: Node | Leaf, gradient: DeviceArray): void {
+  /** Adds a gradient of all of an op's output, or of all of a leaf. */
+  add(node: Key, gradient: DeviceArray): void {
     const earlier = this.#sums.get(node);
     if (!earlier) {
       this.#sums.set(node, { array: gradient });
@@ -61,7 +62,7 @@ export class GradientSums {
   }
 
   /** Removes and returns the sum of a node's gradients. The caller releases it. */
-  take(node: Node | Leaf): DeviceArray | undefined {
+  take(node: Key): DeviceArray | undefined {
     const sum = this.#sums.get(node);
     this.#sums.delete(node);
     if (sum) this.#complete(sum);
@@ -74,7 +75,7 @@ export class GradientSums {
     this.#temporaries.complete(viewGradientLabel, array);
   }
 
-  #replace(node: Node | Leaf, earlier: DeviceArray, array: DeviceArray): void {
+  #replace(node: Key, earlier: DeviceArray, array: DeviceArray): void {
     this.#sums.set(node, { array });
     this.#temporaries.retain(array);
     this.#temporaries.release(earlier);

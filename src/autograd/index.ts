@@ -9,9 +9,9 @@ export {
   noGrad,
   setGradEnabled,
 } from "./grad-mode.js";
-export { GradientHooks } from "./gradient-hooks.js";
+export { GradientHooks, hooksOf, retainGradient } from "./gradient-hooks.js";
 export { type GuardedField, Guards, onTrace, stateChanged, tracing } from "./guards.js";
-export type { Leaf, RecordedOperand } from "./node.js";
+export type { Leaf, Node, RecordedOperand } from "./node.js";
 export { beforeChange, currentRecomputation, Recomputation } from "./recomputation.js";
 export { asValue } from "./recorded-backward.js";
 export { type Accumulator, Tape, type TapeOptions } from "./tape.js";

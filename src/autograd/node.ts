@@ -30,6 +30,8 @@ export interface Leaf {
 /** The hooks of a gradient, in the order of their calls. */
 export interface HookList {
   readonly list: readonly ((gradient: RecordedOperand) => RecordedOperand | undefined)[];
+  /** Appends a hook. The result removes it. */
+  add(hook: (gradient: RecordedOperand) => RecordedOperand | undefined): () => void;
 }
 
 /** An output of a recorded op. */
@@ -75,7 +77,43 @@ export function lastNodeId(): number {
   return nodes;
 }
 
-export class Node {
+/** What a gradient is for, besides the value itself: its hooks, and what keeps a copy of it. */
+export interface Observed {
+  /** See the complete gradient. */
+  hooks: HookList | undefined;
+  /** Accumulates the gradient, after the hooks. */
+  retained: Leaf | undefined;
+}
+
+/** An output after the first of a function of the user. */
+export class Slot implements Observed {
+  readonly node: Node;
+  hooks: HookList | undefined;
+  retained: Leaf | undefined;
+
+  constructor(node: Node) {
+    this.node = node;
+  }
+}
+
+/**
+ * The gradients of a function of the user: one for each operand from one for each output. `isRecorded`: true if they will be
+ * differentiated again.
+ */
+export type FunctionGradient = (
+  node: Node,
+  upstreams: readonly (RecordedOperand | undefined)[],
+  isRecorded: boolean,
+) => readonly (RecordedOperand | undefined)[];
+
+/** A recorded function of the user. */
+export interface RecordedFunction {
+  /** The number of outputs. They come first among the node's. */
+  readonly outputs: number;
+  readonly gradient: FunctionGradient;
+}
+
+export class Node implements Observed {
   /** Ascending in order of recording: backward goes from the highest down. */
   readonly id = ++nodes;
   readonly op: DifferentiableOp;
@@ -84,10 +122,13 @@ export class Node {
   readonly needs: readonly boolean[];
   readonly operandTypes: readonly ValueType[];
   readonly outputTypes: readonly ValueType[];
-  /** See the gradient of the first output. */
+  /** Of the first output's gradient, as `retained`. */
   hooks: HookList | undefined;
-  /** Accumulates the gradient of the first output, after the hooks. */
   retained: Leaf | undefined;
+  /** Set if the user has defined the op and its gradient. */
+  readonly userFunction: RecordedFunction | undefined;
+  /** The outputs after the first of a function of the user. */
+  readonly slots: readonly Slot[];
   /** By operand index: a literal number, or the saved tensor; most are undefined. */
   #operands: readonly (number | SavedOrRecomputed | undefined)[];
   #outputs: (SavedOrRecomputed | undefined)[] = [];
@@ -103,8 +144,11 @@ export class Node {
     outputs: readonly DeviceArray[],
     attributes: Attributes,
     recomputer?: Recomputer,
+    userFunction?: RecordedFunction,
   ) {
     this.op = op;
+    this.userFunction = userFunction;
+    this.slots = Array.from({ length: (userFunction?.outputs ?? 1) - 1 }, () => new Slot(this));
     this.#recomputer = recomputer;
     this.attributes = attributes;
     this.edges = operands.map(makeEdge);
@@ -169,6 +213,11 @@ export class Node {
       `backward() goes through ${name}, whose graph ended with its step. Call backward() inside the step that computes the loss.`,
       { numbers: { op: name } },
     );
+  }
+
+  /** What receives the gradient of an output. */
+  outputKey(output: number): Node | Slot {
+    return output === 0 ? this : (this.slots[output - 1] ?? this);
   }
 
   /** Releases everything that was saved: backward has used it, or its step has ended. Idempotent. */

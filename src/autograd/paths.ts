@@ -1,6 +1,6 @@
 /** The recorded ops that a backward pass goes through: all, or those on a path to the values whose gradients are requested. */
 
-import type { Edge, Leaf, Node } from "./node.js";
+import type { Edge, Leaf, Node, Slot } from "./node.js";
 import type { Value } from "./value.js";
 
 export interface Paths {
@@ -12,16 +12,20 @@ export interface Paths {
   leadOn(node: Node): boolean;
 }
 
-/** What identifies a value in a backward pass: the op that computed it, or the leaf. */
-export function keyOf({ source, leaf }: Pick<Value, "source" | "leaf">): Node | Leaf | undefined {
-  return source?.node ?? leaf;
+/** What receives a gradient in a backward pass: an output of a recorded op, of which most have one, or a leaf. */
+export type Key = Node | Slot | Leaf;
+
+export function keyOf({ source, leaf }: Pick<Value, "source" | "leaf">): Key | undefined {
+  return source ? source.node.outputKey(source.output) : leaf;
+}
+
+/** Of an operand. */
+export function keyOfEdge(edge: NonNullable<Edge>): Key {
+  return "leaf" in edge ? edge.leaf : edge.source.node.outputKey(edge.source.output);
 }
 
 /** `targets`: default: all leaves. */
-export function findPaths(
-  roots: readonly Value[],
-  targets: { has(key: Node | Leaf): boolean } | undefined,
-): Paths {
+export function findPaths(roots: readonly Value[], targets: { has(key: Key): boolean } | undefined): Paths {
   const reached = new Set<Node>(roots.flatMap(({ source }) => source?.node ?? []));
   for (const node of reached) {
     for (const edge of node.edges) if (edge && "source" in edge) reached.add(edge.source.node);
@@ -31,14 +35,13 @@ export function findPaths(
   const leading = new Set<Node>();
   const has = (edge: Edge): boolean => {
     if (!edge) return false;
-    if ("leaf" in edge) return targets.has(edge.leaf);
-    const { node } = edge.source;
-    return targets.has(node) || leading.has(node);
+    return targets.has(keyOfEdge(edge)) || ("source" in edge && leading.has(edge.source.node));
   };
+  const isTarget = (node: Node): boolean => targets.has(node) || node.slots.some((slot) => targets.has(slot));
   // Operands are recorded before their op.
   for (const node of nodes.toReversed()) if (node.edges.some(has)) leading.add(node);
   return {
-    nodes: nodes.filter((node) => targets.has(node) || leading.has(node)),
+    nodes: nodes.filter((node) => isTarget(node) || leading.has(node)),
     has,
     leadOn: (node) => leading.has(node),
   };

@@ -7,8 +7,8 @@ import { HoldfastError } from "../errors/index.js";
 import { type Apply, type ApplyAll, add, type GradientRule, isFloat, type ValueType } from "../ops/index.js";
 import type { Root } from "./backward.js";
 import { runHooks } from "./gradient-hooks.js";
-import { type Leaf, Node, type RecordedOperand } from "./node.js";
-import { findPaths, keyOf, type Paths } from "./paths.js";
+import { Node, type RecordedOperand, Slot } from "./node.js";
+import { findPaths, type Key, keyOf, keyOfEdge, type Paths } from "./paths.js";
 import { Value } from "./value.js";
 
 /** Runs ops and records them. */
@@ -20,7 +20,7 @@ export interface Recorder {
 export interface RecordedBackwardOptions {
   readonly retainGraph: boolean;
   /** The gradients that are computed, and what takes each. Default: leaves accumulate theirs. */
-  readonly receivers?: ReadonlyMap<Node | Leaf, (gradient: Value) => void> | undefined;
+  readonly receivers?: ReadonlyMap<Key, (gradient: Value) => void> | undefined;
 }
 
 export function runRecordedBackward(
@@ -33,39 +33,50 @@ export function runRecordedBackward(
     receivers,
   );
   for (const node of paths.nodes) node.requireStep();
-  const sums = new Map<Node | Leaf, Value>();
+  const sums = new Map<Key, Value>();
   const plus = (a: Value, b: Value): Value => recorder.apply(add, [a, b]);
-  const arrive = (key: Node | Leaf | undefined, gradient: Value): void => {
+  const arrive = (key: Key | undefined, gradient: Value): void => {
     if (!key) return;
     const earlier = sums.get(key);
     sums.set(key, earlier ? plus(earlier, gradient) : gradient);
   };
   for (const { value, seed } of roots) arrive(keyOf(value), seed);
   for (const node of paths.nodes) {
-    const sum = sums.get(node);
-    sums.delete(node);
-    if (!sum) continue;
-    const upstream = observe(node, sum);
-    node.retained?.accumulateRecorded(upstream, (a, b) => plus(asValue(a), asValue(b)));
-    receivers?.get(node)?.(upstream);
-    if (!paths.leadOn(node)) continue;
-    const gradients = recordedGradients(recorder, node, upstream, paths);
+    const upstreams = [node, ...node.slots].map(takeSum);
+    if (upstreams.every((upstream) => !upstream) || !paths.leadOn(node)) continue;
+    const [upstream] = upstreams;
+    const gradients = node.userFunction
+      ? node.userFunction.gradient(node, upstreams, true).map((gradient) => gradient && asValue(gradient))
+      : upstream
+        ? recordedGradients(recorder, node, upstream, paths)
+        : [];
     for (const [index, edge] of node.edges.entries()) {
       const gradient = gradients[index];
       if (!edge || !gradient || !paths.has(edge)) continue;
-      arrive("leaf" in edge ? edge.leaf : edge.source.node, gradient);
+      arrive(keyOfEdge(edge), gradient);
     }
     if (!retainGraph) node.release();
   }
   for (const [key, sum] of sums) {
-    if (key instanceof Node || (receivers && !receivers.has(key))) continue;
+    if (key instanceof Node || key instanceof Slot || (receivers && !receivers.has(key))) continue;
     const gradient = observe(key, sum);
     if (receivers) receivers.get(key)?.(gradient);
     else key.accumulateRecorded(gradient, (a, b) => plus(asValue(a), asValue(b)));
   }
+
+  /** The complete gradient of an output, after its hooks. */
+  function takeSum(key: Node | Slot): Value | undefined {
+    const sum = sums.get(key);
+    sums.delete(key);
+    if (!sum) return undefined;
+    const gradient = observe(key, sum);
+    key.retained?.accumulateRecorded(gradient, (a, b) => plus(asValue(a), asValue(b)));
+    receivers?.get(key)?.(gradient);
+    return gradient;
+  }
 }
 
-function observe(key: Node | Leaf, gradient: Value): Value {
+function observe(key: Key, gradient: Value): Value {
   const hooks = key.hooks?.list ?? [];
   return hooks.length > 0 ? asValue(runHooks(hooks, gradient)) : gradient;
 }

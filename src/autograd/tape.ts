@@ -14,6 +14,7 @@ import {
   formatShape,
   inStepPhase,
   isFloat,
+  type KernelOp,
   type Op,
   requireFits,
   runInto,
@@ -23,8 +24,16 @@ import {
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { type Root, runBackward } from "./backward.js";
 import { isRecording, recording } from "./grad-mode.js";
-import { type DifferentiableOp, type Leaf, lastNodeId, Node, type RecordedOperand } from "./node.js";
-import { keyOf } from "./paths.js";
+import {
+  type DifferentiableOp,
+  type FunctionGradient,
+  type Leaf,
+  lastNodeId,
+  Node,
+  type RecordedFunction,
+  type RecordedOperand,
+} from "./node.js";
+import { type Key, keyOf } from "./paths.js";
 import { currentRecomputation } from "./recomputation.js";
 import { asValue, type Recorder, runRecordedBackward } from "./recorded-backward.js";
 import { Value } from "./value.js";
@@ -53,10 +62,17 @@ export interface BackwardPassOptions {
   readonly inputs?: readonly Accumulator[];
 }
 
-type Receivers<G> = ReadonlyMap<Node | Leaf, (gradient: G) => void>;
+/** A call of a function of the user. */
+export interface FunctionCall {
+  readonly outputs: readonly DeviceArray[];
+  readonly saved: readonly DeviceArray[];
+  readonly gradient: FunctionGradient;
+}
+
+type Receivers<G> = ReadonlyMap<Key, (gradient: G) => void>;
 
 function receiversOf<G>(
-  entries: readonly (readonly [Node | Leaf | undefined, (gradient: G) => void])[],
+  entries: readonly (readonly [Key | undefined, (gradient: G) => void])[],
 ): Receivers<G> {
   return new Map(entries.flatMap(([key, receive]) => (key ? [[key, receive] as const] : [])));
 }
@@ -189,9 +205,9 @@ export class Tape {
     inputs: readonly Value[],
     { createGraph = false, ...options }: Omit<BackwardPassOptions, "inputs"> = {},
   ): readonly (Value | undefined)[] {
-    const gradients = new Map<Node | Leaf, Value>();
+    const gradients = new Map<Key, Value>();
     const keys = inputs.map(keyOf);
-    const keep = (key: Node | Leaf | undefined, gradient: Value): void => {
+    const keep = (key: Key | undefined, gradient: Value): void => {
       if (key) gradients.set(key, gradient);
     };
     if (createGraph) {
@@ -243,6 +259,27 @@ export class Tape {
     if (!retainGraph) this.#forgetReleased();
   }
 
+  /**
+   * Records a function of the user that ran without recording, and returns its outputs as values of the graph. `saved`: what its gradient
+   * reads; it is protected as the saved values of ops are.
+   */
+  recordFunction(
+    op: KernelOp,
+    operands: readonly Value[],
+    { outputs, saved, gradient }: FunctionCall,
+  ): readonly Value[] {
+    requireCurrent(op.name, operands);
+    if (!isRecording() || !operands.some(({ requiresGrad }) => requiresGrad)) {
+      return outputs.map((array) => new Value(array));
+    }
+    const arrays = [...outputs, ...saved];
+    const attributes = { outputs: outputs.length, saved: saved.length };
+    const node = this.#recordNode(op, operands, arrays, attributes, { outputs: outputs.length, gradient });
+    return outputs.map((array, output) =>
+      isFloat(array.dtype) ? new Value(array, { source: { node, output } }) : new Value(array),
+    );
+  }
+
   /** A position in the recording, for `release`. */
   position(): number {
     return lastNodeId();
@@ -274,6 +311,16 @@ export class Tape {
         { numbers: { op: op.name } },
       );
     }
+    return this.#recordNode(op, operands, outputs, attributes);
+  }
+
+  #recordNode(
+    op: DifferentiableOp,
+    operands: readonly (Value | number)[],
+    outputs: readonly DeviceArray[],
+    attributes: Attributes,
+    userFunction?: RecordedFunction,
+  ): Node {
     const { runtime } = this.#options;
     const recomputation = currentRecomputation();
     if (recomputation?.isRunningAgain) {
@@ -281,7 +328,7 @@ export class Tape {
       node.saveAgain(operands, outputs);
       return node;
     }
-    const node = new Node(runtime, op, operands, outputs, attributes, recomputation);
+    const node = new Node(runtime, op, operands, outputs, attributes, recomputation, userFunction);
     recomputation?.add(runtime, node);
     this.#open.add(node);
     return node;

@@ -69,6 +69,8 @@ function findRegion(node: Node, isWhole: (node: Node) => boolean): Region | unde
     const view = viewThrough(chain, shape);
     const box = view && boxOfView(shape, view);
     if (!edge || !box || hasRepeats(viewNode, shape)) break;
+    // Outputs after the first have no regions.
+    if ("source" in edge && edge.source.output > 0) break;
     const target = "leaf" in edge ? edge.leaf : edge.source.node;
     region = { target, shape, view, box };
     if (target instanceof Node && isWhole(target)) break;

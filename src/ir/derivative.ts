@@ -65,7 +65,7 @@ function operandGradients(expression: Expression, gradient: Expression): Operand
       ];
     }
     case "convert":
-      return expression.a.type === "i32"
+      return expression.a.type === "i32" || expression.a.type === "i64"
         ? []
         : [[expression.a, () => term.convert(gradient, expression.a.type)]];
     default:

@@ -61,6 +61,7 @@ export {
   type TypedNumbers,
 } from "./format/nested.js";
 export { cat, oneHot, stack, where } from "./functions.js";
+export type { GradientHook, HookHandle } from "./gradient-hook.js";
 export { dtypeOfArray, encodeElements, type HostValues } from "./host-values.js";
 export {
   atleast1d,

@@ -1,3 +1,6 @@
 /** autograd: functions that differentiate, with PyTorch's names. */
 
+export { CustomFunction as Function, type FunctionDefinition } from "./function.js";
+export { FunctionContext } from "./function-context.js";
 export { backward, type GradOptions, grad } from "./grad.js";
+export { type GradcheckOptions, gradcheck, gradgradcheck } from "./gradcheck.js";
