@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { autograd, checkpoint, type Tensor, tensor } from "holdfast";
+import { autograd, checkpoint, nn, type Tensor, tensor } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
 import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
@@ -160,4 +160,36 @@ test("a function protects what it saved, and says what is wrong", () => {
     );
     rejects("BAD_ARGUMENT", () => autograd.gradcheck((x) => x, [x]), /Pass f64/);
   });
+});
+
+test("hooks of modules run around forward and backward, also in a compiled step, which notices new ones", () => {
+  const layer = new nn.Linear(2, 1, { bias: false }).to(cpu);
+  layer.weight.initialize(nn.init.ones());
+  const x = leaf(1, 2);
+  const seen: unknown[] = [];
+  const handles = [
+    layer.registerForwardPreHook((_, [input]) => [(input as Tensor).mul(2)]),
+    layer.registerForwardHook((_module, _inputs, output) => (output as Tensor).add(1)),
+    layer.registerFullBackwardHook((_, [gradInput], [gradOutput]) => {
+      seen.push([gradInput?.shape, gradOutput?.shape]);
+      return [gradInput!.mul(10)];
+    }),
+  ];
+  const body = (): Tensor => {
+    x.zeroGrad();
+    const y = layer.forward(x);
+    y.sum().backward();
+    return y;
+  };
+  assert.deepEqual(
+    cpu.step(() => body().tolist()),
+    [7],
+  );
+  assert.deepEqual([x.grad?.tolist(), seen], [[20, 20], [[[2], [1]]]]); // prettier-ignore
+  const step = cpu.compile(body);
+  assert.deepEqual([step().tolist(), x.grad?.tolist()], [[7], [20, 20]]); // prettier-ignore
+  for (const handle of handles) handle.remove();
+  assert.deepEqual([step().tolist(), x.grad?.tolist()], [[3], [1, 1]]); // prettier-ignore
+  assert.deepEqual(Object.keys(layer).includes("forward"), false);
+  step.close();
 });

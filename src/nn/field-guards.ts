@@ -7,6 +7,7 @@
 
 import { type GuardedField, type Guards, onTrace, tracing } from "../autograd/index.js";
 import { WeakList } from "../units/index.js";
+import { ownForward } from "./module-hooks.js";
 
 /** The modules that were moved to each device, held weakly. */
 const modulesOn = new WeakMap<object, WeakList<Rooted>>();
@@ -73,7 +74,11 @@ function userField(key: string): GuardedField<Fields> {
   return field;
 }
 
+/** A module's own `forward`, which calls its hooks. */
+const forwardField: GuardedField<Fields> = { read: ownForward, write: () => undefined };
+
 function watchFields(module: Fields, guards: Guards, restores: (() => void)[]): void {
+  guards.noteRead(module, forwardField, ownForward(module), () => `the hooks of ${module.constructor.name}`);
   const peek = new Map<string, () => unknown>();
   peeks.set(module, peek);
   restores.push(() => peeks.delete(module));

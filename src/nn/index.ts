@@ -6,6 +6,7 @@ export * as functional from "./functional.js";
 export * as init from "./init.js";
 export * from "./layers/index.js";
 export { Module } from "./module.js";
+export type { ForwardHook, ForwardPreHook, FullBackwardHook } from "./module-hooks.js";
 export type { Initializer } from "./module-tensor.js";
 export { Parameter, type ParameterOptions } from "./parameter.js";
 export type { LoadableState, LoadResult, StateDict, StoredElements } from "./state.js";

@@ -6,9 +6,10 @@
 import { beforeChange, type GuardedField, stateChanged, tracing } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import { type Device, Tensor } from "../tensor/index.js";
+import { type Device, type HookHandle, Tensor } from "../tensor/index.js";
 import { Buffer } from "./buffer.js";
 import { fieldsOf, registerFields } from "./field-guards.js";
+import { addHook, type ForwardHook, type ForwardPreHook, type FullBackwardHook } from "./module-hooks.js";
 import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";
 import type { ModuleTensor } from "./module-tensor.js";
 import { Parameter } from "./parameter.js";
@@ -135,6 +136,62 @@ export abstract class Module {
       new Buffer(shape, () => values, { dtype, persistent }),
       true,
     );
+  }
+
+  /**
+   * Calls a function before each `forward`, with the module and the arguments. It may return other arguments. In a compiled step hooks run
+   * while the step is traced and audited.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(2, 1).to(cpu);
+   * const handle = layer.registerForwardPreHook((_, [x]) => console.log(String(x)));
+   * layer.forward(ones([1, 2])); // → tensor([[1. 1.]], shape [1, 2], f32, cpu)
+   * handle.remove();
+   * cpu.close();
+   * ```
+   */
+  registerForwardPreHook(hook: ForwardPreHook<this>): HookHandle {
+    return addHook(this, "forwardPre", hook);
+  }
+
+  /**
+   * Calls a function after each `forward`, with the module, the arguments and the result. It may return another result.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(2, 1).to(cpu);
+   * layer.registerForwardHook(() => ones([3]));
+   * console.log(layer.forward(ones([1, 2])).shape); // → [ 3 ]
+   * cpu.close();
+   * ```
+   */
+  registerForwardHook(hook: ForwardHook<this>): HookHandle {
+    return addHook(this, "forward", hook);
+  }
+
+  /**
+   * Calls a function when backward has the gradients of the arguments and the results of `forward`. It may return other gradients of the
+   * arguments. Results are a tensor or an array of tensors.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(2, 1).to(cpu);
+   * layer.registerFullBackwardHook((_, [gradInput], [gradOutput]) => {
+   *   console.log(gradInput?.shape, gradOutput?.tolist()); // → [ 1, 2 ] [ [ 1 ] ]
+   * });
+   * layer.forward(ones([1, 2]).requiresGrad_()).sum().backward();
+   * cpu.close();
+   * ```
+   */
+  registerFullBackwardHook(hook: FullBackwardHook<this>): HookHandle {
+    return addHook(this, "fullBackward", hook);
   }
 
   /**
