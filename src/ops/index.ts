@@ -6,11 +6,17 @@ export { packedAttention } from "./attention/packed.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
 export { attentionWithDropout } from "./attention/with-dropout.js";
 export { expand, sum } from "./broadcast.js";
-export { type AveragePoolAttributes, avgPool1d, avgPool2d } from "./convolution/average-pool.js";
-export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convolution.js";
-export type { PerAxis } from "./convolution/geometry.js";
-export { maxPool1d, maxPool2d, type PoolAttributes } from "./convolution/max-pool.js";
-export { type WindowAttributes, windows } from "./convolution/windows.js";
+export { type AveragePoolAttributes, avgPool1d, avgPool2d, avgPool3d } from "./convolution/average-pool.js";
+export { type ConvolutionAttributes, conv1d, conv2d, conv3d } from "./convolution/convolution.js";
+export type { PerAxis, WindowOptions } from "./convolution/geometry.js";
+export { maxPool1d, maxPool2d, maxPool3d, type PoolAttributes } from "./convolution/max-pool.js";
+export {
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  type TransposedConvolutionAttributes,
+} from "./convolution/transposed-convolution.js";
+export { type FoldAttributes, fold, type WindowAttributes, windows } from "./convolution/windows.js";
 export { type ArrayCopy, copyArrays, copyCalls } from "./copy.js";
 export {
   allocateArray,

@@ -6,10 +6,11 @@ import { packedAttention } from "./attention/packed.js";
 import { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
 import { attentionWithDropout } from "./attention/with-dropout.js";
 import { expand, sum } from "./broadcast.js";
-import { avgPool1d, avgPool2d } from "./convolution/average-pool.js";
-import { conv1d, conv2d } from "./convolution/convolution.js";
-import { maxPool1d, maxPool2d } from "./convolution/max-pool.js";
-import { windows } from "./convolution/windows.js";
+import { avgPool1d, avgPool2d, avgPool3d } from "./convolution/average-pool.js";
+import { conv1d, conv2d, conv3d } from "./convolution/convolution.js";
+import { maxPool1d, maxPool2d, maxPool3d } from "./convolution/max-pool.js";
+import { convTranspose1d, convTranspose2d, convTranspose3d } from "./convolution/transposed-convolution.js";
+import { fold, windows } from "./convolution/windows.js";
 import * as activations from "./elementwise/activations.js";
 import { add, div, maximum, minimum, mul, pow, sub } from "./elementwise/arithmetic.js";
 import * as bitwise from "./elementwise/bitwise.js";
@@ -85,5 +86,6 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ reshape, permute, expand },
   ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile, diagonal, tril, triu },
   ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },
-  ...{ windows, conv1d, conv2d, maxPool1d, maxPool2d, avgPool1d, avgPool2d },
+  ...{ windows, fold, conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d },
+  ...{ maxPool1d, maxPool2d, maxPool3d, avgPool1d, avgPool2d, avgPool3d },
 };

@@ -1,20 +1,31 @@
-/** Convolution and pooling functions, with PyTorch's layouts: [N, C, L] and [N, C, H, W], or without the batch. */
+/**
+ * Convolution and pooling functions, with PyTorch's layouts: [N, C, L], [N, C, H, W] and [N, C, D, H, W], or without the batch.
+ */
 
 import {
   avgPool1d as avgPool1dOp,
   avgPool2d as avgPool2dOp,
+  avgPool3d as avgPool3dOp,
   type ConvolutionAttributes,
   conv1d as conv1dOp,
   conv2d as conv2dOp,
+  conv3d as conv3dOp,
+  convTranspose1d as convTranspose1dOp,
+  convTranspose2d as convTranspose2dOp,
+  convTranspose3d as convTranspose3dOp,
   maxPool1d as maxPool1dOp,
   maxPool2d as maxPool2dOp,
+  maxPool3d as maxPool3dOp,
   type PerAxis,
   type PoolAttributes,
+  type TransposedConvolutionAttributes,
 } from "../ops/index.js";
 import type { Tensor } from "./tensor.js";
 
 /** `stride`, `padding` and `dilation`: one number for all axes or one for each; `groups` of channels. */
 export type ConvolutionOptions = ConvolutionAttributes;
+/** As for a convolution, and `outputPadding`, which is added to the size of the result. */
+export type TransposedConvolutionOptions = TransposedConvolutionAttributes;
 /** `stride` (default: the kernel's size), `padding` and, for max pooling, `dilation`. */
 export type PoolOptions = Omit<PoolAttributes, "kernel">;
 
@@ -119,4 +130,117 @@ export function avgPool1d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions,
  */
 export function avgPool2d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
   return x.device.apply(avgPool2dOp, [x], { kernel, ...options });
+}
+
+/**
+ * Convolves an input [N, C, D, H, W] or [C, D, H, W] with a weight [out, C / groups, kD, kH, kW]; the bias [out] may be null.
+ *
+ * @example
+ * ```ts
+ * import { conv3d, device, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(conv3d(ones([1, 3, 3, 3]), ones([1, 1, 2, 2, 2])).amax().item()); // → 8
+ * cpu.close();
+ * ```
+ */
+export function conv3d(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  options: ConvolutionOptions = {},
+): Tensor {
+  return x.device.apply(conv3dOp, bias ? [x, weight, bias] : [x, weight], options);
+}
+
+/**
+ * The transposed convolution of an input [N, C, D, H, W] or [C, D, H, W] with a weight [C, out / groups, kD, kH, kW]; the bias [out] may be
+ * null.
+ *
+ * @example
+ * ```ts
+ * import { convTranspose3d, device, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(convTranspose3d(ones([1, 2, 2, 2]), ones([1, 3, 2, 2, 2]), null, { stride: 2 }).shape); // → [ 3, 4, 4, 4 ]
+ * cpu.close();
+ * ```
+ */
+export function convTranspose3d(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  options: TransposedConvolutionOptions = {},
+): Tensor {
+  return x.device.apply(convTranspose3dOp, bias ? [x, weight, bias] : [x, weight], options);
+}
+
+/**
+ * The transposed convolution of an input [N, C, L] or [C, L] with a weight [C, out / groups, k]; the bias [out] may be null.
+ *
+ * @example
+ * ```ts
+ * import { convTranspose1d, device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const y = convTranspose1d(tensor([[1, 2]]), tensor([[[1, 10, 100]]]), null, { stride: 2 });
+ * console.log(y.tolist()); // → [ [ 1, 10, 102, 20, 200 ] ]
+ * cpu.close();
+ * ```
+ */
+export function convTranspose1d(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  options: TransposedConvolutionOptions = {},
+): Tensor {
+  return x.device.apply(convTranspose1dOp, bias ? [x, weight, bias] : [x, weight], options);
+}
+
+/**
+ * The transposed convolution of an input [N, C, H, W] or [C, H, W] with a weight [C, out / groups, kH, kW]; the bias [out] may be null.
+ *
+ * @example
+ * ```ts
+ * import { convTranspose2d, device, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const y = convTranspose2d(ones([1, 2, 2]), ones([1, 1, 3, 3]), null, { stride: 2, padding: 1, outputPadding: 1 });
+ * console.log(y.shape, y.select(1, 0).tolist()); // → [ 1, 4, 4 ] [ [ 1, 2, 1, 1 ] ]
+ * cpu.close();
+ * ```
+ */
+export function convTranspose2d(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  options: TransposedConvolutionOptions = {},
+): Tensor {
+  return x.device.apply(convTranspose2dOp, bias ? [x, weight, bias] : [x, weight], options);
+}
+
+/**
+ * The maximum of every window over an input [N, C, D, H, W] or [C, D, H, W]. The gradient goes to the first of equal elements.
+ *
+ * @example
+ * ```ts
+ * import { arange, device, maxPool3d } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(maxPool3d(arange(8).to("f32").reshape([1, 2, 2, 2]), 2).item()); // → 7
+ * cpu.close();
+ * ```
+ */
+export function maxPool3d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
+  return x.device.apply(maxPool3dOp, [x], { kernel, ...options });
+}
+
+/**
+ * The mean of every window over an input [N, C, D, H, W] or [C, D, H, W]; padding counts as zeros.
+ *
+ * @example
+ * ```ts
+ * import { arange, avgPool3d, device } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(avgPool3d(arange(8).to("f32").reshape([1, 2, 2, 2]), 2).item()); // → 3.5
+ * cpu.close();
+ * ```
+ */
+export function avgPool3d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
+  return x.device.apply(avgPool3dOp, [x], { kernel, ...options });
 }

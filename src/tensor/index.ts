@@ -22,12 +22,19 @@ export type { StepResult } from "./compiled/step-results.js";
 export {
   avgPool1d,
   avgPool2d,
+  avgPool3d,
   type ConvolutionOptions,
   conv1d,
   conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
   maxPool1d,
   maxPool2d,
+  maxPool3d,
   type PoolOptions,
+  type TransposedConvolutionOptions,
 } from "./convolution.js";
 export {
   arange,

@@ -16,7 +16,8 @@ cases = []
 
 def rounded(*shape, low=None, high=None):
     values = torch.randn(shape) if low is None else torch.empty(shape).uniform_(low, high)
-    return values.float().double()
+    # Multiples of 1/64 are exact in float32, and short.
+    return torch.round(values * 64).double() / 64
 
 
 def integers(*shape, low=0, high=2):
@@ -139,9 +140,59 @@ def losses():
          {"reduction": "none", "zeroInfinity": True})
 
 
+def images():
+    conv = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+    for rank, sizes in [(1, [4]), (2, [3, 2]), (3, [2, 2, 1])]:
+        case(f"convTranspose{rank}d", lambda x, w, b: conv[rank](x, w, b, 2, 1, 1, 2, 2),
+             [rounded(2, 4, *sizes), rounded(4, 3, *[2] * rank), rounded(6)],
+             {"stride": 2, "padding": 1, "outputPadding": 1, "groups": 2, "dilation": 2})
+    case("conv3d", lambda x, w, b: F.conv3d(x, w, b, (2, 1, 1), (1, 0, 1)), [rounded(2, 2, 3, 3, 3), rounded(3, 2, 2, 2, 2), rounded(3)],
+         {"stride": [2, 1, 1], "padding": [1, 0, 1]})
+    x3 = torch.randperm(2 * 3 * 4 * 4).double().reshape(1, 2, 3, 4, 4) / 8
+    case("maxPool3d", lambda x: F.max_pool3d(x, 2, 1, 1), [x3], {"kernel": 2, "stride": 1, "padding": 1})
+    case("avgPool3d", lambda x: F.avg_pool3d(x, (1, 2, 3), (1, 2, 1)), [x3], {"kernel": [1, 2, 3], "stride": [1, 2, 1]})
+    x1, x2 = x3[0, :, 0, :, 0].contiguous(), x3[:, :, 0]
+    adaptive = [("1d", x1, 3), ("2d", x2, [3, 2]), ("3d", x3, [2, 4, 3])]
+    for name, x, size in adaptive:
+        for kind in ["avg", "max"]:
+            function = getattr(F, f"adaptive_{kind}_pool{name}")
+            case(f"adaptive{kind.capitalize()}Pool{name}", lambda x: function(x, size), [x], {"size": size})
+    case("lpPool1d", lambda x: F.lp_pool1d(x, 3, 2), [rounded(1, 2, 5, low=0.1, high=2)], {"p": 3, "kernel": 2})
+    case("lpPool2d", lambda x: F.lp_pool2d(x, 2, 2, 1), [rounded(1, 2, 3, 3)], {"p": 2, "kernel": 2, "stride": 1})
+    small = rounded(1, 2, 3, 4)
+    for options in [{"scaleFactor": 2}, {"size": [4, 3]}, {"size": [5, 7], "mode": "bilinear"},
+                    {"scaleFactor": 1.7, "mode": "bilinear"}, {"size": [5, 2], "mode": "bilinear", "alignCorners": True},
+                    {"size": [4, 7], "mode": "bicubic"}, {"scaleFactor": 2, "mode": "bicubic", "alignCorners": True},
+                    {"size": [2, 3], "mode": "area"}]:
+        names = {"scaleFactor": "scale_factor", "alignCorners": "align_corners"}
+        case("interpolate", lambda x: F.interpolate(x, **{names.get(k, k): v for k, v in options.items()}), [small], options)
+    case("interpolate", lambda x: F.interpolate(x, size=[2, 3, 3], mode="trilinear"), [rounded(1, 1, 3, 2, 2)],
+         {"size": [2, 3, 3], "mode": "trilinear"})
+    case("interpolate", lambda x: F.interpolate(x, size=5, mode="linear"), [rounded(2, 1, 3)], {"size": 5, "mode": "linear"})
+    case("pixelShuffle", lambda x: F.pixel_shuffle(x, 2), [rounded(2, 8, 2, 3)], {"factor": 2})
+    case("pixelUnshuffle", lambda x: F.pixel_unshuffle(x, 2), [rounded(2, 2, 4, 6)], {"factor": 2})
+    case("channelShuffle", lambda x: F.channel_shuffle(x, 3), [rounded(2, 6, 2)], {"groups": 3}, constants=(0,))
+    case("unfold", lambda x: F.unfold(x, (2, 3), 1, (1, 2), 2), [rounded(2, 2, 3, 4)],
+         {"kernel": [2, 3], "dilation": 1, "padding": [1, 2], "stride": 2})
+    case("fold", lambda x: F.fold(x, (3, 4), (2, 3), 1, (1, 2), 2), [rounded(2, 12, 6)],
+         {"size": [3, 4], "kernel": [2, 3], "dilation": 1, "padding": [1, 2], "stride": 2})
+    for mode in ["reflect", "replicate", "circular"]:
+        case("pad", lambda x: F.pad(x, [2, 1, 0, 2], mode), [rounded(1, 2, 3, 4)], {"pads": [2, 1, 0, 2], "mode": mode})
+    case("bilinear", F.bilinear, [rounded(3, 2), rounded(3, 4), rounded(5, 2, 4), rounded(5)])
+    words = torch.tensor([[0, 3, 1], [2, 2, 0]])
+    weight = rounded(4, 3)
+    for mode in ["sum", "mean", "max"]:
+        case("embeddingBag", lambda i, w: F.embedding_bag(i, w, mode=mode), [words, weight], {"mode": mode})
+    case("embeddingBag", lambda i, w, o: F.embedding_bag(i, w, o, mode="mean"),
+         [words.reshape(-1), weight, torch.tensor([0, 2, 2])], {"mode": "mean"})
+    case("embeddingBag", lambda i, w, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s),
+         [words.reshape(-1), weight, torch.tensor([0, 4]), rounded(6)], {"mode": "sum"})
+
+
 norms()
 activations()
 losses()
+images()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
 print(len(cases), "cases")

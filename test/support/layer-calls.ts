@@ -23,6 +23,12 @@ const unary = [
   "hardsigmoid",
 ] as const;
 
+const convolutions = ["conv3d", "convTranspose1d", "convTranspose2d", "convTranspose3d"] as const;
+const adaptivePools = [
+  ...(["adaptiveAvgPool1d", "adaptiveAvgPool2d", "adaptiveAvgPool3d"] as const),
+  ...(["adaptiveMaxPool1d", "adaptiveMaxPool2d", "adaptiveMaxPool3d"] as const),
+];
+
 /** Functions of two or three tensors and options. */
 const pairs = [
   ...([
@@ -80,5 +86,44 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
   pdist: call(([x]) => f.pdist(x)),
   ctcLoss: call<nn.functional.CTCLossOptions>(([x, targets, inputs, lengths], options) =>
     f.ctcLoss(x.logSoftmax(-1), targets!, inputs!, lengths!, options),
+  ),
+  ...Object.fromEntries(
+    convolutions.map((name) => [
+      name,
+      call<Readonly<Record<string, number>>>(([x, weight, bias = null], options) =>
+        f[name](x, weight!, bias, options),
+      ),
+    ]),
+  ),
+  ...Object.fromEntries(
+    adaptivePools.map((name) => [name, call<{ size: number }>(([x], { size }) => f[name](x, size))]),
+  ),
+  ...Object.fromEntries(
+    (["maxPool3d", "avgPool3d"] as const).map((name) => [
+      name,
+      call<{ kernel: number }>(([x], { kernel, ...options }) => f[name](x, kernel, options)),
+    ]),
+  ),
+  ...Object.fromEntries(
+    (["lpPool1d", "lpPool2d"] as const).map((name) => [
+      name,
+      call<{ p: number; kernel: number }>(([x], { p, kernel, ...options }) => f[name](x, p, kernel, options)),
+    ]),
+  ),
+  interpolate: call<nn.functional.InterpolateOptions>(([x], options) => f.interpolate(x, options)),
+  pixelShuffle: call<{ factor: number }>(([x], { factor }) => f.pixelShuffle(x, factor)),
+  pixelUnshuffle: call<{ factor: number }>(([x], { factor }) => f.pixelUnshuffle(x, factor)),
+  channelShuffle: call<{ groups: number }>(([x], { groups }) => f.channelShuffle(x, groups)),
+  unfold: call<{ kernel: number }>(([x], { kernel, ...options }) => f.unfold(x, kernel, options)),
+  fold: call<{ size: number; kernel: number }>(([x], { size, kernel, ...options }) =>
+    f.fold(x, size, kernel, options),
+  ),
+  pad: call<{ pads: number[] } & nn.functional.PadOptions>(([x], { pads, ...options }) =>
+    f.pad(x, pads, options),
+  ),
+  bilinear: call(([x, y, weight, bias = null]) => f.bilinear(x, y!, weight!, bias)),
+  embeddingBag: call<nn.functional.EmbeddingBagOptions>(
+    ([x, weight, offsets = null, perSampleWeights = null], options) =>
+      f.embeddingBag(x, weight!, { ...options, offsets, perSampleWeights }),
   ),
 };

@@ -8,14 +8,21 @@ import {
   linear as linearOp,
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { type PadMode, padByIndex } from "./windows.js";
 
 export {
   avgPool1d,
   avgPool2d,
+  avgPool3d,
   conv1d,
   conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
   maxPool1d,
   maxPool2d,
+  maxPool3d,
   oneHot,
   pdist,
 } from "../../tensor/index.js";
@@ -125,19 +132,29 @@ export function embedding(
   return weight.device.apply(embeddingOp, [weight, index], options);
 }
 
+/** Options of `pad`. */
+export interface PadOptions {
+  /** A constant, or elements of the tensor: mirrored, those at the edge, or those from the other end. Default: constant. */
+  readonly mode?: PadMode;
+  /** The constant. Default: 0. */
+  readonly value?: number;
+}
+
 /**
- * Pads with a constant: sizes before and after each axis, starting from the last axis. Negative sizes crop.
+ * Pads with a constant, or with elements of the tensor: sizes before and after each axis, starting from the last axis. Negative sizes crop.
  *
  * @example
  * ```ts
- * import { device, nn, ones } from "holdfast";
+ * import { device, nn, ones, tensor } from "holdfast";
  * const cpu = await device("cpu");
  * const image = ones([1, 2, 2]);
  * console.log(nn.functional.pad(image, [1, 1, 1, 1]).shape, nn.functional.pad(image, [-1, 0]).shape);
  * // → [ 1, 4, 4 ] [ 1, 2, 1 ]
+ * console.log(nn.functional.pad(tensor([1, 2, 3]), [2, 1], { mode: "reflect" }).tolist()); // → [ 3, 2, 1, 2, 3, 2 ]
  * cpu.close();
  * ```
  */
-export function pad(x: Tensor, pads: readonly number[], value = 0): Tensor {
-  return x.pad(pads, value);
+export function pad(x: Tensor, pads: readonly number[], options: number | PadOptions = 0): Tensor {
+  const { mode = "constant", value = 0 } = typeof options === "number" ? { value: options } : options;
+  return mode === "constant" ? x.pad(pads, value) : padByIndex(x, pads, mode);
 }

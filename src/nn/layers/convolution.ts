@@ -1,8 +1,8 @@
-/** Conv1d and Conv2d: learned convolution kernels. */
+/** Conv1d, Conv2d and Conv3d: learned convolution kernels. */
 
 import type { PerAxis } from "../../ops/index.js";
 import type { Tensor, ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
-import { conv1d, conv2d } from "../functional.js";
+import { conv1d, conv2d, conv3d } from "../functional.js";
 import { fansOf, kaimingUniform, uniform } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
@@ -114,10 +114,38 @@ export class Conv2d extends Convolution {
   }
 }
 
-function perAxis(size: PerAxis, axes: number): readonly number[] {
+/**
+ * A convolution over [batch, channels, depth, height, width], or without the batch axis.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const layer = new nn.Conv3d(1, 2, 3).to(cpu);
+ * console.log(layer.forward(ones([1, 1, 4, 5, 6])).shape); // → [ 1, 2, 2, 3, 4 ]
+ * cpu.close();
+ * ```
+ */
+export class Conv3d extends Convolution {
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: PerAxis,
+    options: ConvolutionLayerOptions = {},
+  ) {
+    super(inChannels, outChannels, perAxis(kernelSize, 3), options);
+  }
+
+  /** [N, C, D, H, W] or [C, D, H, W] to as many axes, with `outChannels` channels. */
+  forward(x: Tensor): Tensor {
+    return conv3d(x, this.weight, this.bias, this.options);
+  }
+}
+
+export function perAxis(size: PerAxis, axes: number): readonly number[] {
   return typeof size === "number" ? new Array<number>(axes).fill(size) : size;
 }
 
-function textOf(value: PerAxis | string): string {
+export function textOf(value: PerAxis | string): string {
   return typeof value === "object" ? `[${value.join(", ")}]` : String(value);
 }

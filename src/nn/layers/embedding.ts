@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
-import { embedding } from "../functional.js";
+import { type EmbeddingBagOptions, embedding, embeddingBag } from "../functional.js";
 import { normal, normalWithPadding } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
@@ -65,5 +65,47 @@ export class Embedding extends Module {
   protected override describe(): string {
     const padding = this.paddingIdx === undefined ? "" : `, paddingIdx=${this.paddingIdx}`;
     return `${this.numEmbeddings}, ${this.embeddingDim}${padding}`;
+  }
+}
+
+/**
+ * The sum, mean or maximum of the weight's rows for each bag of indices; see `nn.functional.embeddingBag`.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const bags = new nn.EmbeddingBag(10, 4, { mode: "sum" }).to(cpu);
+ * console.log(bags.forward(tensor([[3, 7, 0]], { dtype: "i32" })).shape); // → [ 1, 4 ]
+ * cpu.close();
+ * ```
+ */
+export class EmbeddingBag extends Module {
+  readonly numEmbeddings: number;
+  readonly embeddingDim: number;
+  readonly mode: "sum" | "mean" | "max";
+  /** [numEmbeddings, embeddingDim] */
+  weight: Parameter;
+
+  constructor(
+    numEmbeddings: number,
+    embeddingDim: number,
+    { mode = "mean" }: Pick<EmbeddingBagOptions, "mode"> = {},
+  ) {
+    super();
+    requireSizes("EmbeddingBag", { numEmbeddings, embeddingDim });
+    this.numEmbeddings = numEmbeddings;
+    this.embeddingDim = embeddingDim;
+    this.mode = mode;
+    this.weight = new Parameter([numEmbeddings, embeddingDim], normal());
+  }
+
+  /** Indices [bags, n], or [n] with offsets, to [bags, embeddingDim]. */
+  forward(input: Tensor, options: Omit<EmbeddingBagOptions, "mode"> = {}): Tensor {
+    return embeddingBag(input, this.weight, { ...options, mode: this.mode });
+  }
+
+  protected override describe(): string {
+    return `${this.numEmbeddings}, ${this.embeddingDim}, mode=${this.mode}`;
   }
 }

@@ -33,3 +33,52 @@ export class Flatten extends Module {
     return `first=${this.first}, last=${this.last}`;
   }
 }
+
+/**
+ * Splits an axis into several.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Unflatten(1, [2, 3]).forward(ones([4, 6])).shape); // → [ 4, 2, 3 ]
+ * cpu.close();
+ * ```
+ */
+export class Unflatten extends Module {
+  readonly axis: number;
+  readonly sizes: readonly number[];
+
+  constructor(axis: number, sizes: readonly number[]) {
+    super();
+    this.axis = axis;
+    this.sizes = sizes;
+  }
+
+  /** The axis becomes several, of these sizes. */
+  forward(x: Tensor): Tensor {
+    return x.unflatten(this.axis, this.sizes);
+  }
+
+  protected override describe(): string {
+    return `axis=${this.axis}, sizes=[${this.sizes.join(", ")}]`;
+  }
+}
+
+/**
+ * Returns its input: a place for another layer.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Identity().forward(ones([2])).tolist()); // → [ 1, 1 ]
+ * cpu.close();
+ * ```
+ */
+export class Identity extends Module {
+  /** The input itself. */
+  forward(x: Tensor): Tensor {
+    return x;
+  }
+}

@@ -22,8 +22,8 @@ export {
   InstanceNorm3d,
 } from "./batch-norm.js";
 export { type Layer, ModuleList, Sequential } from "./containers.js";
-export { Conv1d, Conv2d, type ConvolutionLayerOptions } from "./convolution.js";
-export { Dropout } from "./dropout.js";
+export { Conv1d, Conv2d, Conv3d, type ConvolutionLayerOptions } from "./convolution.js";
+export { AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout } from "./dropout.js";
 export {
   CELU,
   ELU,
@@ -45,10 +45,10 @@ export {
   Tanhshrink,
   Threshold,
 } from "./elementwise-activations.js";
-export { Embedding, type EmbeddingOptions } from "./embedding.js";
-export { Flatten } from "./flatten.js";
+export { Embedding, EmbeddingBag, type EmbeddingOptions } from "./embedding.js";
+export { Flatten, Identity, Unflatten } from "./flatten.js";
 export { GroupNorm, type GroupNormOptions, LocalResponseNorm } from "./group-norm.js";
-export { Linear, type LinearOptions } from "./linear.js";
+export { Bilinear, Linear, type LinearOptions } from "./linear.js";
 export {
   BCEWithLogitsLoss,
   CrossEntropyLoss,
@@ -70,7 +70,33 @@ export {
   TripletMarginWithDistanceLoss,
 } from "./margin-losses.js";
 export { LayerNorm, type LayerNormOptions, RMSNorm, type RMSNormOptions } from "./normalisation.js";
-export { AvgPool1d, AvgPool2d, type AvgPoolOptions, MaxPool1d, MaxPool2d } from "./pooling.js";
+export {
+  CircularPad1d,
+  CircularPad2d,
+  CircularPad3d,
+  ConstantPad1d,
+  ConstantPad2d,
+  ConstantPad3d,
+  type Padding,
+  ReflectionPad1d,
+  ReflectionPad2d,
+  ReflectionPad3d,
+  ReplicationPad1d,
+  ReplicationPad2d,
+  ReplicationPad3d,
+  ZeroPad1d,
+  ZeroPad2d,
+  ZeroPad3d,
+} from "./padding.js";
+export {
+  AvgPool1d,
+  AvgPool2d,
+  AvgPool3d,
+  type AvgPoolOptions,
+  MaxPool1d,
+  MaxPool2d,
+  MaxPool3d,
+} from "./pooling.js";
 export {
   BCELoss,
   CTCLoss,
@@ -94,4 +120,24 @@ export {
   type RNNOptions,
   type SequenceOptions,
 } from "./recurrent/index.js";
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AdaptiveAvgPool3d,
+  AdaptiveMaxPool1d,
+  AdaptiveMaxPool2d,
+  AdaptiveMaxPool3d,
+  ChannelShuffle,
+  LPPool1d,
+  LPPool2d,
+  PixelShuffle,
+  PixelUnshuffle,
+  Upsample,
+} from "./resampling.js";
 export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";
+export {
+  ConvTranspose1d,
+  ConvTranspose2d,
+  ConvTranspose3d,
+  type TransposedConvolutionLayerOptions,
+} from "./transposed-convolution.js";
+export { Fold, Unfold } from "./windows.js";

@@ -1,7 +1,7 @@
 /** Linear: a GEMM with a weight, and a bias. */
 
 import type { Tensor } from "../../tensor/index.js";
-import { linear } from "../functional.js";
+import { bilinear, linear } from "../functional.js";
 import { kaimingUniform, uniform } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
@@ -51,5 +51,52 @@ export class Linear extends Module {
 
   protected override describe(): string {
     return `inFeatures=${this.inFeatures}, outFeatures=${this.outFeatures}, bias=${this.bias !== null}`;
+  }
+}
+
+/**
+ * x1 · W[o] · x2 + b[o] for each output o.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const layer = new nn.Bilinear(2, 3, 4).to(cpu);
+ * console.log(layer.forward(ones([5, 2]), ones([5, 3])).shape); // → [ 5, 4 ]
+ * cpu.close();
+ * ```
+ */
+export class Bilinear extends Module {
+  readonly in1Features: number;
+  readonly in2Features: number;
+  readonly outFeatures: number;
+  /** [out, in1, in2] */
+  readonly weight: Parameter;
+  readonly bias: Parameter | null;
+
+  constructor(
+    in1Features: number,
+    in2Features: number,
+    outFeatures: number,
+    { bias = true }: LinearOptions = {},
+  ) {
+    super();
+    requireSizes("Bilinear", { in1Features, in2Features, outFeatures });
+    this.in1Features = in1Features;
+    this.in2Features = in2Features;
+    this.outFeatures = outFeatures;
+    const bound = 1 / Math.sqrt(in1Features);
+    this.weight = new Parameter([outFeatures, in1Features, in2Features], uniform(-bound, bound));
+    this.bias = bias ? new Parameter([outFeatures], uniform(-bound, bound)) : null;
+  }
+
+  /** […, in1] and […, in2] to […, out]. */
+  forward(x1: Tensor, x2: Tensor): Tensor {
+    return bilinear(x1, x2, this.weight, this.bias);
+  }
+
+  protected override describe(): string {
+    const { in1Features, in2Features, outFeatures, bias } = this;
+    return `in1Features=${in1Features}, in2Features=${in2Features}, outFeatures=${outFeatures}, bias=${bias !== null}`;
   }
 }

@@ -2,7 +2,7 @@
 
 import type { PerAxis } from "../../ops/index.js";
 import type { PoolOptions, Tensor } from "../../tensor/index.js";
-import { avgPool1d, avgPool2d, maxPool1d, maxPool2d } from "../functional.js";
+import { avgPool1d, avgPool2d, avgPool3d, maxPool1d, maxPool2d, maxPool3d } from "../functional.js";
 import { Module } from "../module.js";
 
 /** Average pooling has no dilation. */
@@ -112,5 +112,51 @@ export class AvgPool2d extends Pool<AvgPoolOptions> {
   /** [N, C, H, W] or [C, H, W] to the means of its windows. */
   forward(x: Tensor): Tensor {
     return avgPool2d(x, this.kernelSize, this.options);
+  }
+}
+
+/**
+ * The maximum of every window over [batch, channels, depth, height, width].
+ *
+ * @example
+ * ```ts
+ * import { arange, device, nn } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = arange(8).to("f32").reshape([1, 2, 2, 2]);
+ * console.log(new nn.MaxPool3d(2).forward(x).item()); // → 7
+ * cpu.close();
+ * ```
+ */
+export class MaxPool3d extends Pool<PoolOptions> {
+  constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
+    super(kernelSize, options);
+  }
+
+  /** [N, C, D, H, W] or [C, D, H, W] to the maximums of its windows. */
+  forward(x: Tensor): Tensor {
+    return maxPool3d(x, this.kernelSize, this.options);
+  }
+}
+
+/**
+ * The mean of every window over [batch, channels, depth, height, width].
+ *
+ * @example
+ * ```ts
+ * import { arange, device, nn } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = arange(8).to("f32").reshape([1, 2, 2, 2]);
+ * console.log(new nn.AvgPool3d(2).forward(x).item()); // → 3.5
+ * cpu.close();
+ * ```
+ */
+export class AvgPool3d extends Pool<AvgPoolOptions> {
+  constructor(kernelSize: PerAxis, options: AvgPoolOptions = {}) {
+    super(kernelSize, options);
+  }
+
+  /** [N, C, D, H, W] or [C, D, H, W] to the means of its windows. */
+  forward(x: Tensor): Tensor {
+    return avgPool3d(x, this.kernelSize, this.options);
   }
 }

@@ -1,4 +1,4 @@
-/** avgPool1d and avgPool2d: the mean of every window. Zeros of the padding are counted, as in PyTorch. */
+/** avgPool1d, avgPool2d and avgPool3d: the mean of every window. Zeros of the padding are counted, as in PyTorch. */
 
 import { pad } from "../movement/pad.js";
 import { type CompositeOp, typeAt } from "../op.js";
@@ -12,6 +12,7 @@ export type AveragePoolAttributes = Omit<PoolAttributes, "dilation">;
 
 export const avgPool1d = averagePool("avgPool1d", 1);
 export const avgPool2d = averagePool("avgPool2d", 2);
+export const avgPool3d = averagePool("avgPool3d", 3);
 
 function averagePool(name: string, rank: number): CompositeOp<AveragePoolAttributes> {
   return {

@@ -1,5 +1,5 @@
 /**
- * conv1d and conv2d. A backend that gathers convolutions has kernels for them. The others compute them by im2col: the weight as a matrix,
+ * conv1d, conv2d and conv3d. A backend that gathers convolutions has kernels for them. The others compute them by im2col: the weight as a matrix,
  * times a matrix whose columns are the windows of the input. The columns are a copy of kernel-size times the input's size. In return
  * forward and backward are one large GEMM each.
  */
@@ -13,7 +13,7 @@ import { permute, reshape } from "../movement/reshape.js";
 import { type CompositeOp, type Composition, isType, typeAt, type ValueType } from "../op.js";
 import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 import { canGather, gatheredConvolution } from "./gathered-convolution.js";
-import { padsOf, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
+import { axesText, kernelText, padsOf, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
 import { windows } from "./windows.js";
 
 /** `groups`: the channels are split into so many groups, each with its slice of the weight. */
@@ -23,6 +23,8 @@ export type ConvolutionAttributes = WindowOptions & { readonly groups?: number }
 export const conv1d = convolution("conv1d", 1);
 /** Input [N, C, H, W] or [C, H, W], weight [out, C / groups, kH, kW], and an optional bias [out]. */
 export const conv2d = convolution("conv2d", 2);
+/** Input [N, C, D, H, W] or [C, D, H, W], weight [out, C / groups, kD, kH, kW], and an optional bias [out]. */
+export const conv3d = convolution("conv3d", 3);
 
 function convolution(name: string, rank: number): CompositeOp<ConvolutionAttributes> {
   return {
@@ -38,7 +40,7 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
     },
     compose(build, [x = 0, weight = 0, bias], attributes) {
       const { apply, capabilities, typeOf } = build;
-      if (capabilities.gathersConvolutions && canGather(typeOf(x), typeOf(weight))) {
+      if (rank < 3 && capabilities.gathersConvolutions && canGather(typeOf(x), typeOf(weight))) {
         return [gather(build, [x, weight, bias], attributes)];
       }
       const { groups = 1, stride, dilation } = attributes;
@@ -88,7 +90,7 @@ function gather<V>(
   return bias === undefined ? result : addBias(build, result, bias, typeOf(weight).shape.length - 2);
 }
 
-function addBias<V>({ apply, typeOf }: Composition<V>, result: V, bias: V | number, rank: number): V {
+export function addBias<V>({ apply, typeOf }: Composition<V>, result: V, bias: V | number, rank: number): V {
   const shape = [...typeOf(bias).shape, ...new Array<number>(rank).fill(1)];
   return apply(add, [result, apply(reshape, [bias], { shape })]);
 }
@@ -109,7 +111,7 @@ function requireFits(
   const [out = 0, width = 0, ...kernel] = weight.shape;
   const channels = x.shape.at(-rank - 1) ?? 0;
   const batchAxes = x.shape.length - rank - 1;
-  const spatial = rank === 1 ? "L" : "H, W";
+  const spatial = axesText[rank];
   const operands = `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)} with ${groups} group${groups === 1 ? "" : "s"}`;
   if (dtypes[promote(x.dtype, weight.dtype)].kind !== "float") {
     throw new HoldfastError(
@@ -121,7 +123,7 @@ function requireFits(
   if (kernel.length !== rank || (batchAxes !== 0 && batchAxes !== 1) || kernel.includes(0)) {
     throw badShape(
       op,
-      `${operands}: the input is [N, C, ${spatial}] or [C, ${spatial}] and the weight [out, C / groups, ${rank === 1 ? "k" : "kH, kW"}].`,
+      `${operands}: the input is [N, C, ${spatial}] or [C, ${spatial}] and the weight [out, C / groups, ${kernelText[rank]}].`,
     );
   }
   const isDivisible = Number.isSafeInteger(groups) && groups > 0 && out % groups === 0;

@@ -5,6 +5,10 @@ import { badShape, formatShape, type Shape } from "../shape.js";
 /** One number for all axes, or one number for each axis. */
 export type PerAxis = number | readonly number[];
 
+/** The axes that windows move along, and those of a kernel, by their number. */
+export const axesText: Readonly<Record<number, string>> = { 1: "L", 2: "H, W", 3: "D, H, W" };
+export const kernelText: Readonly<Record<number, string>> = { 1: "k", 2: "kH, kW", 3: "kD, kH, kW" };
+
 export type WindowOptions = {
   readonly stride?: PerAxis;
   readonly padding?: PerAxis;

@@ -1,5 +1,5 @@
 /**
- * maxPool1d and maxPool2d: the largest element of every window. One pass for each offset in the window updates the maximum and its
+ * maxPool1d, maxPool2d and maxPool3d: the largest element of every window. One pass for each offset in the window updates the maximum and its
  * offset. Nothing is copied, and the padding never exists in memory.
  */
 
@@ -24,6 +24,7 @@ import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/rule.js";
 import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 import {
+  axesText,
   eachAxis,
   offsetsIn,
   type PerAxis,
@@ -40,6 +41,7 @@ export type PoolAttributes = WindowOptions & { readonly kernel: PerAxis };
 
 export const maxPool1d = maxPool("maxPool1d", 1);
 export const maxPool2d = maxPool("maxPool2d", 2);
+export const maxPool3d = maxPool("maxPool3d", 3);
 
 /** The second output is the offset of each maximum in its window, for the gradient. */
 function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
@@ -161,7 +163,7 @@ export function poolWindows(
 ): Windows {
   requireFloat(op, dtype);
   if (shape.length !== rank + 1 && shape.length !== rank + 2) {
-    const spatial = rank === 1 ? "L" : "H, W";
+    const spatial = axesText[rank];
     throw badShape(op, `input ${formatShape(shape)}: it is [N, C, ${spatial}] or [C, ${spatial}].`);
   }
   const sizes = eachAxis(op, "the kernel", kernel, rank, 1);

@@ -5,7 +5,7 @@ import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ViewOp } from "../op.js";
-import { badShape, formatShape, type Shape } from "../shape.js";
+import { badShape, formatShape, isSameShape, type Shape } from "../shape.js";
 import { offsetsIn, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
 import { areOverlapping, isFirstOffset, zeroOtherElements } from "./window-gradient.js";
 
@@ -42,14 +42,27 @@ export const windows: ViewOp<WindowAttributes> = {
   ],
 };
 
-/** Adds windows of a shape: one pass for each offset in the window, in order, so the bits are fixed. */
-export const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
+export type FoldAttributes = WindowAttributes & { readonly shape: Shape };
+
+/**
+ * Adds windows [rest…, windows…, kernel…] to an array of a shape: one pass for each offset in the window, in order, so the bits are fixed.
+ */
+export const fold: KernelOp<FoldAttributes> = {
   kind: "kernel",
   name: "fold",
-  gradient: ({ apply, upstream, attributes: { shape: _, ...attributes } }) => [
-    apply(windows, [upstream], attributes),
-  ],
-  infer: (operands, { shape }) => [{ shape, dtype: typeAt("fold", operands, 0).dtype }],
+  infer(operands, { shape, kernel, ...options }) {
+    const type = typeAt("fold", operands, 0);
+    const { count } = windowsOver("fold", shape, kernel, options);
+    const expected = [...shape.slice(0, shape.length - kernel.length), ...count, ...kernel];
+    if (isSameShape(type.shape, expected)) return [{ shape, dtype: type.dtype }];
+    throw badShape(
+      "fold",
+      `windows ${formatShape(type.shape)} of a tensor ${formatShape(shape)}; its windows of ${formatShape(kernel)} are ${formatShape(expected)}.`,
+    );
+  },
+  gradient({ apply, upstream, attributes: { shape: _, ...attributes } }) {
+    return [apply(windows, [upstream], attributes)];
+  },
   lower(lowering, operands, [output], { shape, kernel, ...options }) {
     const source = arrayAt(operands, 0);
     if (!output?.storage) return;

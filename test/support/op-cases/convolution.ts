@@ -5,13 +5,21 @@ import {
   type Attributes,
   avgPool1d,
   avgPool2d,
+  avgPool3d,
   type ConvolutionAttributes,
   conv1d,
   conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  fold,
   maxPool1d,
   maxPool2d,
+  maxPool3d,
   type Op,
   type Shape,
+  type TransposedConvolutionAttributes,
   windows,
 } from "../../../src/ops/index.js";
 import { anyShape, anySize, call, operand } from "./arbitraries.js";
@@ -69,6 +77,35 @@ function casesOfConvolution(op: Op<ConvolutionAttributes>, rank: number): readon
   );
 }
 
+function caseOfTransposed(op: Op<TransposedConvolutionAttributes>, rank: number): OpCase {
+  return opCase({
+    op,
+    gradients: [0, 1, 2],
+    draw: () =>
+      fc
+        .record({
+          batch: batches,
+          groups: anySize(2),
+          width: anySize(2),
+          each: anySize(2),
+          sizes: fc.array(anySize(2), { minLength: rank, maxLength: rank }),
+          kernel: fc.array(anySize(rank === 1 ? 3 : 2, 2), { minLength: rank, maxLength: rank }),
+          padding: anySize(1, 0),
+        })
+        .chain(({ batch, groups, width, each, sizes, kernel, padding }) =>
+          call(
+            [
+              operand([...batch, groups * width, ...sizes]),
+              operand([groups * width, each, ...kernel]),
+              operand([groups * each]),
+            ],
+            // A result of no elements is rejected.
+            fc.constant({ groups, stride: 2, dilation: 2, padding, outputPadding: 1 }),
+          ),
+        ),
+  });
+}
+
 function casesOfPool<A extends Attributes>(op: Op<A>, rank: number, hasDilation: boolean): OpCase {
   return opCase({
     op: op as unknown as Op,
@@ -117,8 +154,31 @@ export const convolutionCases: readonly OpCase[] = [
   }),
   ...casesOfConvolution(conv1d, 1),
   ...casesOfConvolution(conv2d, 2),
+  ...casesOfConvolution(conv3d, 3).slice(0, 1),
+  ...[convTranspose1d, convTranspose2d, convTranspose3d].map((op, index) => caseOfTransposed(op, index + 1)),
+  opCase({
+    op: fold,
+    gradients: [0],
+    draw: () =>
+      fc
+        .record({
+          rest: anyShape({ elements: 4, axes: [0, 2] }),
+          count: anySize(3),
+          kernel: anySize(3),
+          dilation: anySize(2),
+        })
+        .chain(({ rest, count, kernel, dilation }) => {
+          const shape = [...rest, (count - 1) * 2 + (kernel - 1) * dilation + 1];
+          return call(
+            [operand([...rest, count, kernel])],
+            fc.constant({ shape, kernel: [kernel], stride: 2, dilation }),
+          );
+        }),
+  }),
   casesOfPool(maxPool1d, 1, true),
   casesOfPool(maxPool2d, 2, true),
+  casesOfPool(maxPool3d, 3, true),
   casesOfPool(avgPool1d, 1, false),
   casesOfPool(avgPool2d, 2, false),
+  casesOfPool(avgPool3d, 3, false),
 ];

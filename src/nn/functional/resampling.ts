@@ -1,0 +1,452 @@
+/** Changes of resolution: interpolation, adaptive pooling, and shuffles of pixels and channels. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { formatShape, type PerAxis } from "../../ops/index.js";
+import {
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  fromTyped,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+  type PoolOptions,
+  type Tensor,
+} from "../../tensor/index.js";
+
+/** How `interpolate` computes an element. */
+export type InterpolationMode = "nearest" | "linear" | "bilinear" | "trilinear" | "bicubic" | "area";
+
+/** Options of `interpolate`: a size or a scale factor, each one number for all axes or one for each. */
+export interface InterpolateOptions {
+  readonly size?: PerAxis;
+  readonly scaleFactor?: PerAxis;
+  /** Default: nearest. */
+  readonly mode?: InterpolationMode;
+  /** The centers of the corner elements stay corners; for linear and cubic modes. Default: false. */
+  readonly alignCorners?: boolean;
+}
+
+/** The number of axes that a mode is for; any without an entry. */
+const ranks: Partial<Record<InterpolationMode, number>> = {
+  linear: 1,
+  bilinear: 2,
+  trilinear: 3,
+  bicubic: 2,
+};
+
+/**
+ * Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W] to a size or by a factor.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([[[1, 3]]]);
+ * console.log(nn.functional.interpolate(x, { scaleFactor: 2 }).flatten().tolist()); // → [ 1, 1, 3, 3 ]
+ * console.log(nn.functional.interpolate(x, { size: 4, mode: "linear" }).flatten().tolist()); // → [ 1, 1.5, 2.5, 3 ]
+ * cpu.close();
+ * ```
+ */
+export function interpolate(
+  x: Tensor,
+  { size, scaleFactor, mode = "nearest", alignCorners = false }: InterpolateOptions,
+): Tensor {
+  const rank = x.ndim - 2;
+  const needed = ranks[mode];
+  if (rank < 1 || rank > 3 || (needed !== undefined && needed !== rank)) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `interpolate, ${mode}: the input is ${formatShape(x.shape)}; it needs a batch, channels and ${needed ?? "1 to 3"} more axes.`,
+      { numbers: { mode, axes: x.ndim } },
+    );
+  }
+  if ((size === undefined) === (scaleFactor === undefined))
+    throw new HoldfastError("BAD_ARGUMENT", "interpolate: pass either a size or a scaleFactor.");
+  const sizes = x.shape.slice(2);
+  const factors = scaleFactor === undefined ? undefined : each(scaleFactor, rank);
+  const targets = factors
+    ? sizes.map((length, axis) => Math.floor(length * (factors[axis] ?? 1)))
+    : each(size ?? 1, rank);
+  if (targets.some((length) => !Number.isSafeInteger(length) || length < 1)) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `interpolate: the size would be ${formatShape(targets)}. Every size must be 1 or more.`,
+    );
+  }
+  if (mode === "area") return adaptivePool("avg", x, targets, rank);
+  return targets.reduce((result, target, axis) => {
+    // As in PyTorch, the step between elements is that of the given factor, not of the rounded size.
+    const step = factors ? 1 / (factors[axis] ?? 1) : (sizes[axis] ?? 1) / target;
+    const source = { size: sizes[axis] ?? 1, target, step, alignCorners };
+    return combine(result, axis + 2, tapsOf(mode, source));
+  }, x);
+}
+
+/** Where the elements along an axis come from. */
+interface Resampling {
+  readonly size: number;
+  readonly target: number;
+  readonly step: number;
+  readonly alignCorners: boolean;
+}
+
+/** For each element of the result: the index of an element, and its weight. */
+interface Tap {
+  readonly indices: Int32Array<ArrayBuffer>;
+  readonly weights?: Float64Array<ArrayBuffer>;
+}
+
+function tapsOf(mode: InterpolationMode, resampling: Resampling): readonly Tap[] {
+  const { size, target, step, alignCorners } = resampling;
+  if (mode === "nearest") {
+    const indices = Int32Array.from({ length: target }, (_, at) => Math.min(size - 1, Math.floor(at * step)));
+    return [{ indices }];
+  }
+  const isCubic = mode === "bicubic";
+  const alignedStep = target > 1 ? (size - 1) / (target - 1) : 0;
+  const positions = Array.from({ length: target }, (_, at) => {
+    const position = alignCorners ? at * alignedStep : (at + 0.5) * step - 0.5;
+    return isCubic || alignCorners ? position : Math.max(0, position);
+  });
+  const offsets = isCubic ? [-1, 0, 1, 2] : [0, 1];
+  return offsets.map((offset) => ({
+    indices: Int32Array.from(positions, (position) =>
+      Math.max(0, Math.min(size - 1, Math.floor(position) + offset)),
+    ),
+    weights: Float64Array.from(positions, (position) => {
+      const distance = Math.abs(position - Math.floor(position) - offset);
+      return isCubic ? cubicWeight(distance) : 1 - distance;
+    }),
+  }));
+}
+
+/** The cubic convolution kernel with a = −0.75, as in PyTorch. */
+function cubicWeight(distance: number): number {
+  const a = -0.75;
+  if (distance <= 1) return ((a + 2) * distance - (a + 3)) * distance * distance + 1;
+  return ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a;
+}
+
+/** The weighted sum of selections along an axis. */
+function combine(x: Tensor, axis: number, taps: readonly Tap[]): Tensor {
+  const trailing = x.shape.slice(axis + 1).map(() => 1);
+  const terms = taps.map(({ indices, weights }) => {
+    const { device } = x;
+    const selected = x.indexSelect(axis, fromTyped(indices, [indices.length], { device }));
+    if (!weights) return selected;
+    const factors = x.dtype === "f64" ? weights : Float32Array.from(weights);
+    return selected.mul(fromTyped(factors, [weights.length, ...trailing], { device }).to(x.dtype));
+  });
+  return terms.reduce((sum, term) => sum.add(term));
+}
+
+/**
+ * The mean of as many windows as the size along [N, C, L] or [C, L]; null keeps the length.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.adaptiveAvgPool1d(tensor([[1, 2, 3]]), 2).tolist()); // → [ [ 1.5, 2.5 ] ]
+ * cpu.close();
+ * ```
+ */
+export function adaptiveAvgPool1d(x: Tensor, size: AdaptiveSize): Tensor {
+  return adaptivePool("avg", x, size, 1);
+}
+
+/**
+ * The mean of as many windows as the size over [N, C, H, W] or [C, H, W]; null keeps an axis.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.adaptiveAvgPool2d(tensor([[[1, 2], [3, 6]]]), 1).tolist()); // → [ [ [ 3 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function adaptiveAvgPool2d(x: Tensor, size: AdaptiveSize): Tensor {
+  return adaptivePool("avg", x, size, 2);
+}
+
+/**
+ * The mean of as many windows as the size over [N, C, D, H, W] or [C, D, H, W]; null keeps an axis.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.adaptiveAvgPool3d(ones([1, 4, 5, 6]), [2, null, 1]).shape); // → [ 1, 2, 5, 1 ]
+ * cpu.close();
+ * ```
+ */
+export function adaptiveAvgPool3d(x: Tensor, size: AdaptiveSize): Tensor {
+  return adaptivePool("avg", x, size, 3);
+}
+
+/**
+ * The maximum of as many windows as the size along [N, C, L] or [C, L]; null keeps the length.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.adaptiveMaxPool1d(tensor([[1, 5, 3]]), 2).tolist()); // → [ [ 5, 5 ] ]
+ * cpu.close();
+ * ```
+ */
+export function adaptiveMaxPool1d(x: Tensor, size: AdaptiveSize): Tensor {
+  return adaptivePool("max", x, size, 1);
+}
+
+/**
+ * The maximum of as many windows as the size over [N, C, H, W] or [C, H, W]; null keeps an axis.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.adaptiveMaxPool2d(tensor([[[1, 2], [3, 6]]]), 1).tolist()); // → [ [ [ 6 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function adaptiveMaxPool2d(x: Tensor, size: AdaptiveSize): Tensor {
+  return adaptivePool("max", x, size, 2);
+}
+
+/**
+ * The maximum of as many windows as the size over [N, C, D, H, W] or [C, D, H, W]; null keeps an axis.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.adaptiveMaxPool3d(ones([1, 4, 5, 6]), [2, null, 1]).shape); // → [ 1, 2, 5, 1 ]
+ * cpu.close();
+ * ```
+ */
+export function adaptiveMaxPool3d(x: Tensor, size: AdaptiveSize): Tensor {
+  return adaptivePool("max", x, size, 3);
+}
+
+/** The size of an adaptive pool: one number for all axes, or one for each; null keeps an axis. */
+export type AdaptiveSize = number | readonly (number | null)[];
+
+const pools = {
+  avg: [avgPool1d, avgPool2d, avgPool3d],
+  max: [maxPool1d, maxPool2d, maxPool3d],
+} as const;
+
+function adaptivePool(kind: "avg" | "max", x: Tensor, size: AdaptiveSize, rank: number): Tensor {
+  const name = `adaptive${kind === "avg" ? "Avg" : "Max"}Pool${rank}d`;
+  const lengths = x.shape.slice(-rank);
+  const given = typeof size === "number" ? new Array<number>(rank).fill(size) : size;
+  const targets = lengths.map((length, axis) => given[axis] ?? length);
+  const isValid =
+    (x.ndim === rank + 1 || x.ndim === rank + 2) &&
+    given.length === rank &&
+    targets.every((target) => Number.isSafeInteger(target) && target >= 1) &&
+    lengths.every((length) => length >= 1);
+  if (!isValid) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `${name}: the size ${formatShape(targets)} for an input ${formatShape(x.shape)}. Pass sizes of 1 or more for ${rank} axes, and an input ` +
+        "with channels, with or without a batch.",
+    );
+  }
+  // Windows of unequal lengths become windows of equal ones, which repeat or weight their elements.
+  const first = x.ndim - rank;
+  const [prepared, kernel] = targets.reduce<readonly [Tensor, readonly number[]]>(
+    ([result, kernels], target, axis) => {
+      const length = lengths[axis] ?? 1;
+      if (length % target === 0) return [result, [...kernels, length / target]];
+      if (kind === "avg") return [averageWindows(result, first + axis, length, target), [...kernels, 1]];
+      const width = Math.max(...windowsOf(length, target).map(({ start, end }) => end - start));
+      const indices = windowsOf(length, target).flatMap(({ start, end }) =>
+        Array.from({ length: width }, (_, at) => Math.min(start + at, end - 1)),
+      );
+      const index = fromTyped(Int32Array.from(indices), [indices.length], { device: x.device });
+      return [result.indexSelect(first + axis, index), [...kernels, width]];
+    },
+    [x, []],
+  );
+  return kernel.every((width) => width === 1)
+    ? prepared
+    : (pools[kind][rank - 1] ?? avgPool1d)(prepared, kernel);
+}
+
+/** Window w of an adaptive pool begins at ⌊w · length / target⌋ and ends before ⌈(w + 1) · length / target⌉. */
+function windowsOf(
+  length: number,
+  target: number,
+): readonly { readonly start: number; readonly end: number }[] {
+  return Array.from({ length: target }, (_, at) => ({
+    start: Math.floor((at * length) / target),
+    end: Math.ceil(((at + 1) * length) / target),
+  }));
+}
+
+/** The means of windows along an axis: a product with a matrix. */
+function averageWindows(x: Tensor, axis: number, length: number, target: number): Tensor {
+  const matrix = new Float64Array(length * target);
+  for (const [column, { start, end }] of windowsOf(length, target).entries())
+    for (let row = start; row < end; row++) matrix[row * target + column] = 1 / (end - start);
+  const values = x.dtype === "f64" ? matrix : Float32Array.from(matrix);
+  const weights = fromTyped(values, [length, target], { device: x.device }).to(x.dtype);
+  return x.movedim(axis, -1).matmul(weights).movedim(-1, axis);
+}
+
+/**
+ * The p-norm of every window along [N, C, L] or [C, L]. Default stride: the kernel's size.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.lpPool1d(tensor([[3, 4]]), 2, 2).tolist()); // → [ [ 5 ] ]
+ * cpu.close();
+ * ```
+ */
+export function lpPool1d(
+  x: Tensor,
+  p: number,
+  kernel: number,
+  { stride = kernel }: LpPoolOptions = {},
+): Tensor {
+  return rootOfSums(avgPool1d(x.pow(p), kernel, { stride }), p, kernel);
+}
+
+/**
+ * The p-norm of every window over [N, C, H, W] or [C, H, W]. Default stride: the kernel's size.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.lpPool2d(tensor([[[2, 2], [2, 2]]]), 2, 2).tolist()); // → [ [ [ 4 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function lpPool2d(
+  x: Tensor,
+  p: number,
+  kernel: PerAxis,
+  { stride = kernel }: LpPoolOptions = {},
+): Tensor {
+  const count = each(kernel, 2).reduce((product, size) => product * size, 1);
+  return rootOfSums(avgPool2d(x.pow(p), kernel, { stride }), p, count);
+}
+
+/** Options of `lpPool1d` and `lpPool2d`. */
+export type LpPoolOptions = Pick<PoolOptions, "stride">;
+
+function rootOfSums(means: Tensor, p: number, count: number): Tensor {
+  return means
+    .sign()
+    .mul(means.abs().relu())
+    .mul(count)
+    .pow(1 / p);
+}
+
+/**
+ * Moves channels to pixels: [N, C · r², H, W] becomes [N, C, H · r, W · r].
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([1, 2, 3, 4]).reshape([1, 4, 1, 1]);
+ * console.log(nn.functional.pixelShuffle(x, 2).flatten(1).tolist()); // → [ [ 1, 2, 3, 4 ] ]
+ * cpu.close();
+ * ```
+ */
+export function pixelShuffle(x: Tensor, factor: number): Tensor {
+  const [batch, channels, height, width] = imageOf("pixelShuffle", x, factor);
+  requireMultiple("pixelShuffle", channels, factor * factor, "channels");
+  const kept = channels / (factor * factor);
+  return x
+    .reshape([...batch, kept, factor, factor, height, width])
+    .permute([...batch.keys(), ...[0, 3, 1, 4, 2].map((axis) => batch.length + axis)])
+    .reshape([...batch, kept, height * factor, width * factor]);
+}
+
+/**
+ * Moves pixels to channels: [N, C, H · r, W · r] becomes [N, C · r², H, W].
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([[[[1, 2], [3, 4]]]]);
+ * console.log(nn.functional.pixelUnshuffle(x, 2).shape); // → [ 1, 4, 1, 1 ]
+ * cpu.close();
+ * ```
+ */
+export function pixelUnshuffle(x: Tensor, factor: number): Tensor {
+  const [batch, channels, height, width] = imageOf("pixelUnshuffle", x, factor);
+  requireMultiple("pixelUnshuffle", height, factor, "rows");
+  requireMultiple("pixelUnshuffle", width, factor, "columns");
+  const [rows, columns] = [height / factor, width / factor];
+  return x
+    .reshape([...batch, channels, rows, factor, columns, factor])
+    .permute([...batch.keys(), ...[0, 2, 4, 1, 3].map((axis) => batch.length + axis)])
+    .reshape([...batch, channels * factor * factor, rows, columns]);
+}
+
+/**
+ * Mixes the channels of groups: the first channel of each group comes first, then the second of each.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([[1, 2, 3, 4]]);
+ * console.log(nn.functional.channelShuffle(x, 2).tolist()); // → [ [ 1, 3, 2, 4 ] ]
+ * cpu.close();
+ * ```
+ */
+export function channelShuffle(x: Tensor, groups: number): Tensor {
+  const channels = x.shape[1] ?? 0;
+  requireMultiple("channelShuffle", channels, groups, "channels");
+  return x
+    .unflatten(1, [groups, channels / groups])
+    .transpose(1, 2)
+    .reshape(x.shape);
+}
+
+function imageOf(
+  name: string,
+  x: Tensor,
+  factor: number,
+): readonly [batch: readonly number[], channels: number, height: number, width: number] {
+  if (x.ndim >= 3 && Number.isSafeInteger(factor) && factor >= 1) {
+    const [channels = 0, height = 0, width = 0] = x.shape.slice(-3);
+    return [x.shape.slice(0, -3), channels, height, width];
+  }
+  throw new HoldfastError(
+    "BAD_SHAPE",
+    `${name}: a factor of ${factor} for ${formatShape(x.shape)}. Pass a whole number, and an input [N, C, H, W] or [C, H, W].`,
+  );
+}
+
+function requireMultiple(name: string, size: number, divisor: number, unit: string): void {
+  if (Number.isSafeInteger(divisor) && divisor >= 1 && size % divisor === 0) return;
+  throw new HoldfastError(
+    "BAD_SHAPE",
+    `${name}: ${size} ${unit} are no multiple of ${divisor}. Choose another factor.`,
+    {
+      numbers: { size, divisor },
+    },
+  );
+}
+
+function each(value: PerAxis, rank: number): readonly number[] {
+  if (typeof value === "number") return new Array<number>(rank).fill(value);
+  if (value.length === rank) return value;
+  throw new HoldfastError(
+    "BAD_SHAPE",
+    `${formatShape(value)}: pass one number, or one for each of ${rank} axes.`,
+  );
+}
