@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { noGrad, type Tensor } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
 import { isThorough } from "./support/effort.js";
-import { layerCalls } from "./support/layer-calls.js";
+import { layerCalls, moduleCalls } from "./support/layer-calls.js";
 import { readRepositoryFile } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { isNear, type Tolerance, tolerances } from "./tolerances.js";
@@ -26,10 +26,18 @@ interface LayerCase {
   readonly updated: Readonly<Record<string, Listed>>;
 }
 
+interface ModuleCase extends Omit<LayerCase, "output" | "updated"> {
+  readonly parameters: readonly Listed[];
+  readonly outputs: readonly Listed[];
+  /** The sum of the gradient of each parameter. */
+  readonly gradientSums: readonly number[];
+}
+
 const floats = ["f64", "f32"] as const;
 const cpu = openStrictDevice();
-const { cases } = JSON.parse(readRepositoryFile("test/oracle/layers.json")) as {
+const { cases, modules } = JSON.parse(readRepositoryFile("test/oracle/layers.json")) as {
   readonly cases: readonly LayerCase[];
+  readonly modules: readonly ModuleCase[];
 };
 
 test("the oracle has a case of each function with a call, and no other", () => {
@@ -64,6 +72,39 @@ test("red proof: a gradient that is off by 1e-8 is found", () => {
   };
   cpu.step(() => assert.throws(() => check(wrong, "f64"), /the gradient of operand 0/));
 });
+
+for (const moduleCase of modules) {
+  test(`${moduleCase.op} ${JSON.stringify(moduleCase.attrs)}: results, and gradients of inputs and parameters`, () => {
+    const { op, attrs, inputs, parameters, outputs, upstream, grads, gradientSums } = moduleCase;
+    const { module, call } = moduleCalls[op]?.(attrs) ?? assert.fail(`no call stands for ${op}`);
+    const named = [...module.to(cpu, "f64").eval().namedParameters()];
+    assert.equal(named.length, parameters.length);
+    for (const [index, [, parameter]] of named.entries()) {
+      assert.deepEqual(parameter.shape, parameters[index]!.shape);
+      parameter.initialize(() => parameters[index]!.values);
+    }
+    cpu.step(() => {
+      const operands = inputs.map((input, index) => {
+        const dtype = input!.dtype === "float" ? "f64" : input!.dtype;
+        const operand = cpu.fromHost(input!.values, input!.shape, dtype);
+        if (grads[index]) operand.requiresGrad = true;
+        return operand;
+      });
+      const results = call(operands);
+      for (const [index, output] of outputs.entries())
+        requireNear(results[index]!, output, tolerances["oracle value"].f64, `result ${index}`);
+      results[0]!.backward(cpu.fromHost(upstream!.values, upstream!.shape, "f64"));
+      for (const [index, gradient] of grads.entries()) {
+        if (!gradient) continue;
+        requireNear(operands[index]!.grad!, gradient, tolerances["oracle gradient"].f64, `gradient ${index}`);
+      }
+      for (const [index, [name, parameter]] of named.entries()) {
+        const sum = parameter.grad!.sum().item();
+        assert.ok(Math.abs(sum - gradientSums[index]!) < 1e-9, `the gradient of ${name}`);
+      }
+    });
+  });
+}
 
 interface CaseRun {
   readonly operands: readonly (Tensor | null)[];

@@ -189,10 +189,46 @@ def images():
          [words.reshape(-1), weight, torch.tensor([0, 4]), rounded(6)], {"mode": "sum"})
 
 
+modules = []
+
+
+def module_case(name, module, inputs, attrs, call):
+    """`call` takes the module and the inputs. The parameters are in PyTorch's order."""
+    module = module.double().eval()
+    for parameter in module.parameters():
+        parameter.data = rounded(*parameter.shape) / 2
+    operands = [x.clone().requires_grad_(True) if x.is_floating_point() else x for x in inputs]
+    outputs = call(module, *operands)
+    upstream = rounded(*outputs[0].shape)
+    outputs[0].backward(upstream)
+    modules.append({
+        "op": name, "attrs": attrs, "inputs": [listed(x) for x in inputs], "parameters": [listed(p) for p in module.parameters()],
+        "outputs": [listed(x) for x in outputs], "upstream": listed(upstream),
+        "grads": [listed(x.grad) if x.is_floating_point() else None for x in operands],
+        "gradientSums": [float(f"{p.grad.sum().item():.12g}") for p in module.parameters()],
+    })
+
+
+def transformers():
+    x, memory = rounded(2, 3, 4), rounded(2, 5, 4)
+    padding = torch.tensor([[False, False, False, True, True], [False, True, False, False, False]])
+    module_case("MultiheadAttention", torch.nn.MultiheadAttention(4, 2, batch_first=True), [x, memory, padding], {},
+                lambda m, x, y, p: m(x, y, y, key_padding_mask=p))
+    future = torch.triu(torch.ones(3, 3), 1).bool()
+    options = {"dim_feedforward": 3, "batch_first": True, "activation": "gelu"}
+    for first in [True, False]:
+        module_case("TransformerDecoderLayer", torch.nn.TransformerDecoderLayer(4, 2, norm_first=first, **options), [x, memory, padding],
+                    {"normFirst": first},
+                    lambda m, x, y, p: [m(x, y, tgt_mask=future, memory_key_padding_mask=p)])
+    module_case("Transformer", torch.nn.Transformer(4, 2, 1, 1, **options), [memory, x, padding], {},
+                lambda m, s, t, p: [m(s, t, tgt_mask=future, src_key_padding_mask=p, memory_key_padding_mask=p)])
+
+
 norms()
 activations()
 losses()
 images()
+transformers()
 with open(os.path.join(here, "layers.json"), "w") as file:
-    file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
+    file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + '\n],"modules":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in modules) + "\n]}\n")
 print(len(cases), "cases")

@@ -127,3 +127,48 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
       f.embeddingBag(x, weight!, { ...options, offsets, perSampleWeights }),
   ),
 };
+
+interface ModuleCall {
+  readonly module: nn.Module;
+  /** The inputs to the results. */
+  readonly call: (inputs: readonly Tensor[]) => readonly Tensor[];
+}
+
+/** Modules with the sizes of layers.py, and the masks that it passes. */
+export const moduleCalls: Readonly<
+  Record<string, (attributes: Readonly<Record<string, unknown>>) => ModuleCall>
+> = {
+  MultiheadAttention: () => {
+    const module = new nn.MultiheadAttention(4, 2);
+    return {
+      module,
+      call: ([x, memory, keyPaddingMask]) => {
+        const options = { keyPaddingMask: keyPaddingMask! };
+        const { weights } = module.forwardWithWeights(x!, memory!, memory!, options);
+        return [module.forward(x!, memory!, memory!, options), weights];
+      },
+    };
+  },
+  TransformerDecoderLayer: ({ normFirst }) => {
+    const options = { dimFeedforward: 3, activation: "gelu", normFirst: normFirst === true } as const;
+    const module = new nn.TransformerDecoderLayer(4, 2, options);
+    return {
+      module,
+      call: ([x, memory, padding]) => [
+        module.forward(x!, memory!, { tgtIsCausal: true, memoryKeyPaddingMask: padding! }),
+      ],
+    };
+  },
+  Transformer: () => {
+    const sizes = { heads: 2, numEncoderLayers: 1, numDecoderLayers: 1, dimFeedforward: 3 };
+    const module = new nn.Transformer(4, { ...sizes, activation: "gelu" });
+    return {
+      module,
+      call: ([src, tgt, padding]) => [
+        module.forward(src!, tgt!, {
+          ...{ tgtIsCausal: true, srcKeyPaddingMask: padding!, memoryKeyPaddingMask: padding! },
+        }),
+      ],
+    };
+  },
+};

@@ -1,7 +1,7 @@
 /** MultiheadAttention: several attention heads, each on its share of the width. */
 
-import type { Tensor } from "../../tensor/index.js";
-import { linear, packedAttention, scaledDotProductAttention } from "../functional.js";
+import { arange, type Tensor, where } from "../../tensor/index.js";
+import { dropout, linear, packedAttention, scaledDotProductAttention } from "../functional.js";
 import { xavierUniform, zeros } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
@@ -26,10 +26,12 @@ export interface AttendOptions {
   readonly mask?: Tensor | null;
   /** Row i attends to columns 0 to i. */
   readonly isCausal?: boolean;
+  /** [batch, columns], or [columns] without a batch: true where a key is padding, which takes no part. */
+  readonly keyPaddingMask?: Tensor | null;
 }
 
 /**
- * Multi-head attention. Key and value default to the query; the attention weights themselves are not returned.
+ * Multi-head attention. Key and value default to the query. `forwardWithWeights` returns the attention weights too.
  *
  * @example
  * ```ts
@@ -77,9 +79,10 @@ export class MultiheadAttention extends Module {
     query: Tensor,
     key: Tensor = query,
     value: Tensor = key,
-    { mask = null, isCausal = false }: AttendOptions = {},
+    { mask: given = null, isCausal = false, keyPaddingMask = null }: AttendOptions = {},
   ): Tensor {
     const { inProjWeight, inProjBias, heads } = this;
+    const mask = withPadding(given, keyPaddingMask);
     const dropoutP = this.isTraining ? this.dropout : 0;
     if (query === key && key === value && dropoutP === 0) {
       const qkv = this.#batchFirst(linear(query, inProjWeight, inProjBias)); // [B, S, 3·W]
@@ -94,6 +97,52 @@ export class MultiheadAttention extends Module {
     ];
     const attended = scaledDotProductAttention(q, k, v, mask, { isCausal, dropoutP }); // [B, H, S, W/H]
     return this.outProj.forward(this.#batchFirst(attended.transpose(-3, -2).flatten(-2)));
+  }
+
+  /**
+   * As `forward`, and the attention weights [batch, rows, columns], the mean over the heads; for inspection, because it stores all weights.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, randn } from "holdfast";
+   * const cpu = await device("cpu");
+   * const attention = new nn.MultiheadAttention(8, 2).to(cpu);
+   * const { output, weights } = attention.forwardWithWeights(randn([4, 5, 8]));
+   * console.log(output.shape, weights.shape); // → [ 4, 5, 8 ] [ 4, 5, 5 ]
+   * cpu.close();
+   * ```
+   */
+  forwardWithWeights(
+    query: Tensor,
+    key: Tensor = query,
+    value: Tensor = key,
+    {
+      mask: given = null,
+      isCausal = false,
+      keyPaddingMask = null,
+      averageWeights = true,
+    }: AttendOptions & {
+      /** False: the weights of each head, [batch, heads, rows, columns]. */
+      readonly averageWeights?: boolean;
+    } = {},
+  ): { readonly output: Tensor; readonly weights: Tensor } {
+    const [q, k, v] = this.#project(query, key, value).map((x) => this.#splitHeads(x)) as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ];
+    const scores = q.matmul(k.transpose(-1, -2)).mul(1 / Math.sqrt(this.embedDim / this.heads));
+    const [rows = 1, columns = 1] = scores.shape.slice(-2);
+    const causal = isCausal ? causalMask(query, rows, columns) : null;
+    const masked = [withPadding(given, keyPaddingMask), causal].reduce<Tensor>(
+      (result, mask) => (mask ? maskScores(result, mask) : result),
+      scores,
+    );
+    const weights = masked.softmax(-1); // [B, H, S, C]
+    const dropped = dropout(weights, this.dropout, this.isTraining);
+    const attended = dropped.matmul(v).transpose(-3, -2).flatten(-2);
+    const output = this.outProj.forward(this.#batchFirst(attended));
+    return { output, weights: averageWeights ? weights.mean(-3) : weights };
   }
 
   /** Projects query, key and value with their shares of the weight; in one GEMM if all are the same tensor. */
@@ -124,4 +173,22 @@ export class MultiheadAttention extends Module {
   protected override describe(): string {
     return `embedDim=${this.embedDim}, heads=${this.heads}, bias=${this.inProjBias !== null}, dropout=${this.dropout}`;
   }
+}
+
+/** A mask of scores without the columns of padding keys. */
+function withPadding(mask: Tensor | null, padding: Tensor | null): Tensor | null {
+  if (!padding) return mask;
+  const isKept = padding.logicalNot().unsqueeze(-2).unsqueeze(-2); // [B, 1, 1, C]
+  if (!mask) return isKept;
+  return mask.dtype === "bool" ? mask.logicalAnd(isKept) : where(isKept, mask, Number.NEGATIVE_INFINITY);
+}
+
+function maskScores(scores: Tensor, mask: Tensor): Tensor {
+  return mask.dtype === "bool" ? where(mask, scores, Number.NEGATIVE_INFINITY) : scores.add(mask);
+}
+
+/** [rows, columns]: true from the first column to that of the row. */
+function causalMask({ device }: Tensor, rows: number, columns: number): Tensor {
+  const [row, column] = [arange(0, rows, 1, { device }), arange(0, columns, 1, { device })];
+  return row.unsqueeze(1).ge(column);
 }

@@ -23,6 +23,7 @@ export {
 } from "./batch-norm.js";
 export { type Layer, ModuleList, Sequential } from "./containers.js";
 export { Conv1d, Conv2d, Conv3d, type ConvolutionLayerOptions } from "./convolution.js";
+export { ModuleDict, ParameterDict, ParameterList } from "./dictionaries.js";
 export { AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout } from "./dropout.js";
 export {
   CELU,
@@ -120,6 +121,7 @@ export {
   type RNNOptions,
   type SequenceOptions,
 } from "./recurrent/index.js";
+export {
   AdaptiveAvgPool1d,
   AdaptiveAvgPool2d,
   AdaptiveAvgPool3d,
@@ -133,7 +135,17 @@ export {
   PixelUnshuffle,
   Upsample,
 } from "./resampling.js";
+export { RotaryEmbedding, type RotaryEmbeddingOptions } from "./rotary-embedding.js";
 export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";
+export { type DecodeOptions, TransformerDecoderLayer } from "./transformer-decoder.js";
+export {
+  Transformer,
+  TransformerDecoder,
+  TransformerEncoder,
+  type TransformerOptions,
+  type TransformerStackOptions,
+  type TransformOptions,
+} from "./transformer-stacks.js";
 export {
   ConvTranspose1d,
   ConvTranspose2d,
