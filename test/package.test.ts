@@ -21,7 +21,7 @@ interface Packed {
   readonly paths: readonly string[];
 }
 
-const packedSizeLimit = 2 * MiB;
+const packedSizeLimit = 2.5 * MiB;
 
 /** A package registry's address: its host starts with that word by custom. */
 const registryHost = /\bregistry\.[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|io|dev|cn|local|internal)\b/i;

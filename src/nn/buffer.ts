@@ -38,6 +38,11 @@ export interface BufferOptions {
  * ```
  */
 export class Buffer extends ModuleTensor {
+  static {
+    // A bundler renames the class, because Node has a Buffer too.
+    Object.defineProperty(this, "name", { value: "Buffer" });
+  }
+
   /** True if it is in the module's state dict. */
   readonly persistent: boolean;
   readonly #staysF32: boolean;
