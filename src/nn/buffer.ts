@@ -40,7 +40,7 @@ export interface BufferOptions {
 export class Buffer extends ModuleTensor {
   static {
     // A bundler renames the class, because Node has a Buffer too.
-    Object.defineProperty(this, "name", { value: "Buffer" });
+    Object.defineProperty(Buffer, "name", { value: "Buffer" });
   }
 
   /** True if it is in the module's state dict. */

@@ -9,4 +9,5 @@ export { Module } from "./module.js";
 export type { ForwardHook, ForwardPreHook, FullBackwardHook } from "./module-hooks.js";
 export type { Initializer } from "./module-tensor.js";
 export { Parameter, type ParameterOptions } from "./parameter.js";
+export * as utils from "./parameter-vectors.js";
 export type { LoadableState, LoadResult, StateDict, StoredElements } from "./state.js";

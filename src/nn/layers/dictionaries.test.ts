@@ -91,3 +91,16 @@ test("dropout of channels keeps whole channels, in a compiled step too", () => {
   assert.ok(kept > 8 && kept < 56, String(kept));
   assert.equal(layer.eval().forward(y), y);
 });
+
+test("parameters become a vector and come back, in their dtypes", () => {
+  const [from, to] = [new nn.Linear(3, 2).to(cpu), new nn.Linear(3, 2).to(cpu, "bf16")];
+  const vector = nn.utils.parametersToVector(from.parameters());
+  nn.utils.vectorToParameters(vector, to.parameters());
+  assert.deepEqual(to.weight.tolist(), from.weight.to("bf16").tolist());
+  assert.deepEqual(to.bias?.tolist(), from.bias?.to("bf16").tolist());
+  rejects(
+    "BAD_SHAPE",
+    () => nn.utils.vectorToParameters(ones([7]), to.parameters()),
+    /have 8 elements\. Pass \[8\]/,
+  );
+});
