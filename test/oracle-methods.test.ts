@@ -28,7 +28,7 @@ type AnyFunction = (this: unknown, ...args: readonly unknown[]) => unknown;
 
 const cpu = openDevice({ threads: 1 });
 
-for (const file of ["elementwise", "shapes"]) {
+for (const file of ["elementwise", "shapes", "selections"]) {
   const cases = JSON.parse(readRepositoryFile(`test/oracle/${file}.json`)) as readonly Case[];
   for (const name of new Set(cases.map((oracleCase) => oracleCase.name))) {
     test(`${name} gives PyTorch's values and gradients`, () => {

@@ -59,8 +59,11 @@ export function invariantNodesOf(
   isInvariant: (input: number) => boolean,
 ): readonly Expression[] {
   const invariant = new Set<Expression>();
+  // Expressions share nodes, and a binary search shares almost all of them: each is visited once.
+  const visited = new Set<Expression>();
   const visit = (node: Expression): void => {
-    if (invariant.has(node) || operandsOf(node).length === 0) return;
+    if (visited.has(node) || operandsOf(node).length === 0) return;
+    visited.add(node);
     const isInvariantNode = isUniform(node, isInvariant) && loadsOf(node).every(({ at }) => !at);
     if (isInvariantNode) invariant.add(node);
     else for (const operand of operandsOf(node)) visit(operand);

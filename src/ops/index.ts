@@ -122,4 +122,5 @@ export {
   type Shape,
   sizeOf,
 } from "./shape.js";
+export { type SortAttributes, sort } from "./sorting/sort.js";
 export { opTable } from "./table.js";

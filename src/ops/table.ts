@@ -65,6 +65,8 @@ import { prod } from "./reduction/prod.js";
 import { all, any } from "./reduction/truth.js";
 import { std, variance } from "./reduction/variance.js";
 
+import { sort } from "./sorting/sort.js";
+
 export const opTable: Readonly<Record<string, Op>> = {
   ...{ add, sub, mul, div, pow, maximum, minimum, cast, contiguous },
   ...comparisons,
@@ -73,7 +75,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...activations,
   ...{ ...smoothActivations, ...hardActivations, ...gatedActivations },
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
-  ...{ argmax, argmin, all, any },
+  ...{ argmax, argmin, all, any, sort },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
   ...{ batchNorm, normalizeChannels, runningAverage, groupNorm },
   ...{ matmul, linear, batchedLinear, fusedProjections },

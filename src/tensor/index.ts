@@ -102,6 +102,7 @@ export {
 } from "./random.js";
 export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-state.js";
 export { runtimeOf } from "./runtime-of.js";
+export { bucketize, isin, type SearchOptions, searchsorted } from "./searching.js";
 export {
   currentSeed,
   type Draw,

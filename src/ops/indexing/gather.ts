@@ -47,7 +47,7 @@ export const gather: KernelOp<AxisAttribute> = {
   },
 };
 
-const gatherGradient: KernelOp<AxisAttribute & { readonly shape: Shape }> = {
+export const gatherGradient: KernelOp<AxisAttribute & { readonly shape: Shape }> = {
   kind: "kernel",
   name: "gatherGradient",
   saves: () => ({ operands: [1] }),

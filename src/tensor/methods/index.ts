@@ -17,21 +17,26 @@ import { inPlaceArithmeticMethods } from "./in-place/arithmetic.js";
 import { inPlaceElementwiseMethods } from "./in-place/elementwise.js";
 import { inPlaceFunctionMethods } from "./in-place/functions.js";
 import { inPlaceRandomMethods } from "./in-place/random.js";
+import { inPlaceScatteringMethods } from "./in-place/scattering.js";
 import { indexingMethods } from "./indexing.js";
 import { lifetimeMethods } from "./lifetime.js";
 import { linearAlgebraMethods } from "./linear-algebra.js";
+import { maskMethods } from "./masks.js";
 import { movementMethods } from "./movement.js";
 import { productMethods } from "./products.js";
 import { propertyMethods } from "./properties.js";
+import { quantileMethods } from "./quantiles.js";
 import { randomMethods } from "./random.js";
 import { readingMethods } from "./reading.js";
 import { rearrangingMethods } from "./rearranging.js";
 import { reductionMethods } from "./reduction.js";
 import { roundingMethods } from "./rounding.js";
 import { scanMethods } from "./scans.js";
+import { scatteringMethods } from "./scattering.js";
 import { selectionMethods } from "./selections.js";
 import { shapeMethods } from "./shape.js";
 import { slicingMethods } from "./slicing.js";
+import { sortingMethods } from "./sorting.js";
 import { specialMethods } from "./special.js";
 import { splittingMethods } from "./splitting.js";
 import { statisticsMethods } from "./statistics.js";
@@ -41,6 +46,11 @@ import { weightedSumMethods } from "./weighted-sums.js";
 /** The methods of all families. */
 export type Families = typeof activationMethods &
   typeof arithmeticMethods &
+  typeof inPlaceScatteringMethods &
+  typeof maskMethods &
+  typeof scatteringMethods &
+  typeof quantileMethods &
+  typeof sortingMethods &
   typeof propertyMethods &
   typeof statisticsMethods &
   typeof scanMethods &
@@ -82,6 +92,11 @@ declare module "../tensor.js" {
 const families: readonly object[] = [
   activationMethods,
   arithmeticMethods,
+  inPlaceScatteringMethods,
+  maskMethods,
+  scatteringMethods,
+  quantileMethods,
+  sortingMethods,
   propertyMethods,
   statisticsMethods,
   scanMethods,

@@ -33,7 +33,12 @@ type Parts = readonly [Tensor, ...Tensor[]];
  * An inclusive scan with an associative operation, in ⌈log₂ n⌉ steps: after each, an element has the result of twice as many elements. The
  * gradient is that of the steps.
  */
-function scan<P extends Parts>(op: string, x: P, axis: number, combine: (earlier: P, later: P) => P): P {
+export function scan<P extends Parts>(
+  op: string,
+  x: P,
+  axis: number,
+  combine: (earlier: P, later: P) => P,
+): P {
   const along = axisOf(op, axis, x[0].ndim);
   const size = x[0].shape[along] ?? 0;
   let parts = x;

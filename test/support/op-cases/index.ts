@@ -13,6 +13,7 @@ import type { OpCase } from "./op-case.js";
 import { randomCases } from "./random.js";
 import { recurrentCases } from "./recurrent.js";
 import { reductionCases } from "./reduction.js";
+import { sortingCases } from "./sorting.js";
 import { specialFunctionCases } from "./special-functions.js";
 
 /** Cases of the ops with kernels for every device. Linear algebra is computed on the host. */
@@ -20,6 +21,7 @@ export const deviceOpCases: readonly OpCase[] = [
   ...elementwiseCases,
   ...specialFunctionCases,
   ...reductionCases,
+  ...sortingCases,
   ...matmulCases,
   ...movementCases,
   ...indexingCases,

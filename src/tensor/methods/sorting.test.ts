@@ -1,0 +1,116 @@
+/** Sorting of rows of many lengths, against a stable sort on the host: on the CPU and on a GPU, eager and in a compiled step. */
+
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import { openStrictDevice } from "../../../test/support/devices.js";
+import { cudaMissing } from "../../../test/support/kernel-runtime.js";
+import { rejects } from "../../../test/support/rejects.js";
+import { openTestGpu, testEnvironment } from "../../../test/support/test-device.js";
+import { Device, fromTyped, type Tensor, tensor } from "../index.js";
+
+const cpu = openStrictDevice();
+
+/** Few different numbers, so that there are ties; some NaN, infinities and zeros of both signs. */
+function keys(count: number): Float32Array<ArrayBuffer> {
+  const special = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, -0, 0];
+  return Float32Array.from({ length: count }, (_, index) => {
+    const hash = Math.imul(index + 1, 0x9e3779b1) >>> 8;
+    return hash % 11 === 0 ? special[hash % 5]! : (hash % 37) - 18;
+  });
+}
+
+/** The indices of a stable sort: NaN is the largest number. */
+function expectedOrder(row: Float32Array, isDescending: boolean): number[] {
+  const rank = (x: number): number => (Number.isNaN(x) ? Number.POSITIVE_INFINITY : x);
+  const isAfter = (a: number, b: number): number => Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+  const compare = (a: number, b: number): number => (rank(a) === rank(b) ? isAfter(a, b) : rank(a) - rank(b));
+  const sign = isDescending ? -1 : 1;
+  return Array.from(row.keys()).sort((i, j) => sign * compare(row[i]!, row[j]!) || i - j);
+}
+
+function checkSorted(
+  device: Device,
+  length: number,
+  isDescending: boolean,
+  sort: (x: Tensor) => readonly Tensor[],
+): void {
+  const rows = 3;
+  const all = keys(rows * length);
+  const [values, indices] = sort(fromTyped(all, [rows, length], { device })).map((x) => x.dataSync());
+  for (let row = 0; row < rows; row++) {
+    const own = all.subarray(row * length, (row + 1) * length);
+    const order = expectedOrder(own, isDescending);
+    assert.deepEqual(
+      Array.from(indices!.subarray(row * length, (row + 1) * length)),
+      order,
+      `row ${row} of ${length}`,
+    );
+    const sorted = order.map((index) => own[index]);
+    assert.deepEqual(Array.from(values!.subarray(row * length, (row + 1) * length)), sorted);
+  }
+}
+
+const sorter = (descending: boolean) => (x: Tensor) => {
+  const { values, indices } = x.sort(-1, { descending });
+  return [values, indices];
+};
+
+test("rows of any length are sorted stably in both directions, with NaN as the largest number", () => {
+  for (const length of [1, 2, 7, 8, 9, 16, 17, 63, 100, 1025, 2500]) {
+    for (const descending of [false, true]) checkSorted(cpu, length, descending, sorter(descending));
+  }
+});
+
+test("a compiled step sorts to the same bits, and its gradient goes to the sorted elements", () => {
+  const step = cpu.compile((x: Tensor) => {
+    const { values, indices } = x.sort(-1, { descending: true });
+    return [values, indices];
+  });
+  for (const length of [9, 100]) checkSorted(cpu, length, true, step);
+  const w = tensor([3, 1, 2], { requiresGrad: true });
+  const top = cpu.compile(() => {
+    w.topk(2)
+      .values.mul(tensor([5, 7]))
+      .sum()
+      .backward();
+  });
+  top();
+  assert.deepEqual(w.grad?.tolist(), [5, 0, 7]);
+});
+
+describe("on CUDA", { skip: cudaMissing }, () => {
+  test("rows are sorted to the same bits, eager and compiled", () => {
+    const driver = openTestGpu();
+    const gpu = new Device("cuda", {
+      driver,
+      memory: "1GiB",
+      stallAfter: "off",
+      environment: testEnvironment,
+      print: () => {},
+    });
+    after(() => {
+      gpu.close();
+      driver.close();
+    });
+    for (const length of [5, 130]) checkSorted(gpu, length, false, sorter(false));
+    checkSorted(gpu, 130, false, gpu.compile(sorter(false)));
+  });
+});
+
+test("a k beyond the axis, and a quantile outside of 0 to 1, are rejected with the numbers", () => {
+  const x = tensor([1, 2, 3]);
+  rejects("BAD_ARGUMENT", () => x.topk(4), /4 of 3 elements/);
+  rejects("BAD_ARGUMENT", () => x.kthvalue(0), /from 1 to 3/);
+  rejects("BAD_ARGUMENT", () => x.quantile(1.5), /1.5/);
+});
+
+test("a selection whose size depends on values is rejected in a compiled step", () => {
+  const x = tensor([1, -2, 3]);
+  const calls: readonly ((x: Tensor) => Tensor)[] = [
+    (y) => y.maskedSelect(y.gt(0)),
+    (y) => y.nonzero(),
+    (y) => y.unique().values,
+  ];
+  for (const call of calls)
+    rejects("NOT_TRACEABLE", () => cpu.compile(call)(x), /read the values of a tensor/);
+});
