@@ -173,7 +173,8 @@ export function restoreCheckpoint(checkpoint: Checkpoint, restored: TrainingPart
   // First, because any of them may reject its state, and host state can be undone.
   loadOrUndo(matchStates(subject, checkpoint, parts));
   for (const [name, module] of parts.models) module.loadStateDict(tensorsOf(requested, name));
-  for (const [name, optimizer] of parts.optimizers) optimizer.loadStateDict(tensorsOf(requested, name));
+  for (const [name, part] of [...parts.optimizers, ...parts.scalers])
+    part.loadStateDict(tensorsOf(requested, name));
   if (position) restoreDrawPosition(position);
   // After the seed, which resets the devices' random state.
   for (const [name, state] of parts.randomStates()) {

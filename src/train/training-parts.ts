@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { Module } from "../nn/index.js";
-import { Optimizer, swaUtils } from "../optim/index.js";
+import { GradScaler, Optimizer, swaUtils } from "../optim/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 
 /** An object with a plain state: a schedule, a loader, early stopping, or your own. */
@@ -26,6 +26,8 @@ export type OptimizerPart = Optimizer | swaUtils.AveragedModel;
 export interface TrainingParts {
   readonly model?: OneOrNamed<Module>;
   readonly optimizer?: OneOrNamed<OptimizerPart>;
+  /** The scaler of losses in f16. */
+  readonly scaler?: OneOrNamed<GradScaler>;
   readonly schedule?: OneOrNamed<Stateful>;
   readonly loader?: OneOrNamed<Stateful>;
   readonly earlyStopping?: OneOrNamed<Stateful>;
@@ -36,12 +38,13 @@ export interface TrainingParts {
 export type Named<Part> = readonly (readonly [name: string, part: Part])[];
 
 const statefulKinds = ["schedule", "loader", "earlyStopping"] as const;
-const partNames = ["model", "optimizer", ...statefulKinds, "random", "step", "extra", "tensors"];
+const partNames = ["model", "optimizer", "scaler", ...statefulKinds, "random", "step", "extra", "tensors"];
 
 /** The parts by name, checked. */
 export class PartList {
   readonly models: Named<Module>;
   readonly optimizers: Named<OptimizerPart>;
+  readonly scalers: Named<GradScaler>;
   readonly stateful: Named<Stateful>;
   readonly hasRandom: boolean;
   /** The passed kinds. Other kinds in a checkpoint are ignored. */
@@ -63,21 +66,23 @@ export class PartList {
       value instanceof Optimizer || value instanceof swaUtils.AveragedModel;
     this.models = named("model", parts.model, isModule, "a module");
     this.optimizers = named("optimizer", parts.optimizer, isOptimizer, "an optimizer");
+    const isScaler = (value: unknown): value is GradScaler => value instanceof GradScaler;
+    this.scalers = named("scaler", parts.scaler, isScaler, "a GradScaler");
     this.stateful = statefulKinds.flatMap((kind) =>
       named(kind, parts[kind], isStateful, "an object with stateDict() and loadStateDict()"),
     );
     this.hasRandom = parts.random ?? this.optimizers.length > 0;
     this.kinds = new Set(
-      [...this.models, ...this.optimizers, ...this.stateful].map(([name]) => kindOf(name)),
+      [...this.models, ...this.optimizers, ...this.scalers, ...this.stateful].map(([name]) => kindOf(name)),
     );
   }
 
-  /** The tensors of models and optimizers by name, and the random states of their devices if requested. */
+  /** The tensors of models, optimizers and scalers by name, and the random states of their devices if requested. */
   tensors(): ReadonlyMap<string, Tensor> {
     const entries = [
       ...this.models.flatMap(([name, module]) => prefixed(name, Object.entries(module.stateDict()))),
-      ...this.optimizers.flatMap(([name, optimizer]) =>
-        prefixed(name, Object.entries(optimizer.stateDict())),
+      ...[...this.optimizers, ...this.scalers].flatMap(([name, part]) =>
+        prefixed(name, Object.entries(part.stateDict())),
       ),
       ...this.randomStates(),
     ];
