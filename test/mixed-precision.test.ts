@@ -12,6 +12,7 @@ import {
   type NestedList,
   nn,
   optim,
+  randn,
   restoreCheckpoint,
   type Tensor,
   tensor,
@@ -61,6 +62,27 @@ describe("autocast", () => {
     assert.deepEqual(unknownAutocastNames(), []);
     rejects("BAD_DTYPE", () => autocast(cpu, { dtype: "f32" as never }, () => 0), /not a half float/);
     rejects("BAD_ARGUMENT", () => autocast(cpu, {}, async () => 0), /async function/);
+  });
+
+  test("runs layers of each kind forward and backward, with f32 gradients", () => {
+    const layers: readonly [nn.Module & { forward(x: Tensor): unknown }, readonly number[]][] = [
+      [new nn.Sequential(new nn.Conv2d(2, 4, 3), new nn.BatchNorm2d(4), new nn.MaxPool2d(2)), [2, 2, 6, 6]],
+      [new nn.TransformerEncoderLayer(8, 2), [2, 3, 8]],
+      [new nn.LSTM(3, 4), [2, 3, 3]],
+    ];
+    for (const [layer, shape] of layers) {
+      layer.to(cpu);
+      for (const dtype of ["bf16", "f16"] as const) {
+        cpu.step(() => {
+          const y = autocast(cpu, { dtype }, () => layer.forward(randn(shape, { device: cpu }))) as
+            | Tensor
+            | [Tensor];
+          (Array.isArray(y) ? y[0] : y).sum().backward();
+          const gradients = [...layer.parameters()].map(({ grad }) => grad?.dtype);
+          assert.deepEqual(new Set(gradients), new Set(["f32"]), layer.constructor.name);
+        });
+      }
+    }
   });
 
   test("gives weights f32 gradients, with the same bits in compiled and checkpointed code, and guards the region", () => {

@@ -1,6 +1,6 @@
 /**
  * autocast: regions in which ops cast their operands. Matrix products, convolutions and attention compute in half floats; ops that need the
- * range or the precision of f32 get f32. The families of ops are PyTorch's, and norms, means and variances are in f32 too.
+ * range or the precision of f32 get f32. The families of ops are PyTorch's, and means and variances are in f32 too.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -73,7 +73,7 @@ const familyNames: Readonly<Record<Family, string>> = {
   half: `matmul linear batchedLinear fusedProjections conv1d conv2d
     attention packedAttention scaledDotProductAttention attentionWithDropout recurrent`,
   f32: `exp expm1 log log1p log2 log10 rsqrt reciprocal pow sinh cosh tan acos asin erfinv scaledSoftplus
-    softmax logSoftmax layerNorm rmsNorm normalize batchNorm groupNorm
+    softmax logSoftmax layerNorm rmsNorm normalize groupNorm
     sum mean prod cumsum variance std norm logsumexp
     crossEntropy crossEntropyOfProbabilities nllLoss squaredError absoluteError huberError binaryCrossEntropy
     mseLoss l1Loss huberLoss smoothL1Loss bceWithLogits probabilityCrossEntropy klDivergence klDivergenceOfLogs
