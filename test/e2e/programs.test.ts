@@ -3,9 +3,12 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import * as compiledVariants from "../programs/compiled-variants.js";
+import * as diffusion from "../programs/diffusion.js";
 import * as fineTune from "../programs/fine-tune.js";
 import * as gpt from "../programs/gpt.js";
+import * as residualConvnet from "../programs/residual-convnet.js";
 import * as service from "../programs/service.js";
+import * as vae from "../programs/vae.js";
 import { effort } from "../support/effort.js";
 
 /** Neither the watchdog nor the threads change what a program learns; `npm run test:long` has both. */
@@ -25,6 +28,24 @@ after(() => {
 test("a GPT reverses words that it has not seen", async () => {
   const { solved, loss } = await gpt.main();
   assert.ok(solved >= 0.8, `${100 * solved} % of the words, loss ${loss}`);
+});
+
+test("a residual convnet tells the direction of stripes by its running statistics", async () => {
+  const { heldOutAccuracy } = await residualConvnet.main();
+  assert.ok(heldOutAccuracy >= 0.9, `accuracy ${heldOutAccuracy}`);
+});
+
+test("a variational autoencoder encodes blobs that it has not seen, and draws new ones", async () => {
+  const { before, after, sampleRange } = await vae.main();
+  assert.ok(after < 0.5 * before && sampleRange > 0.6, `loss ${before}, then ${after}; range ${sampleRange}`);
+});
+
+test("a diffusion model draws points on the whole ring from noise", async () => {
+  const { radius, outside, imbalance } = await diffusion.main();
+  assert.ok(
+    Math.abs(radius - 1) < 0.1 && outside < 0.15 && imbalance < 0.25,
+    `radius ${radius}, ${100 * outside} % outside, imbalance ${imbalance}`,
+  );
 });
 
 test("a pretrained body learns a second task from 32 rows, better than a fresh one", async () => {
