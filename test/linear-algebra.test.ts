@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { eye, HoldfastError, linalg, type Tensor } from "holdfast";
-import { openDevice } from "./support/devices.js";
+import { openCpuDevice } from "./support/devices.js";
 import { sameBytes } from "./support/same-bytes.js";
 
-const cpu = openDevice({ threads: 1 });
+const cpu = openCpuDevice({ threads: 1 });
 const matrix = (values: readonly number[], ...shape: readonly number[]): Tensor =>
   cpu.fromHost(values, shape, "f32", "a");
 

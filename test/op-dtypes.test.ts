@@ -7,11 +7,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { dtypes } from "../src/ir/index.js";
-import { contiguous, mul, type Op, opTable } from "../src/ops/index.js";
+import { contiguous, mul, type Op } from "../src/ops/index.js";
 import { openDevice } from "./support/devices.js";
 import { effort, isThorough } from "./support/effort.js";
 import { drawCalls } from "./support/op-cases/draw-calls.js";
-import { opCases } from "./support/op-cases/index.js";
+import { opCases, testedOps } from "./support/op-cases/index.js";
 import { type CaseCall, type CaseOperand, nameOf, type OpCase } from "./support/op-cases/op-case.js";
 import { type CaseRun, describeCall, runCase, uploadOperand } from "./support/op-runs.js";
 import { type FloatDtype, isNear, tolerances } from "./tolerances.js";
@@ -21,7 +21,7 @@ const elements = 120;
 const floats = ["f32", "f16", "bf16"] as const satisfies readonly FloatDtype[];
 const cpu = openDevice({ threads: 1 });
 
-for (const [index, op] of [...new Set(Object.values(opTable))].entries()) {
+for (const [index, op] of [...new Set(testedOps.map(([, op]) => op))].entries()) {
   for (const [place, opCase] of opCases.filter((candidate) => candidate.op === op).entries()) {
     // In a quick run each case has one dtype, and the next case another.
     const own = isThorough ? floats : [floats[(index + place) % floats.length]!];

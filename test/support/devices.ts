@@ -34,6 +34,13 @@ export function openDevice(options: DeviceOptions = {}): Device {
   return device;
 }
 
+/** A CPU, whatever device is under test, for what only the CPU computes. */
+export function openCpuDevice(options: DeviceOptions = {}): Device {
+  const device = new Device("cpu", { ...quiet, ...options });
+  after(() => device.close());
+  return device;
+}
+
 /** A device whose driver enforces CUDA's rules, and whose dead memory is NaN. */
 export function openStrictDevice(options: DeviceOptions = {}): Device {
   const driver = openTestDriver({ threads: 2 });

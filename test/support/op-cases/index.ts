@@ -1,5 +1,7 @@
 /** Cases for every entry of the op table: op-case.ts defines a case, and each family has a file. */
 
+import { linearAlgebra, type Op, opTable } from "../../../src/ops/index.js";
+import { testDeviceKind } from "../test-device.js";
 import { attentionCases } from "./attention.js";
 import { convolutionCases } from "./convolution.js";
 import { elementwiseCases } from "./elementwise.js";
@@ -33,4 +35,12 @@ export const deviceOpCases: readonly OpCase[] = [
   ...recurrentCases,
 ];
 
-export const opCases: readonly OpCase[] = [...deviceOpCases, ...linearAlgebraCases];
+const computesDense = testDeviceKind === "cpu";
+
+/** Cases of the ops that the device under test computes. */
+export const opCases: readonly OpCase[] = [...deviceOpCases, ...(computesDense ? linearAlgebraCases : [])];
+
+/** The entries of the op table that the device under test computes. Each has a case. */
+export const testedOps: readonly (readonly [name: string, op: Op])[] = Object.entries(opTable).filter(
+  ([name]) => computesDense || !(name in linearAlgebra),
+);

@@ -11,12 +11,12 @@ const anywhere = [
   ...["relu", "tanh", "sigmoid", "silu", "softplus", "gelu", "geluTanh"],
 ];
 
-function positive(builder: Builder, x: string): string {
+export function positive(builder: Builder, x: string): string {
   return builder.op("add", [builder.op("square", [x], {}, { size: 2 }), 0.5]);
 }
 
 /** Sums of softmaxes and the like are integers up to rounding; steps must not be there. */
-function offWholes(builder: Builder, x: string): string {
+export function offWholes(builder: Builder, x: string): string {
   return builder.op("add", [builder.op("mul", [x, 1.37]), 0.213]);
 }
 

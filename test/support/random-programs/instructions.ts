@@ -3,8 +3,10 @@
 import type { Builder } from "./builder.js";
 import type { Choices } from "./choices.js";
 import { elementwiseMakers } from "./elementwise.js";
+import { layerMakers } from "./layers.js";
 import { layoutMakers } from "./layouts.js";
 import { rowMakers } from "./rows.js";
+import { specialFunctionMakers } from "./special-functions.js";
 import { stateMakers } from "./states.js";
 
 /** Adds an instruction, or a few that belong together. */
@@ -20,5 +22,7 @@ export const makers: readonly Maker[] = Object.entries({
   ...elementwiseMakers,
   ...layoutMakers,
   ...rowMakers,
+  ...specialFunctionMakers,
+  ...layerMakers,
   ...stateMakers,
 }).flatMap(([name, maker]) => Array.from({ length: weights[name] ?? 1 }, () => maker));
