@@ -56,7 +56,9 @@ test("the gradient of every entry's gradient is what central differences give, o
     }
   }
   assert.deepEqual(failures, []);
-  assert.deepEqual([...rejected].sort(), Object.keys(without).sort());
+  const tested = new Set(differentiable.map(({ op }) => op.name));
+  const expected = Object.keys(without).filter((name) => tested.has(name));
+  assert.deepEqual([...rejected].sort(), expected.sort());
   assert.ok(curved.size >= minCurved, `${curved.size} cases have a second derivative other than 0`);
 });
 
