@@ -3,11 +3,14 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import * as compiledVariants from "../programs/compiled-variants.js";
+import * as customParts from "../programs/custom-parts.js";
 import * as diffusion from "../programs/diffusion.js";
 import * as fineTune from "../programs/fine-tune.js";
 import * as gpt from "../programs/gpt.js";
+import * as lstm from "../programs/lstm.js";
 import * as residualConvnet from "../programs/residual-convnet.js";
 import * as service from "../programs/service.js";
+import * as tabular from "../programs/tabular.js";
 import * as vae from "../programs/vae.js";
 import { effort } from "../support/effort.js";
 
@@ -35,6 +38,11 @@ test("a residual convnet tells the direction of stripes by its running statistic
   assert.ok(heldOutAccuracy >= 0.9, `accuracy ${heldOutAccuracy}`);
 });
 
+test("an LSTM adds up marked numbers of sequences with unequal lengths", async () => {
+  const { heldOutAccuracy } = await lstm.main();
+  assert.ok(heldOutAccuracy >= 0.85, `accuracy ${heldOutAccuracy}`);
+});
+
 test("a variational autoencoder encodes blobs that it has not seen, and draws new ones", async () => {
   const { before, after, sampleRange } = await vae.main();
   assert.ok(after < 0.5 * before && sampleRange > 0.6, `loss ${before}, then ${after}; range ${sampleRange}`);
@@ -46,6 +54,18 @@ test("a diffusion model draws points on the whole ring from noise", async () => 
     Math.abs(radius - 1) < 0.1 && outside < 0.15 && imbalance < 0.25,
     `radius ${radius}, ${100 * outside} % outside, imbalance ${imbalance}`,
   );
+});
+
+test("a tabular model orders customers that it has not seen, and stops early", async () => {
+  const { epochs, heldOutArea } = await tabular.main();
+  assert.ok(heldOutArea > 0.9 && epochs < 40, `area ${heldOutArea} after ${epochs} epochs`);
+});
+
+test("custom layers, functions, optimizers, schedules and hooks train together", async () => {
+  const { heldOutAccuracy, positiveShare, firstLr, lastLr } = await customParts.main();
+  assert.ok(heldOutAccuracy >= 0.85, `accuracy ${heldOutAccuracy}`);
+  assert.ok(positiveShare > 0.2 && positiveShare < 0.8, `${positiveShare} of the signs are positive`);
+  assert.ok(lastLr < 0.5 * firstLr, `rates from ${firstLr} to ${lastLr}`);
 });
 
 test("a pretrained body learns a second task from 32 rows, better than a fresh one", async () => {

@@ -20,7 +20,7 @@ class Residual extends nn.Module {
   readonly norm1: nn.BatchNorm2d;
   readonly conv2: nn.Conv2d;
   readonly norm2: nn.BatchNorm2d;
-  readonly shortcut: nn.Sequential;
+  readonly shortcut: nn.Identity | nn.Sequential;
 
   constructor(channels: number, outChannels: number, stride: number) {
     super();
@@ -30,7 +30,7 @@ class Residual extends nn.Module {
     this.norm2 = new nn.BatchNorm2d(outChannels);
     this.shortcut =
       stride === 1 && channels === outChannels
-        ? new nn.Sequential()
+        ? new nn.Identity()
         : new nn.Sequential(
             new nn.Conv2d(channels, outChannels, 1, { stride, bias: false }),
             new nn.BatchNorm2d(outChannels),
@@ -70,7 +70,7 @@ export async function main(epochs = 2): Promise<{ heldOutAccuracy: number }> {
     new nn.ReLU(),
     new Residual(8, 8, 1),
     new Residual(8, 16, 2),
-    new nn.AvgPool2d(8),
+    new nn.AdaptiveAvgPool2d(1),
     new nn.Flatten(),
     new nn.Linear(16, classes),
   ).to(cpu);

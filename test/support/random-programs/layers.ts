@@ -1,7 +1,7 @@
 /** Instructions of activations with attributes, norms over channels, losses of two operands, recurrent layers and random numbers. */
 
 import { type Attributes, sizeOf } from "../../../src/ops/index.js";
-import type { Builder } from "./builder.js";
+import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
 import { offWholes, positive } from "./elementwise.js";
 import type { Maker } from "./instructions.js";
@@ -30,6 +30,16 @@ function asChannels(builder: Builder, choices: Choices, channels: number): strin
   return Number.isInteger(perChannel)
     ? builder.op("reshape", [x], { shape: [2, channels, perChannel] })
     : undefined;
+}
+
+/** A value viewed as [1, depth, height, width]. */
+function asVolume(builder: Builder, choices: Choices): string {
+  const x = builder.filled(choices);
+  const count = sizeOf(builder.shapeOf(x));
+  const factor = [2, 3, 5, 1].find((candidate) => count % candidate === 0) ?? 1;
+  const rest = count / factor;
+  const second = [2, 3, 1].find((candidate) => rest % candidate === 0) ?? 1;
+  return builder.op("reshape", [x], { shape: [1, factor, second, rest / second] });
 }
 
 const gates = { lstm: 4, gru: 3, tanh: 1, relu: 1 } as const;
@@ -116,5 +126,43 @@ export const layerMakers: Readonly<Record<string, Maker>> = {
     const how = choices.below(3);
     if (how < 2) builder.op(choices.of(["tril", "triu"]), [x], { diagonal });
     else builder.op("diagonal", [x], { offset: 0, axis1: 0, axis2: 1 });
+  },
+  volume(builder, choices) {
+    const x = asVolume(builder, choices);
+    const kernel = builder
+      .shapeOf(x)
+      .slice(1)
+      .map((size) => Math.min(size, 2));
+    const how = choices.below(2);
+    if (how === 0)
+      builder.op(choices.of(["maxPool3d", "avgPool3d"]), [x], { kernel, stride: choices.of([1, 2]) });
+    else {
+      const weight = builder.input("parameter", [2, 1, ...kernel], "float", -1, 1);
+      const size = builder.find(x).size * Math.sqrt(sizeOf(kernel));
+      builder.op("conv3d", [x, weight], { stride: choices.of([1, 2]), padding: choices.below(2) }, { size });
+    }
+  },
+  transposedConvolution(builder, choices) {
+    const rank = 1 + choices.below(3);
+    const volume = asVolume(builder, choices);
+    const sizes = builder.shapeOf(volume);
+    const shape = [1, ...sizes.slice(1, rank), sizeOf(sizes.slice(rank))];
+    if (8 * sizeOf(shape) > maxElements) return;
+    const x = builder.op("reshape", [volume], { shape });
+    const weight = builder.input("parameter", [1, 2, ...shape.slice(1).map(() => 2)], "float", -1, 1);
+    const size = 2 * builder.find(x).size;
+    builder.op(`convTranspose${rank}d`, [x, weight], { stride: choices.of([1, 2]), groups: 1 }, { size });
+  },
+  fold(builder, choices) {
+    const x = builder.filled(choices, 2);
+    const [count = 1, width = 1] = builder.shapeOf(x).slice(-2);
+    const shape = [...builder.shapeOf(x).slice(0, -2), (count - 1) * 2 + width];
+    if (sizeOf(shape) <= maxElements)
+      builder.op(
+        "fold",
+        [x],
+        { shape, kernel: [width], stride: 2, dilation: 1 },
+        { size: 2 * builder.find(x).size },
+      );
   },
 };
