@@ -51,11 +51,19 @@ function readCustomers(path: string): { numbers: number[][]; categories: Int32Ar
 class Churn extends nn.Module {
   readonly town = new nn.Embedding(towns.length, 3);
   readonly plan = new nn.Embedding(plans.length, 2);
-  readonly body = new nn.Sequential(new nn.Linear(7, 32), new nn.ReLU(), new nn.Dropout(0.1), new nn.Linear(32, 1));
+  readonly body = new nn.Sequential(
+    new nn.Linear(7, 32),
+    new nn.ReLU(),
+    new nn.Dropout(0.1),
+    new nn.Linear(32, 1),
+  );
 
   /** Logits of leaving, [B]. */
   forward(numbers: Tensor, categories: Tensor): Tensor {
-    const [town, plan] = [this.town.forward(categories.select(1, 0)), this.plan.forward(categories.select(1, 1))];
+    const [town, plan] = [
+      this.town.forward(categories.select(1, 0)),
+      this.plan.forward(categories.select(1, 1)),
+    ];
     const features = cat([numbers, town, plan], 1);
     return this.body.forward(features).squeeze(1);
   }
@@ -77,7 +85,10 @@ export async function main(): Promise<{ epochs: number; heldOutArea: number }> {
   manualSeed(12);
   const folder = mkdtempSync(join(tmpdir(), "customers-"));
   const path = join(folder, "customers.csv");
-  writeCustomers(path, cpu.step(() => rand([1200 * 5]).dataSync()));
+  writeCustomers(
+    path,
+    cpu.step(() => rand([1200 * 5]).dataSync()),
+  );
   const { numbers, categories, left } = readCustomers(path);
   rmSync(folder, { recursive: true });
 
@@ -92,10 +103,21 @@ export async function main(): Promise<{ epochs: number; heldOutArea: number }> {
     cpu.step(() => {
       const [rows, kinds] = part(from, to);
       const categories = cpu.fromHost(kinds.values, kinds.shape, "i32");
-      return noGrad(() => model.forward(cpu.fromHost(Float32Array.from(rows.flat()), [rows.length, 2], "f32"), categories).dataSync());
+      return noGrad(() =>
+        model
+          .forward(cpu.fromHost(Float32Array.from(rows.flat()), [rows.length, 2], "f32"), categories)
+          .dataSync(),
+      );
     });
   const trainer = new Trainer({
-    ...{ device: cpu, model, data: new TensorDataset(...part(0, 800)), batchSize: 50, epochs: 40, clipNorm: 1 },
+    ...{
+      device: cpu,
+      model,
+      data: new TensorDataset(...part(0, 800)),
+      batchSize: 50,
+      epochs: 40,
+      clipNorm: 1,
+    },
     optimizer: new optim.AdamW(model.parameters(), { lr: 1e-2 }),
     loss: (numbers, categories, left) =>
       nn.functional.binaryCrossEntropyWithLogits(model.forward(numbers, categories), left),

@@ -88,6 +88,11 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
       builder.op(choices.of(["argmax", "argmin"]), [x], { axis, keepsAxes: choices.isOneIn(2) });
     } else builder.op(choices.of(["all", "any"]), [x], randomAxes(choices, builder.shapeOf(x)));
   },
+  sort(builder, choices) {
+    const x = spread(builder, choices, builder.filled(choices));
+    const axis = randomAxis(choices, builder.shapeOf(x));
+    builder.all("sort", [x], { axis, isDescending: choices.isOneIn(2) });
+  },
   softmax(builder, choices) {
     const x = builder.filled(choices);
     const axis = randomAxis(choices, builder.shapeOf(x));
