@@ -22,7 +22,11 @@ const bitsOf = (result: Tensor): string =>
 
 function inputOf(dtype: Dtype): Tensor {
   const values =
-    dtype === "bool" ? [0, 1] : dtypes[dtype].kind === "integer" ? [0, 3, 255] : [1, -1, 0, -0, 0.5];
+    dtype === "bool"
+      ? [0, 1]
+      : dtypes[dtype].kind === "integer"
+        ? [0, 3, dtype === "i8" ? -128 : 255]
+        : [1, -1, 0, -0, 0.5];
   return tensor(values, { device, dtype });
 }
 
