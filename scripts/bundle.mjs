@@ -21,7 +21,7 @@ const root = packageRoot(process.cwd());
 /** The scripts of threads and processes. The code looks for a script next to itself, so a script keeps its name. */
 const scripts = [
   "cli/main",
-  "crossasset/bars/parquet/decode-thread",
+  "data/parquet/decode-thread",
   "data/sample-thread",
   "driver/cpu/cpu-worker",
   "driver/cuda/compile-thread",

@@ -45,6 +45,14 @@ export {
 export { readNpy, writeNpy } from "./npy.js";
 export { type ReadNpzOptions, readNpz, type WriteNpzOptions, writeNpz } from "./npz.js";
 export {
+  type ParquetColumn,
+  type ParquetNumbers,
+  type ParquetReadLimits,
+  readParquetColumns,
+} from "./parquet/index.js";
+export { type ParquetTable, type ReadParquetOptions, readParquet } from "./parquet-table.js";
+export { badData, quote, wrapFault } from "./rejection.js";
+export {
   listChunks,
   loadSafetensors,
   type MetadataToWrite,

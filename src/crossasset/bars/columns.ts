@@ -1,9 +1,9 @@
 /** Collects the columns of bars row by row while a file is read. An invalid row is an error with its number. */
 
+import { badData, quote } from "../../data/index.js";
 import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import { type BarColumn, type Bars, barColumns } from "./bars.js";
 import { isTime, parseNumber, parseTime } from "./cells.js";
-import { badBars, quote } from "./rejection.js";
 
 const firstCapacity = 1024;
 const prices = ["open", "high", "low", "close"] as const;
@@ -27,12 +27,12 @@ export function findColumns(file: string, header: readonly string[]): number[] {
     if (index !== undefined && indices.length === 1) return index;
     const shown = quote(header.join(", "));
     throw index === undefined
-      ? badBars(
+      ? badData(
           file,
           `column "${column}" is missing in ${shown}.`,
           `The columns must include ${barColumns.join(", ")}.`,
         )
-      : badBars(file, `${indices.length} columns match ${column}: ${shown}.`, "Keep one of them.");
+      : badData(file, `${indices.length} columns match ${column}: ${shown}.`, "Keep one of them.");
   });
 }
 
@@ -65,12 +65,12 @@ export class BarColumns {
   /** The error for the next row. */
   rejectRow(problem: string, numbers: ErrorNumbers = {}): HoldfastError {
     const row = this.#count + 1;
-    return badBars(this.#file, `row ${row} ${problem}.`, "Correct or remove the row.", { row, ...numbers });
+    return badData(this.#file, `row ${row} ${problem}.`, "Correct or remove the row.", { row, ...numbers });
   }
 
   /** The added bars, in arrays of their exact length. */
   finish(): Bars {
-    if (this.#count === 0) throw badBars(this.#file, "it has no rows.", "Use a file with bars.");
+    if (this.#count === 0) throw badData(this.#file, "it has no rows.", "Use a file with bars.");
     return copyColumns(this.#arrays, this.#count, this.#count);
   }
 

@@ -1,10 +1,10 @@
 /** Reads bars from a CSV file as a stream: memory holds the columns and one chunk of text. */
 
 import { createReadStream } from "node:fs";
+import { badData, wrapFault } from "../../data/index.js";
 import { type Bars, barColumns } from "./bars.js";
 import { BarColumns, findColumns } from "./columns.js";
 import { CsvRecords } from "./csv-records.js";
-import { badBars, wrapFault } from "./rejection.js";
 
 const chunkBytes = 256 * 1024;
 
@@ -63,12 +63,12 @@ class CsvRows {
 
   reject(problem: string): Error {
     if (this.#columnIndices !== undefined) return this.#columns.rejectRow(problem);
-    return badBars(this.#path, `the header ${problem}.`, "Use a CSV file with a header.");
+    return badData(this.#path, `the header ${problem}.`, "Use a CSV file with a header.");
   }
 
   finish(): Bars {
     if (this.#columnIndices === undefined) {
-      throw badBars(this.#path, "it is empty.", `Use a CSV file with the columns ${barColumns.join(", ")}.`);
+      throw badData(this.#path, "it is empty.", `Use a CSV file with the columns ${barColumns.join(", ")}.`);
     }
     return this.#columns.finish();
   }

@@ -9,8 +9,8 @@ import { inFolder, rejectsLater, withFile } from "../../../test/support/bar-file
 import { effort, isThorough } from "../../../test/support/effort.js";
 import type { Bars } from "./bars.js";
 import { generateBars } from "./generate.js";
-import { decodeParquet } from "./parquet/decode.js";
 import { readBars } from "./read.js";
+import { readParquet } from "./read-parquet.js";
 import { writeBars } from "./write.js";
 
 const start = Date.UTC(2024, 0, 1);
@@ -35,7 +35,7 @@ function read(content: Uint8Array): Promise<Bars> {
 }
 
 /** What the thread of `readBars` does, without the thread, which takes a tenth of a second to start. */
-const decodeFile: typeof readBars = isThorough ? readBars : async (path) => decodeParquet(path);
+const decodeFile: typeof readBars = isThorough ? readBars : (path) => readParquet(path, { inThread: false });
 
 function decode(content: Uint8Array): Promise<Bars> {
   return withFile("some.parquet", content, decodeFile);
@@ -125,7 +125,7 @@ test("a file whose bytes are altered is read or rejected, and never ends in anot
       altered[at] = (altered[at]! + 101) % 256;
       await writeFile(path, altered);
       try {
-        decodeParquet(path);
+        await readParquet(path, { inThread: false });
       } catch (error) {
         assert.match(String(error), /BAD_FILE/, `byte ${at}`);
         rejected++;

@@ -1,10 +1,10 @@
 /** Reads a file of bars, depending on its extension. */
 
 import { stat } from "node:fs/promises";
+import { badData, wrapFault } from "../../data/index.js";
 import type { Bars } from "./bars.js";
 import { readCsv } from "./read-csv.js";
 import { readParquet } from "./read-parquet.js";
-import { badBars, wrapFault } from "./rejection.js";
 
 export type BarsFormat = "csv" | "parquet";
 
@@ -32,8 +32,8 @@ export async function readBars(path: string): Promise<Bars> {
     throw wrapFault(path, "it does not exist or is not accessible", error, "Check the path.");
   });
   // A folder has no bytes, and reading a pipe or a device may never end.
-  if (!stats.isFile()) throw badBars(path, "it is a folder, a pipe or a device.", "Use a file.");
-  if (stats.size === 0) throw badBars(path, "it is empty.", "Use a file with bars.");
+  if (!stats.isFile()) throw badData(path, "it is a folder, a pipe or a device.", "Use a file.");
+  if (stats.size === 0) throw badData(path, "it is empty.", "Use a file with bars.");
   return format === "csv" ? await readCsv(path) : await readParquet(path);
 }
 
@@ -42,5 +42,5 @@ export function formatOf(path: string): BarsFormat {
   const [, end] = /\.(csv|parquet)$/i.exec(path) ?? [];
   const format = end?.toLowerCase();
   if (format === "csv" || format === "parquet") return format;
-  throw badBars(path, "its extension is neither .csv nor .parquet.", "Use one of these formats.");
+  throw badData(path, "its extension is neither .csv nor .parquet.", "Use one of these formats.");
 }

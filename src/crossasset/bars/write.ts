@@ -4,11 +4,11 @@ import { randomUUID } from "node:crypto";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import type { SchemaElement } from "hyparquet";
 import type { ByteWriter } from "hyparquet-writer";
+import { wrapFault } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bars, barColumns } from "./bars.js";
 import { findFault } from "./columns.js";
 import { formatOf } from "./read.js";
-import { wrapFault } from "./rejection.js";
 
 const rowsPerChunk = 8192;
 const rowsPerGroup = 65_536;

@@ -9,8 +9,8 @@ import { gzipSync } from "node:zlib";
 import { type ColumnSource, parquetWriteBuffer } from "hyparquet-writer";
 import { barColumns } from "../../../src/crossasset/bars/bars.js";
 import { generateBars } from "../../../src/crossasset/bars/generate.js";
-import { decodeParquet } from "../../../src/crossasset/bars/parquet/decode.js";
 import { readBars } from "../../../src/crossasset/bars/read.js";
+import { readParquet } from "../../../src/crossasset/bars/read-parquet.js";
 import { loadSafetensors, writeSafetensors } from "../../../src/data/index.js";
 import { HoldfastError } from "../../../src/errors/index.js";
 import { exportMemorySnapshot, exportTrace } from "../../../src/inspect/exports/index.js";
@@ -68,7 +68,7 @@ const parquet: FuzzTarget = {
     return async (input) => {
       writeFileSync(path, input);
       try {
-        decodeParquet(path);
+        await readParquet(path, { inThread: false });
       } finally {
         // The thread is started only for a few inputs: it takes far longer than the decoding.
         if (count++ % 64 === 0) await readBars(path);

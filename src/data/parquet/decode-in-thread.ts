@@ -5,28 +5,32 @@
 
 import { getHeapStatistics } from "node:v8";
 import { Worker } from "node:worker_threads";
-import { type ErrorCode, type ErrorNumbers, HoldfastError } from "../../../errors/index.js";
-import { formatBytes, formatDuration, MiB, threadAdvice } from "../../../units/index.js";
-import type { Bars } from "../bars.js";
-import { badBars, wrapFault } from "../rejection.js";
+import { type ErrorCode, type ErrorNumbers, HoldfastError } from "../../errors/index.js";
+import { formatBytes, formatDuration, MiB, threadAdvice } from "../../units/index.js";
+import { badData, wrapFault } from "../rejection.js";
+import type { ParquetColumn } from "./column-values.js";
+import type { SelectColumns } from "./decode.js";
+import type { ValueLimits } from "./limits.js";
 
 export interface DecodeStart {
   readonly path: string;
   /** The counter of decoded pages. */
   readonly pages: SharedArrayBuffer;
+  readonly limits: ValueLimits;
 }
 
-/** The thread's only message. */
+/** A message of the thread: the names of the columns; after a reply with positions, the columns; or an error. */
 export type DecodeMessage =
-  | { readonly bars: Bars }
+  | { readonly names: readonly string[] }
+  | { readonly columns: readonly ParquetColumn[] }
   | { readonly code: ErrorCode; readonly message: string; readonly numbers: ErrorNumbers };
 
-export interface DecodeLimits {
+export interface DecodeLimits extends ValueLimits {
   /** Max. time per page, in milliseconds; default: a minute. A page of 32 M values takes a few seconds. */
   readonly pageMs?: number;
   /** Bytes of the thread's JavaScript heap; default: by the file's size. */
   readonly heapBytes?: number;
-  /** The program of the thread; default: `thread.ts`. */
+  /** The program of the thread; default: `decode-thread.ts`. */
   readonly program?: URL;
 }
 
@@ -36,15 +40,21 @@ const minHeap = 512 * MiB;
 /** Progress checks per `pageMs`. */
 const checks = 8;
 
-export function decodeInThread(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
+export function decodeInThread(
+  path: string,
+  fileBytes: number,
+  select: SelectColumns,
+  limits: DecodeLimits,
+): Promise<readonly ParquetColumn[]> {
   const { pageMs = 60_000, program = new URL("./decode-thread.js", import.meta.url) } = limits;
   const heapBytes = limits.heapBytes ?? heapFor(fileBytes);
   const pages = new SharedArrayBuffer(4);
   const count = new Int32Array(pages);
-  return new Promise<Bars>((resolve, reject) => {
+  return new Promise((resolve, reject) => {
     let worker: Worker;
     try {
-      const workerData: DecodeStart = { path, pages };
+      const { valueBytes, maxBytes } = limits;
+      const workerData: DecodeStart = { path, pages, limits: { valueBytes, maxBytes } };
       const resourceLimits = { maxOldGenerationSizeMb: Math.ceil(heapBytes / MiB) };
       worker = new Worker(program, { workerData, execArgv: [], resourceLimits });
     } catch (error) {
@@ -66,15 +76,23 @@ export function decodeInThread(path: string, fileBytes: number, limits: DecodeLi
       worker.on("error", () => undefined);
       void worker.terminate().finally(settle);
     };
-    worker.once("message", (message: DecodeMessage) =>
+    worker.on("message", (message: DecodeMessage) => {
+      if ("names" in message) {
+        try {
+          worker.postMessage(select(message.names));
+        } catch (error) {
+          end(() => reject(error));
+        }
+        return;
+      }
       end(() => {
-        if ("bars" in message) resolve(message.bars);
+        if ("columns" in message) resolve(message.columns);
         else reject(new HoldfastError(message.code, message.message, { numbers: message.numbers }));
-      }),
-    );
+      });
+    });
     worker.once("error", (error) => end(() => reject(decoderError(path, heapBytes, error))));
     worker.once("exit", (code) =>
-      end(() => reject(badBars(path, `its decoder ended with exit code ${code}.`, rewriteAdvice))),
+      end(() => reject(badData(path, `its decoder ended with exit code ${code}.`, rewriteAdvice))),
     );
   });
 }
@@ -89,7 +107,7 @@ function heapFor(fileBytes: number): number {
 function decoderError(path: string, heapBytes: number, error: unknown): HoldfastError {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code === "ERR_WORKER_OUT_OF_MEMORY") {
-    return badBars(
+    return badData(
       path,
       `decoding needs more than ${formatBytes(heapBytes)} of memory.`,
       "If the file is valid, write it with row groups of 65536 rows or as CSV, or raise the limit with NODE_OPTIONS=--max-old-space-size=8192.",
@@ -102,7 +120,7 @@ function decoderError(path: string, heapBytes: number, error: unknown): Holdfast
 }
 
 function tooSlow(path: string, pageMs: number): HoldfastError {
-  return badBars(path, `one of its pages was not decoded in ${formatDuration(pageMs)}.`, rewriteAdvice, {
+  return badData(path, `one of its pages was not decoded in ${formatDuration(pageMs)}.`, rewriteAdvice, {
     pageMs,
   });
 }

@@ -8,10 +8,10 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import { parquetReadObjects } from "hyparquet";
 import { compressors } from "hyparquet-compressors";
 import { type ColumnSource, parquetWriteBuffer } from "hyparquet-writer";
-import { inFolder } from "../../../../test/support/bar-files.js";
-import { barColumns } from "../bars.js";
-import { generateBars } from "../generate.js";
-import { decodeParquet } from "./decode.js";
+import { inFolder } from "../../../test/support/bar-files.js";
+import { barColumns } from "./bars.js";
+import { generateBars } from "./generate.js";
+import { readParquet } from "./read-parquet.js";
 
 const bars = generateBars({ bars: 700, seed: 5 });
 
@@ -51,7 +51,7 @@ test("every encoding and codec gives the values that hyparquet's own reader give
         },
       });
       await writeFile(path, new Uint8Array(content));
-      const actual = decodeParquet(path);
+      const actual = await readParquet(path, { inThread: false });
       const file = (await readFile(path)).buffer as ArrayBuffer;
       const expected = await parquetReadObjects({ file, compressors });
       for (const column of barColumns) {

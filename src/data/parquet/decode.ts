@@ -1,6 +1,6 @@
 /**
- * Decodes bars from a Parquet file, one row group at a time: memory holds the columns and one group. It blocks the event loop, so it
- * runs in a worker thread (`thread.ts`).
+ * Decodes columns of a Parquet file, one row group at a time: memory holds the columns and one group. It blocks the event loop, so it
+ * runs in a worker thread (`decode-thread.ts`).
  */
 
 import { closeSync } from "node:fs";
@@ -12,27 +12,28 @@ import {
   type RowGroup,
   type SchemaElement,
 } from "hyparquet";
-import { openRegularFile, readSpan } from "../../../files/index.js";
-import { type Bars, barColumns } from "../bars.js";
-import { BarColumns, findColumns } from "../columns.js";
-import { badBars, wrapFault } from "../rejection.js";
-import { checkRows, decodedLimit, maxFooterBytes, maxValueBytes } from "./limits.js";
+import { openRegularFile, readSpan } from "../../files/index.js";
+import { badData, wrapFault } from "../rejection.js";
+import { ColumnValues, type ParquetColumn } from "./column-values.js";
+import { checkRows, decodedLimit, maxFooterBytes, type ValueLimits } from "./limits.js";
 import { type DecodeBudget, readPages } from "./pages.js";
 import { checkThrift } from "./thrift-check.js";
 
+/** Chooses columns by the names of all; returns their positions. */
+export type SelectColumns = (names: readonly string[]) => readonly number[];
+
 /** `onPage` is called after each page, as a sign of progress. */
-export function decodeParquet(path: string, onPage: () => void = () => undefined): Bars {
+export function decodeParquet(
+  path: string,
+  select: SelectColumns,
+  limits: ValueLimits,
+  onPage: () => void = () => undefined,
+): readonly ParquetColumn[] {
+  const file = new ParquetFile(path);
   try {
-    const { file, stats } = openRegularFile(path);
-    try {
-      return new ParquetFile(path, file, stats.size, onPage).read();
-    } finally {
-      closeSync(file);
-    }
-  } catch (error) {
-    // The parser may throw any error for a wrong byte: RangeError, TypeError or its own.
-    const advice = "The file is truncated, altered or not Parquet. Write or download it again.";
-    throw wrapFault(path, "it can't be read as Parquet", error, advice);
+    return file.read(select(file.names), limits, onPage);
+  } finally {
+    file.close();
   }
 }
 
@@ -40,49 +41,71 @@ const magic = 0x31_52_41_50;
 /** The length of the footer and the magic number after it. */
 const tailBytes = 8;
 
-class ParquetFile {
+/** An open file whose footer has been read. */
+export class ParquetFile {
+  /** The names of its columns. */
+  readonly names: readonly string[];
   readonly #path: string;
   readonly #file: number;
   readonly #size: number;
-  readonly #onPage: () => void;
+  readonly #root: SchemaElement;
+  readonly #elements: readonly SchemaElement[];
+  readonly #groups: readonly RowGroup[];
 
-  constructor(path: string, file: number, size: number, onPage: () => void) {
+  constructor(path: string) {
     this.#path = path;
+    const { file, stats } = this.#guard(() => openRegularFile(path));
     this.#file = file;
-    this.#size = size;
-    this.#onPage = onPage;
+    this.#size = stats.size;
+    try {
+      const metadata = this.#guard(() => this.#readFooter());
+      [this.#root, ...this.#elements] = this.#guard(() => topLevel(metadata.schema));
+      this.names = this.#elements.map(({ name }) => name);
+      this.#groups = metadata.row_groups;
+    } catch (error) {
+      closeSync(file);
+      throw error;
+    }
   }
 
-  read(): Bars {
-    const metadata = this.#readFooter();
-    const [root, ...elements] = topLevel(metadata.schema);
-    const header = elements.map(({ name }) => name);
-    const selected = findColumns(this.#path, header).flatMap((index) => elements[index] ?? []);
-    for (const element of selected) this.#requireNumbers(element);
-    const groups = metadata.row_groups.map((group) => ({ group, rows: this.#rowsOf(group) }));
+  close(): void {
+    closeSync(this.#file);
+  }
+
+  /** The columns at these positions. */
+  read(indices: readonly number[], limits: ValueLimits, onPage: () => void): readonly ParquetColumn[] {
+    return this.#guard(() => this.#read(indices, limits, onPage));
+  }
+
+  #read(indices: readonly number[], limits: ValueLimits, onPage: () => void): readonly ParquetColumn[] {
+    const selected = indices.flatMap((index) => this.#elements[index] ?? []);
+    for (const element of selected) this.#requirePlain(element, limits.valueBytes);
+    const groups = this.#groups.map((group) => ({ group, rows: rowsOf(group) }));
     const rows = groups.reduce((sum, group) => sum + group.rows, 0);
     checkRows(this.#path, rows, this.#size);
     const chunks = groups.map(({ group }) => selected.map((element) => chunkOf(group, element)));
     this.#requireDisjoint(chunks.flat());
-    const columns = new BarColumns(this.#path);
-    const budget: DecodeBudget = { bytes: decodedLimit(rows, selected.length) };
+    const { valueBytes } = limits;
+    const budget: DecodeBudget = { bytes: decodedLimit(rows, selected.length, limits), valueBytes };
+    const columns = selected.map((element) => new ColumnValues(element));
     groups.forEach((group, index) => {
       if (group.rows === 0) return;
-      const cursors = selected.map((element, column) => {
-        const meta = chunks[index]?.[column];
+      for (const [position, element] of selected.entries()) {
+        const meta = chunks[index]?.[position];
         if (!meta) throw new RangeError(`a row group has no column ${element.name}`);
-        const pages = this.#readChunk(meta, group.rows, { root, element, meta }, budget);
+        const pages: DecodedArray[] = [];
+        const column = { root: this.#root, element, meta };
+        const { start, length } = spanOf(meta);
+        for (const page of readPages(this.#readSpan(start, length), group.rows, column, budget)) {
+          pages.push(page);
+          onPage();
+        }
         const values = pages.reduce((sum, page) => sum + page.length, 0);
-        if (values !== group.rows) throw shortGroup(this.#path, barColumns[column], values, group.rows);
-        return new CellCursor(pages);
-      });
-      const cells = new Array<unknown>(cursors.length);
-      for (let row = 0; row < group.rows; row++) {
-        for (let column = 0; column < cells.length; column++) cells[column] = cursors[column]?.next();
-        columns.add(cells);
+        if (values !== group.rows) throw shortGroup(this.#path, element.name, values, group.rows);
+        columns[position]?.add(pages, values, budget);
       }
     });
-    return columns.finish();
+    return columns.map((column) => column.finish());
   }
 
   #readFooter(): FileMetaData {
@@ -98,43 +121,32 @@ class ParquetFile {
     return parquetMetadata(bytes.buffer, { geoparquet: false });
   }
 
-  #rowsOf({ num_rows }: RowGroup): number {
-    const rows = Number(num_rows);
-    if (!(Number.isSafeInteger(rows) && rows >= 0)) throw new RangeError(`a row group has ${num_rows} rows`);
-    return rows;
-  }
-
-  #readChunk(
-    meta: ColumnMetaData,
-    rows: number,
-    column: Parameters<typeof readPages>[2],
-    budget: DecodeBudget,
-  ): DecodedArray[] {
-    const { start, length } = spanOf(meta);
-    const pages: DecodedArray[] = [];
-    for (const page of readPages(this.#readSpan(start, length), rows, column, budget)) {
-      pages.push(page);
-      this.#onPage();
+  /** The parser may throw any error for a wrong byte: RangeError, TypeError or its own. */
+  #guard<Result>(body: () => Result): Result {
+    try {
+      return body();
+    } catch (error) {
+      const advice = "The file is truncated, altered or not Parquet. Write or download it again.";
+      throw wrapFault(this.#path, "it can't be read as Parquet", error, advice);
     }
-    return pages;
   }
 
-  /** Throws for values that can't be bars; hyparquet would parse them. */
-  #requireNumbers({
-    name,
-    num_children,
-    repetition_type,
-    type_length,
-    converted_type,
-    logical_type,
-  }: SchemaElement): void {
+  /** Throws for values that are no numbers, times or text; hyparquet would parse them. */
+  #requirePlain(
+    { name, num_children, repetition_type, type_length, converted_type, logical_type }: SchemaElement,
+    maxValueBytes: number,
+  ): void {
     const kind = converted_type ?? logical_type?.type ?? "";
     const isFlat = !num_children && repetition_type !== "REPEATED";
     if (isFlat && !otherKinds.has(kind) && !((type_length ?? 0) > maxValueBytes)) return;
     const actual = isFlat
       ? `values of the kind ${kind === "" ? `fixed length ${type_length}` : kind}`
       : "lists or records";
-    throw badBars(this.#path, `the column "${name}" has ${actual}.`, "Use numbers, times or text.");
+    throw badData(
+      this.#path,
+      `the column "${name}" has ${actual}.`,
+      "Use numbers, times or text, or select other columns.",
+    );
   }
 
   /** Overlapping chunks would let a small file take unbounded decoding time. */
@@ -163,6 +175,12 @@ const otherKinds: ReadonlySet<string> = new Set([
   ...["MAP", "MAP_KEY_VALUE", "LIST", "JSON", "BSON", "INTERVAL", "UUID"],
   ...["VARIANT", "GEOMETRY", "GEOGRAPHY", "NULL"],
 ]);
+
+function rowsOf({ num_rows }: RowGroup): number {
+  const rows = Number(num_rows);
+  if (!(Number.isSafeInteger(rows) && rows >= 0)) throw new RangeError(`a row group has ${num_rows} rows`);
+  return rows;
+}
 
 /** The root and its direct children. */
 function topLevel(schema: readonly SchemaElement[]): [SchemaElement, ...SchemaElement[]] {
@@ -198,30 +216,8 @@ function spanOf(meta: ColumnMetaData): { readonly start: number; readonly length
   return { start, length };
 }
 
-/** Iterates over a column's values across its pages. */
-class CellCursor {
-  readonly #pages: readonly DecodedArray[];
-  #page: DecodedArray = [];
-  #next = 0;
-  #at = 0;
-
-  constructor(pages: readonly DecodedArray[]) {
-    this.#pages = pages;
-  }
-
-  next(): unknown {
-    while (this.#at >= this.#page.length) {
-      const page = this.#pages[this.#next++];
-      if (!page) return undefined;
-      this.#page = page;
-      this.#at = 0;
-    }
-    return this.#page[this.#at++];
-  }
-}
-
-function shortGroup(path: string, column: string | undefined, values: number, rows: number): Error {
-  return badBars(
+function shortGroup(path: string, column: string, values: number, rows: number): Error {
+  return badData(
     path,
     `a row group of ${rows} rows has ${values} values of ${column}.`,
     "The file is altered. Write or download it again.",

@@ -6,13 +6,16 @@ import { Encodings, PageTypes } from "hyparquet/src/constants.js";
 import { convert, DEFAULT_PARSERS } from "hyparquet/src/convert.js";
 import { deserializeTCompactProtocol } from "hyparquet/src/thrift.js";
 import { decompress } from "./decompress.js";
-import { checkPageSize, maxValueBytes, pageOverhead } from "./limits.js";
+import { checkPageSize, pageOverhead } from "./limits.js";
 import { checkDelta, checkPrefixes, checkRuns, countDefined } from "./page-check.js";
 import { checkThrift } from "./thrift-check.js";
 
-/** The remaining decompressed bytes that a file may use. */
+/** What a file may still use. */
 export interface DecodeBudget {
+  /** The remaining decompressed bytes. */
   bytes: number;
+  /** Max. bytes of one value. */
+  readonly valueBytes: number;
 }
 
 type PageHeader = Parameters<typeof readPage>[1];
@@ -43,7 +46,7 @@ export function* readPages(
     offset = reader.offset + size;
     budget.bytes -= header.uncompressed_page_size;
     if (budget.bytes < 0) throw new RangeError("its pages decompress to more than its rows need");
-    const data = decode(page, header, column.meta.codec, decoder, dictionary, rows - count);
+    const data = decode(page, header, column.meta.codec, decoder, dictionary, rows - count, budget);
     if (header.type === "DICTIONARY_PAGE") {
       dictionary = convert(data, decoder);
     } else {
@@ -82,29 +85,31 @@ function decode(
   decoder: ColumnDecoder,
   dictionary: DecodedArray | undefined,
   maxRows: number,
+  { bytes: bytesLeft, valueBytes }: DecodeBudget,
 ): DecodedArray {
+  const maxTextBytes = (values: number): number => Math.min(bytesLeft, values * valueBytes) + pageOverhead;
   const pageBytes = header.uncompressed_page_size;
   const { data_page_header: v1, data_page_header_v2: v2, dictionary_page_header: dictionaryHeader } = header;
   if (header.type === "DICTIONARY_PAGE" && dictionaryHeader) {
-    checkPageSize(dictionaryHeader.num_values, pageBytes, Math.max(maxRows, freeDictionary));
+    checkPageSize(dictionaryHeader.num_values, pageBytes, Math.max(maxRows, freeDictionary), valueBytes);
     return readWhole(decompress(codec, page, pageBytes), header, decoder, undefined);
   }
   if (header.type === "DATA_PAGE" && v1) {
-    checkPageSize(v1.num_values, pageBytes, maxRows);
+    checkPageSize(v1.num_values, pageBytes, maxRows, valueBytes);
     requireDictionary(v1.encoding, dictionary);
     const plain = decompress(codec, page, pageBytes);
-    checkV1(plain, v1.num_values, v1.encoding, decoder);
+    checkV1(plain, v1.num_values, v1.encoding, decoder, maxTextBytes);
     return readWhole(plain, header, decoder, dictionary);
   }
   if (header.type === "DATA_PAGE_V2" && v2) {
-    checkPageSize(v2.num_values, pageBytes, maxRows);
+    checkPageSize(v2.num_values, pageBytes, maxRows, valueBytes);
     requireDictionary(v2.encoding, dictionary);
     const levels = checkV2(page, header, v2, decoder);
     const isPacked = v2.is_compressed !== false;
     const rest = page.subarray(levels);
     const plain = isPacked ? decompress(codec, rest, pageBytes - levels) : rest;
     // hyparquet uses the encoding here, but the column's type in v1 pages.
-    checkValues(plain, 0, v2.num_values - v2.num_nulls, v2.encoding, v2.encoding === "RLE");
+    checkValues(plain, 0, v2.num_values - v2.num_nulls, v2.encoding, v2.encoding === "RLE", maxTextBytes);
     const unpackedPage = new Uint8Array(levels + plain.length);
     unpackedPage.set(page.subarray(0, levels));
     unpackedPage.set(plain, levels);
@@ -132,19 +137,23 @@ function requireDictionary(encoding: string | undefined, dictionary: DecodedArra
     throw new RangeError("a page needs a dictionary that is missing");
 }
 
+/** The max. bytes of that many texts. */
+type MaxTextBytes = (values: number) => number;
+
 /** A v1 data page: levels after their length, then values. */
 function checkV1(
   bytes: Uint8Array,
   count: number,
   encoding: string | undefined,
   decoder: ColumnDecoder,
+  maxTextBytes: MaxTextBytes,
 ): void {
   const levels = isRequired(decoder) ? 0 : 4 + checkLength(bytes, 0);
   const defined = levels === 0 ? count : countDefined(bytes, 4, bytes.length, count);
   // For values of 0 bits (all are the first entry) hyparquet reads no runs here.
   const isBoolean = decoder.type === "BOOLEAN";
   const hasNoRuns = hasRuns(encoding) && !isBoolean && bytes[levels] === 0;
-  if (!hasNoRuns) checkValues(bytes, levels, defined, encoding, isBoolean);
+  if (!hasNoRuns) checkValues(bytes, levels, defined, encoding, isBoolean, maxTextBytes);
 }
 
 /** A v2 data page: its header has the lengths of the uncompressed levels. Returns their total length. */
@@ -171,11 +180,12 @@ function checkValues(
   count: number,
   encoding: string | undefined,
   hasLength: boolean,
+  maxTextBytes: MaxTextBytes,
 ): void {
   if (encoding === "DELTA_BINARY_PACKED" || encoding === "DELTA_LENGTH_BYTE_ARRAY") {
     checkDelta(bytes, offset);
   } else if (encoding === "DELTA_BYTE_ARRAY") {
-    checkPrefixes(bytes, offset, count, pageOverhead + count * maxValueBytes);
+    checkPrefixes(bytes, offset, count, maxTextBytes(count));
   } else if (hasRuns(encoding) && hasLength) {
     checkLength(bytes, offset);
     checkRuns(bytes, offset + 4, bytes.length, 1, count);

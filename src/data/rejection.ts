@@ -1,10 +1,10 @@
-/** Errors about files of bars: the file, the problem, and advice. Text from a file is quoted and truncated. */
+/** Errors about files of data: the file, the problem, and advice. Text from a file is quoted and truncated. */
 
-import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
+import { type ErrorNumbers, HoldfastError } from "../errors/index.js";
 
 const maxQuotedLength = 60;
 
-export function badBars(
+export function badData(
   file: string,
   problem: string,
   advice: string,
@@ -21,7 +21,7 @@ export function badBars(
 export function wrapFault(file: string, problem: string, cause: unknown, advice: string): HoldfastError {
   if (cause instanceof HoldfastError) return cause;
   const why = cause instanceof Error ? cause.message : String(cause);
-  return badBars(file, `${problem}: ${quote(why)}.`, advice, {}, cause);
+  return badData(file, `${problem}: ${quote(why)}.`, advice, {}, cause);
 }
 
 /** A cell or a name for a message: without control characters, and truncated. */

@@ -3,8 +3,8 @@
  * each limit depends on the file's size and its declared rows.
  */
 
-import { formatBytes, KiB, MiB } from "../../../units/index.js";
-import { badBars } from "../rejection.js";
+import { formatBytes, KiB, MiB } from "../../units/index.js";
+import { badData } from "../rejection.js";
 
 /** A file with 10,000 row groups of 50 columns has about 50 MiB. */
 export const maxFooterBytes = 64 * MiB;
@@ -17,15 +17,21 @@ const rowsPerByte = 64;
 
 /** V8 turns a longer array into a hash table, which takes ten times the memory and can abort the process. */
 const maxPageValues = 32_000_000;
-/** More than any number or time needs, even as text. */
-export const maxValueBytes = 100;
+/** Limits of one file; the values of its columns may be longer for one reader than for another. */
+export interface ValueLimits {
+  /** Max. bytes of one value. */
+  readonly valueBytes: number;
+  /** Max. decompressed bytes of the pages that are read, and max. characters of their texts. */
+  readonly maxBytes: number;
+}
+
 /** Bytes of a page in addition to its values: levels, run headers, padding. */
 export const pageOverhead = 64 * KiB;
 
 export function checkRows(path: string, rows: number, fileBytes: number): void {
   const allowed = Math.min(maxRows, freeRows + rowsPerByte * fileBytes);
   if (rows <= allowed) return;
-  throw badBars(
+  throw badData(
     path,
     `it declares ${rows} rows in ${formatBytes(fileBytes)}; at most ${allowed} are read from a file of this size.`,
     "If the file is valid, split it, or write it with less compression or as CSV.",
@@ -34,11 +40,11 @@ export function checkRows(path: string, rows: number, fileBytes: number): void {
 }
 
 /** Max. decompressed bytes of a file's pages. */
-export function decodedLimit(rows: number, columns: number): number {
-  return 64 * MiB + rows * columns * maxValueBytes;
+export function decodedLimit(rows: number, columns: number, { valueBytes, maxBytes }: ValueLimits): number {
+  return Math.min(maxBytes, 64 * MiB + rows * columns * valueBytes);
 }
 
-export function checkPageSize(values: number, bytes: number, maxValues: number): void {
+export function checkPageSize(values: number, bytes: number, maxValues: number, maxValueBytes: number): void {
   if (!(Number.isInteger(values) && values >= 0 && values <= Math.min(maxValues, maxPageValues)))
     throw new RangeError(`a page declares ${values} values, but at most ${maxValues} are possible`);
   if (!(Number.isInteger(bytes) && bytes >= 0 && bytes <= pageOverhead + values * maxValueBytes))
