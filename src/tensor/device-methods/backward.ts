@@ -6,6 +6,7 @@ import { formatShape, isSameShape, sizeOf } from "../../ops/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import type { Tensor } from "../tensor.js";
+import { gradOfMembers } from "../vmap/grad.js";
 
 /** Options of `backward()`. */
 export interface BackwardOptions {
@@ -57,6 +58,8 @@ const backwardMethods: Pick<Device, "backward" | "grad"> & ThisType<Device> = {
   },
 
   grad(roots, gradients, inputs, options) {
+    const members = gradOfMembers(this, roots, gradients, inputs, options);
+    if (members) return members;
     for (const input of inputs) requireGraph(this, "grad", input);
     const values = inputs.map(({ value }) => value);
     const results = this.tape.grad(rootsOf(this, "grad", roots, gradients), values, options);

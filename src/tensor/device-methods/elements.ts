@@ -18,6 +18,7 @@ import { Device } from "../device.js";
 import { encodeElements, type HostValues } from "../host-values.js";
 import type { Draw } from "../seed.js";
 import { Tensor } from "../tensor.js";
+import { rejectDraw } from "../vmap/dispatch.js";
 
 declare module "../device.js" {
   interface Device {
@@ -112,6 +113,7 @@ const elementMethods: ElementMethods & ThisType<Device> = {
   },
 
   drawInto(tensor, random, draw) {
+    rejectDraw();
     this.requireLive(tensor, "draw");
     const { array } = tensor;
     drawArray(this.runtime, array, random, draw);

@@ -7,6 +7,7 @@ import { castOperands } from "../autocast.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
+import { applyToMembers, rejectInPlace } from "../vmap/dispatch.js";
 
 type Operands = readonly (Tensor | number)[];
 
@@ -51,11 +52,16 @@ type OpMethods = Pick<Device, "apply" | "applyAll" | "applyInPlace" | "wrap">;
 
 const opMethods: OpMethods & ThisType<Device> = {
   apply<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): Tensor {
+    const opCall = { op: op as Op, operands, attributes, wantsAll: false };
+    const [member] = applyToMembers(this, opCall) ?? [];
+    if (member) return member;
     const cast = castOperands(this, op as Op, operands);
     return this.wrap(this.tape.apply(op, valuesOf(this, op.name, cast), attributes));
   },
 
   applyAll<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): readonly Tensor[] {
+    const members = applyToMembers(this, { op: op as Op, operands, attributes, wantsAll: true });
+    if (members) return members;
     const cast = castOperands(this, op as Op, operands);
     const values = this.tape.run(op, valuesOf(this, op.name, cast), attributes);
     return values.map((value) => this.wrap(value));
@@ -67,6 +73,7 @@ const opMethods: OpMethods & ThisType<Device> = {
     operands: Operands,
     attributes: A = {} as A,
   ): T {
+    rejectInPlace(op.name, [target, ...operands]);
     this.requireLive(target, `${op.name} in place`);
     this.tape.applyInPlace(op, target.value, valuesOf(this, op.name, operands), attributes);
     return target;
