@@ -32,6 +32,13 @@ export {
   TensorDataset,
   type TensorSample,
 } from "./dataset.js";
+export {
+  decodeImage,
+  type ImageArray,
+  type ImageMode,
+  type ImageOptions,
+  readImage,
+} from "./images/index.js";
 export { type Batch, DataLoader, type DataLoaderOptions, type LoaderState } from "./loader.js";
 export {
   ChainDataset,
