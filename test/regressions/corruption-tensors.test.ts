@@ -6,11 +6,18 @@
 import assert from "node:assert/strict";
 import { type Device, nn, noGrad, Tensor, tensor } from "holdfast";
 import { SavedSet, type Storage } from "holdfast/internals";
+import { inPlaceElementwiseMethods } from "../../src/tensor/methods/in-place/elementwise.js";
 import { openStrictDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 
-/** Every in-place op, with its result for [1, 4, 9]. */
+const indexed = (x: Tensor, values: readonly number[] = [5, 7]): [index: Tensor, values: Tensor] => [
+  tensor([2, 0], { device: x.device, dtype: "i32" }),
+  tensor(values, { device: x.device }),
+];
+const one = (x: Tensor): Tensor => tensor([[2]], { device: x.device });
+
+/** In-place ops, with their results for [1, 4, 9]. Those that are made from the methods of their names have a test beside them. */
 const inPlaceMethods: Readonly<
   Record<string, readonly [run: (x: Tensor) => Tensor, expected: readonly number[]]>
 > = {
@@ -51,6 +58,35 @@ const inPlaceMethods: Readonly<
       ),
     [1, 4, 12],
   ],
+  scatter_: [(x) => x.scatter_(0, ...indexed(x)), [7, 4, 5]],
+  scatterReduce_: [(x) => x.scatterReduce_(0, ...indexed(x), "sum"), [8, 4, 14]],
+  indexAdd_: [(x) => x.indexAdd_(0, ...indexed(x)), [8, 4, 14]],
+  indexCopy_: [(x) => x.indexCopy_(0, ...indexed(x)), [7, 4, 5]],
+  indexFill_: [(x) => x.indexFill_(0, indexed(x)[0], 5), [5, 4, 5]],
+  maskedScatter_: [(x) => x.maskedScatter_(x.gt(2), indexed(x)[1]), [1, 5, 7]],
+  put_: [(x) => x.put_(...indexed(x)), [7, 4, 5]],
+  tril_: [(x) => x.reshape([1, 3]).tril_(), [1, 0, 0]],
+  triu_: [(x) => x.reshape([3, 1]).triu_(), [1, 0, 0]],
+  fillDiagonal_: [(x) => x.reshape([1, 3]).fillDiagonal_(7), [7, 4, 9]],
+  cumsum_: [(x) => x.cumsum_(0), [1, 5, 14]],
+  cumprod_: [(x) => x.cumprod_(0), [1, 4, 36]],
+  renorm_: [(x) => x.reshape([3, 1]).renorm_(2, 0, 5), [1, 4, 5]],
+  addmm_: [(x) => x.reshape([3, 1]).addmm_(x.reshape([3, 1]), one(x)), [3, 12, 27]],
+  addmv_: [(x) => x.addmv_(x.reshape([3, 1]), one(x).select(0, 0)), [3, 12, 27]],
+  addr_: [(x) => x.reshape([3, 1]).addr_(x, one(x).select(0, 0)), [3, 12, 27]],
+  addbmm_: [(x) => x.reshape([3, 1]).addbmm_(x.reshape([1, 3, 1]), one(x).reshape([1, 1, 1])), [3, 12, 27]],
+  baddbmm_: [
+    (x) => x.reshape([1, 3, 1]).baddbmm_(x.reshape([1, 3, 1]), one(x).reshape([1, 1, 1])),
+    [3, 12, 27],
+  ],
+  uniform_: [(x) => x.uniform_(3, 3), [3, 3, 3]],
+  normal_: [(x) => x.normal_(3, 0), [3, 3, 3]],
+  logNormal_: [(x) => x.logNormal_(0, 0), [1, 1, 1]],
+  exponential_: [(x) => x.exponential_().sub_(x).add_(1), [1, 1, 1]],
+  cauchy_: [(x) => x.cauchy_().sub_(x).add_(1), [1, 1, 1]],
+  geometric_: [(x) => x.geometric_(1), [1, 1, 1]],
+  bernoulli_: [(x) => x.bernoulli_(1), [1, 1, 1]],
+  random_: [(x) => x.random_(7, 8), [7, 7, 7]],
   maskedFill_: [(x) => x.maskedFill_(x.gt(2), 7), [1, 7, 7]],
   requiresGrad_: [(x) => x.requiresGrad_(false), [1, 4, 9]],
   fill_: [(x) => x.fill_(3), [3, 3, 3]],
@@ -71,7 +107,8 @@ regressionRow<{ readonly apply: (x: Tensor, run: (x: Tensor) => Tensor) => Tenso
   check: ({ apply }) => {
     const device = openStrictDevice();
     const methods = Object.getOwnPropertyNames(Tensor.prototype).filter((name) => name.endsWith("_"));
-    assert.deepEqual(methods.sort(), Object.keys(inPlaceMethods).sort(), "a method has no row in this test");
+    const known = Object.keys({ ...inPlaceMethods, ...inPlaceElementwiseMethods });
+    assert.deepEqual(methods.sort(), known.sort(), "a method has no row in this test");
     for (const [name, [run, expected]] of Object.entries(inPlaceMethods)) {
       device.step(() => {
         const parameter = new Held().to(device).x;

@@ -39,7 +39,9 @@ for (const name of Object.keys(inPlaceElementwiseMethods)) {
     };
     const x = tensor(values, { dtype });
     const expected = call(x, method).to(dtype).tolist();
+    const address = x.array.storage?.span.address;
     assert.equal(call(x, name), x);
+    assert.equal(x.array.storage?.span.address, address);
     assert.deepEqual(x.tolist(), expected);
     assert.equal(x.dtype, dtype);
   });
