@@ -12,7 +12,7 @@ export function coveragePage(torch: TorchNames): string {
   const namespaces = coverNames(torch);
   return [
     "# PyTorch's names in Holdfast",
-    `This page lists the public names of PyTorch ${torch.version.replace(/a\d+$/, "")}, found by introspection, and how to write them in Holdfast. Names are PyTorch's in camelCase: \`log_softmax\` is \`logSoftmax\`.\nOptional arguments are an object: \`x.sum(dim=1, keepdim=True)\` is \`x.sum(1, { keepDim: true })\`. A name that ends in \`_\` works in place. \`x\` stands for a tensor.`,
+    `This page lists the public names of PyTorch ${torch.version.replace(/a\d+$/, "")}, found by introspection, and how to write them in Holdfast. Names are PyTorch's in camelCase: \`log_softmax\` is \`logSoftmax\`.\nOptional arguments are an object: \`x.sum(dim=1, keepdim=True)\` is \`x.sum(1, { keepdim: true })\`. A name that ends in \`_\` works in place. \`x\` stands for a tensor.`,
     [
       "| namespace | here | of | share |",
       "|---|---|---|---|",
@@ -21,7 +21,7 @@ export function coveragePage(torch: TorchNames): string {
           `| ${label} | ${covered} | ${counted} | ${percent(covered, counted)} |`,
       ),
     ].join("\n"),
-    "Names about distributed training, quantised, sparse and complex tensors, and PyTorch's own machinery do not count; each section lists them last, with the reason.",
+    "The columns `here` and `of` count names. Names about distributed training, quantised, sparse and complex tensors, and PyTorch's internals do not count; each section lists them last, with the reason.",
     ...namespaces.flatMap(sectionOf),
   ]
     .join("\n\n")

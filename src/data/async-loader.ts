@@ -1,5 +1,5 @@
 /**
- * Batches of any data set: samples are loaded ahead of their use, on this thread or on worker threads, and collated to tensors. The order
+ * Batches of any data set: samples are loaded before they are needed, on this thread or on worker threads, and collated to tensors. The order
  * depends only on the seed and the epoch, so a loader continues from a saved state with the same batches.
  */
 
@@ -16,7 +16,7 @@ import { originOf, type WorkerSource } from "./worker-source.js";
 export interface AsyncDataLoaderOptions<Sample, Batch = Collated<Sample>> {
   /** Samples per batch. Default: 1. */
   readonly batchSize?: number;
-  /** Use a new order in every epoch. */
+  /** Use a new random order in every epoch. Default: false. */
   readonly shuffle?: boolean;
   /** The order of the samples, instead of `shuffle`. */
   readonly sampler?: Sampler;
@@ -30,7 +30,7 @@ export interface AsyncDataLoaderOptions<Sample, Batch = Collated<Sample>> {
   readonly seed?: Seed;
   /** Default: the first device that was opened. */
   readonly device?: Device;
-  /** Threads that load samples; they need `workerSource`. Default: 0, this thread. */
+  /** The number of worker threads that load samples; they need `workerSource`. Default: 0, which loads on the calling thread. */
   readonly numWorkers?: number;
   /** The module that makes the same data set on each worker thread. */
   readonly workerSource?: WorkerSource;

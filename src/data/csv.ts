@@ -4,16 +4,16 @@ import { HoldfastError } from "../errors/index.js";
 
 /** Options of `parseCsv`. */
 export interface CsvOptions {
-  /** One character. Default: a comma. */
+  /** The character between values. Default: a comma. */
   readonly delimiter?: string;
-  /** The first line has the names of the columns. Otherwise they are "0", "1", …. Default: true. */
+  /** True: the first line has the names of the columns. False: the names are "0", "1" and so on. Default: true. */
   readonly header?: boolean;
 }
 
 /** The columns of a table by name. */
 export interface CsvTable {
   readonly rows: number;
-  /** Numbers if all values of the column are numbers; an empty value is NaN. */
+  /** A Float64Array if all values of the column are numbers or empty (NaN), and at least one is a number; otherwise strings. */
   readonly columns: Readonly<Record<string, Float64Array | readonly string[]>>;
 }
 

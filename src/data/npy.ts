@@ -1,4 +1,4 @@
-/** NumPy's files: .npy holds one array, .npz several. Files are untrusted input. */
+/** NumPy's .npy files, which hold one array. Files are untrusted input. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type Shape, sizeOf } from "../ops/index.js";
@@ -26,7 +26,7 @@ const maxHeaderBytes = 64 * 1024;
 const maxDimensions = 64;
 
 /**
- * Reads an array in NumPy's .npy format. The dtype is `bool` for booleans; other arrays have that of their typed array.
+ * Reads the bytes of an .npy file. The result has a typed array, its shape, and the dtype `bool` for booleans.
  *
  * @example
  * ```ts
@@ -66,7 +66,7 @@ export function writeNpy({ values, shape, dtype }: HostArray): Uint8Array {
   if (values.length !== sizeOf(shape)) {
     throw new HoldfastError(
       "BAD_SHAPE",
-      `writeNpy got ${values.length} elements for the shape [${shape.join(", ")}], which has ${sizeOf(shape)}.`,
+      `writeNpy got ${values.length} elements, but the shape [${shape.join(", ")}] has ${sizeOf(shape)}. Pass matching values and shape.`,
     );
   }
   const tuple = shape.length === 1 ? `${shape[0]},` : shape.join(", ");
@@ -150,5 +150,5 @@ function inRowMajorOrder(values: TypedNumbers, shape: Shape): TypedNumbers {
 }
 
 export function badNpy(why: string): HoldfastError {
-  return new HoldfastError("BAD_FILE", `This is no NumPy file that can be read: ${why}.`);
+  return new HoldfastError("BAD_FILE", `The NumPy file can't be read: ${why}.`);
 }

@@ -7,7 +7,7 @@ import { badNpy, readNpy, writeNpy } from "./npy.js";
 
 /** Options of `readNpz`. */
 export interface ReadNpzOptions {
-  /** The most bytes that one array may take: a small archive can hold a very large one. Default: 4 GiB. */
+  /** The maximum size of one array, because a small archive can hold a very large array. Default: 4 GiB. */
   readonly maxBytes?: number;
 }
 
@@ -45,12 +45,12 @@ export function readNpz(
 
 /** Options of `writeNpz`. */
 export interface WriteNpzOptions {
-  /** As NumPy's `savez_compressed`. Default: false. */
+  /** Compress the arrays, like NumPy's `savez_compressed`. Default: false. */
   readonly compressed?: boolean;
 }
 
 /**
- * Writes arrays as an .npz file, which NumPy's `load` reads.
+ * Returns the bytes of an .npz file with these arrays, which NumPy's `load` can read.
  *
  * @example
  * ```ts

@@ -76,7 +76,7 @@ export class SequentialSampler extends Sampler {
 
 /** Options of a `RandomSampler`. */
 export interface RandomSamplerOptions {
-  /** Draw each index by itself, so that it may come again. Default: false. */
+  /** Draw with replacement: an epoch may have an index several times. Default: false. */
   readonly replacement?: boolean;
   /** Indices per epoch. Default: as many as there are samples. */
   readonly numSamples?: number;
@@ -85,7 +85,7 @@ export interface RandomSamplerOptions {
 }
 
 /**
- * Samples in random order, another one in each epoch; with or without replacement.
+ * All samples in a new random order in each epoch, or samples drawn with replacement.
  *
  * @example
  * ```ts
@@ -112,7 +112,7 @@ export class RandomSampler extends Sampler {
   }
 
   /**
-   * The indices of an epoch. Without replacement, more indices than samples are several orders, one after the other.
+   * The indices of an epoch. If there are more indices than samples, without replacement, they are several random orders in a row.
    *
    * @example
    * ```ts
@@ -186,7 +186,7 @@ export class SubsetRandomSampler extends Sampler {
 
 /** Options of a `WeightedRandomSampler`. */
 export interface WeightedSamplerOptions {
-  /** Draw each index by itself, so that it may come again. Default: true. */
+  /** Draw with replacement: an epoch may have an index several times. Default: true. */
   readonly replacement?: boolean;
   readonly seed?: Seed;
 }

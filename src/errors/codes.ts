@@ -73,7 +73,7 @@ export const errorCodes = {
   },
   NO_GRADIENT: {
     meaning:
-      "backward() cannot compute a gradient: nothing requires one, an op has none, the graph ended with its step, or the input of a compiled " +
+      "backward() cannot compute a gradient: nothing requires one, an op has none, an op's gradient can't be differentiated again (createGraph), the graph ended with its step, or the input of a compiled " +
       "step has a graph.",
     help: "The message says which. Set requiresGrad, call backward() inside the step, or pass detach() of an input.",
     exit: "rejected",

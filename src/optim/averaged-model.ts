@@ -1,6 +1,6 @@
 /**
- * Averages of a model's weights: equal ones (SWA) or exponential ones (EMA). They are moments of a rule that only reads the
- * weights, so an update is one launch per contiguous span, part of a compiled step, and exact to resume.
+ * Averages of a model's weights, with equal shares (SWA) or exponential ones (EMA). They are the moments of an update rule that only reads
+ * the weights. So an update is one launch per contiguous span, can be part of a compiled step, and resumes exactly.
  */
 
 import { noGrad } from "../autograd/index.js";
@@ -15,7 +15,7 @@ import { Optimizer } from "./optimizer.js";
 import { placeOrRelease, releaseRegions } from "./parameter-slot.js";
 import type { UpdateRule } from "./update-rule.js";
 
-/** How an average changes: by `getEmaMultiAvgFn` or `getSwaMultiAvgFn`. */
+/** The rule of an average. Make it with `getEmaMultiAvgFn` or `getSwaMultiAvgFn`. */
 export interface AveragingFunction {
   /** The share of the old average; undefined for the mean of all updates. */
   readonly decay?: number;
@@ -186,7 +186,7 @@ export class AveragedModel {
 
   /**
    * Runs a function while the model has the averages as its weights, and restores the weights after it, bit for bit. An asynchronous
-   * function has them until its promise settles. Not for the inside of a compiled step; compiled steps can run inside the function.
+   * function has them until its promise settles. The function may call compiled steps, but a compiled step can't call `use`.
    *
    * @example
    * ```ts

@@ -1,4 +1,4 @@
-/** Optimizers that a user defines by formulas. The whole update becomes one kernel, like that of any optimizer here. */
+/** Optimizers that a user defines by formulas. The whole update becomes one kernel, as with the built-in optimizers. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type Expression, term } from "../ir/index.js";
@@ -11,7 +11,7 @@ import type { Assignment, StepTerms, UpdateRule } from "./update-rule.js";
 /** The options of a defined optimizer: its defaults' names, and those of every optimizer. */
 export type DefinedOptions<Names extends string> = CommonOptions & Readonly<Partial<Record<Names, number>>>;
 
-/** What an update gets: values of the element, and numbers of the step. */
+/** The inputs of an update: values of one element, and numbers of the step. */
 export type UpdateInputs<State extends string, Names extends string> = Readonly<
   Record<"parameter" | "gradient" | "lr" | "weightDecay" | "step" | State | Names, Formula>
 >;
@@ -126,7 +126,10 @@ function record<State extends string, Names extends string>({
   const nodes = targets.map((target) => {
     const node = book.operand(result[target] as Formula);
     if (node) return { target, node };
-    throw new HoldfastError("BAD_ARGUMENT", `${name}: the new value of "${target}" is no formula.`);
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${name}: the new value of "${target}" is no formula. Return a number, or a formula of the inputs.`,
+    );
   });
   const assignments = inOrder(name, nodes);
   const outputs = assignments.map(({ target, node }) => `${target} = ${book.idOf(node)}`);
@@ -157,7 +160,7 @@ function inOrder(name: string, pending: Recording["assignments"]): Recording["as
       throw new HoldfastError(
         "BAD_ARGUMENT",
         `${name}: the new values of ${targets.join(", ")} depend on each other's old values in a circle, and they are stored one after the other. ` +
-          "Keep one of the old values in a further state.",
+          "Add a state that keeps one of the old values.",
       );
     }
     ordered.push(next);

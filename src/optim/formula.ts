@@ -1,6 +1,6 @@
 /**
  * Formulas that a user writes as method calls, such as `m.mul(0.9).add(gradient)`. They are recorded as nodes: equal formulas are one
- * node. `defined-rule.ts` turns them into expressions of the loop IR.
+ * node. `define-optimizer.ts` turns them into expressions of the loop IR.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -9,7 +9,7 @@ import { type BinaryOp, type CompareOp, type Expression, term, type UnaryOp } fr
 /** A number in a formula, or a formula. */
 export type FormulaOperand = Formula | number;
 
-/** A value in the update of an optimizer: of an element, or, if only lr, step and options are in it, of the whole step, in f64. */
+/** A value in an optimizer's update. If it depends only on lr, weightDecay, step and options, it is one number per step, in f64. */
 export interface Formula {
   add(other: FormulaOperand): Formula;
   sub(other: FormulaOperand): Formula;

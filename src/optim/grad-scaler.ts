@@ -41,7 +41,7 @@ interface Unscaled {
 
 /**
  * Scales the loss for training in f16, as PyTorch's `torch.cuda.amp.GradScaler`. In eager code, `step` reads one number back. In a compiled
- * step it reads nothing: the device skips the update, and `step.skipped` counts.
+ * step it reads nothing: the device skips the update, and the compiled step's `skipped` counts the call.
  *
  * @example
  * ```ts

@@ -15,17 +15,17 @@ import type { UpdateRule } from "./update-rule.js";
 
 /** Options of `LBFGS`. */
 export interface LBFGSOptions {
-  /** The size of a step, or its first trial. Default: 1. */
+  /** The step size; with a line search, the first one that it tries. Default: 1. */
   readonly lr?: number;
-  /** Iterations per step. Default: 20. */
+  /** Maximum number of iterations per step. Default: 20. */
   readonly maxIter?: number;
-  /** Evaluations of the loss per step. Default: 1.25 `maxIter`. */
+  /** Maximum number of evaluations of the loss per step. Default: 1.25 · `maxIter`. */
   readonly maxEval?: number;
-  /** Ends a step when no element of the gradient is larger. Default: 1e-7. */
+  /** A step ends when no element of the gradient has a larger magnitude. Default: 1e-7. */
   readonly toleranceGrad?: number;
-  /** Ends a step when neither the loss nor a parameter changes by more. Default: 1e-9. */
+  /** A step ends when the loss, or every parameter, changes by no more than this. Default: 1e-9. */
   readonly toleranceChange?: number;
-  /** Changes of parameters and gradients to remember. Default: 100. */
+  /** The number of changes of parameters and gradients that are remembered. Default: 100. */
   readonly historySize?: number;
   /** Default: none; every step has the size lr. */
   readonly lineSearchFn?: "strong_wolfe";
@@ -56,7 +56,7 @@ interface Memory {
 
 /**
  * LBFGS with PyTorch's algorithm. `step` gets a closure that clears the gradients, computes the loss, calls `backward()` and returns the
- * loss. It runs eagerly, and outside a step of the device each evaluation is one. All parameters are in one group.
+ * loss. It runs in eager code only. Outside `device.step()`, each evaluation is a step of its own. All parameters are in one group.
  *
  * @example
  * ```ts
@@ -105,7 +105,7 @@ export class LBFGS extends Optimizer<LBFGSOptions> {
   }
 
   /**
-   * Not for LBFGS: its parameters are in one group.
+   * Rejected: the parameters of LBFGS are in one group.
    *
    * @example
    * ```ts
@@ -230,7 +230,7 @@ export class LBFGS extends Optimizer<LBFGSOptions> {
   }
 
   /**
-   * Loads a state; the history must have the same size.
+   * Loads a state. The optimizer must have the same parameters and the same `historySize`.
    *
    * @example
    * ```ts
@@ -371,7 +371,7 @@ export class LBFGS extends Optimizer<LBFGSOptions> {
     return all;
   }
 
-  /** The two loops over the history: an estimate of −H⁻¹g. */
+  /** Sets the direction, an estimate of −H⁻¹g, by the two-loop recursion over the history. */
   #chooseDirection(gradient: Float64Array): void {
     const memory = this.#memory;
     memory.iterations += 1;

@@ -1,5 +1,5 @@
 /**
- * Muon: momentum whose matrices are made orthogonal before each step, so that a step changes all directions of a weight by the same
+ * Muon: SGD with momentum, whose update of each matrix is made orthogonal, so that a step changes all directions of a weight by the same
  * amount. Other parameters are updated by AdamW.
  */
 
@@ -23,7 +23,7 @@ export interface MuonOptions {
   readonly nesterov?: boolean;
   /** Steps of the Newton–Schulz iteration. Default: 5. */
   readonly nsSteps?: number;
-  /** Its coefficients of X, XXᵀX and XXᵀXXᵀX. Default: 3.4445, −4.775 and 2.0315. */
+  /** The coefficients of X, XXᵀX and XXᵀXXᵀX in an iteration. Default: 3.4445, −4.775 and 2.0315. */
   readonly nsCoefficients?: readonly [number, number, number];
   /** The smallest norm by which a matrix is divided. Default: 1e-7. */
   readonly eps?: number;
@@ -41,8 +41,8 @@ export interface MuonOptions {
 const defaults = { lr: 1e-3, weightDecay: 0.1 } as const;
 
 /**
- * Muon with PyTorch's formulas for parameters with two axes, and AdamW for the others: each group is split into these two. Matrix products
- * have the device's precision.
+ * Muon with PyTorch's formulas for parameters with two axes, and AdamW for the others. A group with both kinds becomes two groups. Matrix
+ * products have the device's precision.
  *
  * @example
  * ```ts

@@ -23,7 +23,7 @@ export interface StepTerms {
 export interface ElementTerms {
   readonly p: Expression;
   readonly g: Expression;
-  /** A moment; in the assignments after its own, its new value. So it is with `p`. */
+  /** A moment: its old value, or its new one in the assignments after its own. The same holds for `p`. */
   moment(index: number): Expression;
   /** One of the step's numbers. */
   number(index: number): Expression;

@@ -265,7 +265,7 @@ type GradientAttributes = AttentionAttributes & {
 export const attentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "attentionGradient",
-  noGradient: "gradients of attention with dropout inside of its kernel can't be differentiated again",
+  noGradient: "gradients of attention with dropout inside its kernel can't be differentiated again",
   infer([, ...operands], { outputsScoreGradient, enableGqa }) {
     const [query, key, value] = queryKeyValueTypes("attentionGradient", operands);
     const sizes = sizesOf(query.shape, key.shape, value.shape, enableGqa);

@@ -100,7 +100,7 @@ type GradientAttributes = AttentionAttributes & {
 const packedAttentionGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "packedAttentionGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer(operands, { outputsScoreGradient }) {
     const { shape, dtype } = typeAt("packedAttentionGradient", operands, 1);
     const [rows = 0, , heads = 0] = shape.slice(-4);

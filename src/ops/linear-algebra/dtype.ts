@@ -1,4 +1,4 @@
-/** The dtype of a result of several operands. */
+/** The dtype of the result of an op with several operands. */
 
 import { type Dtype, promote } from "../../ir/index.js";
 import { isType, type OperandType } from "../op.js";

@@ -1,4 +1,4 @@
-/** ops/linear-algebra: decompositions and solvers of dense matrices, which run on the host; products of matrices are in matmul/. */
+/** ops/linear-algebra: decompositions and solvers of dense matrices, which run on the host. Matrix products are in `matmul/`. */
 
 export { choleskyFactor, luFactor, luPermutation, orthonormalComplement, qrFactor } from "./factors.js";
 export { eighFactor, eighValues, gapQuotient, pseudoInverse, svdFactor, svdValues } from "./spectral.js";

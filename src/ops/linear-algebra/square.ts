@@ -71,7 +71,7 @@ export const inverse: KernelOp = {
   },
 };
 
-/** The matrix of cofactors, det(A) · A⁻ᵀ; also of singular matrices. */
+/** The matrix of cofactors: det(A) · A⁻ᵀ for regular matrices, and defined for singular ones too. */
 export const cofactor: KernelOp = {
   kind: "kernel",
   name: "cofactor",
@@ -80,7 +80,7 @@ export const cofactor: KernelOp = {
     return [typeAt("cofactor", operands, 0)].map(({ shape, dtype }) => ({ shape, dtype }));
   },
   saves: () => ({ operands: [0], outputs: [0] }),
-  /** Of regular matrices. */
+  /** For regular matrices only. */
   gradient(rule) {
     const { t, product } = matrixAlgebra(rule);
     const { apply, upstream } = rule;
@@ -96,7 +96,7 @@ export const cofactor: KernelOp = {
   },
 };
 
-/** Rejects matrices without elements, whose determinant would be of nothing. */
+/** Rejects matrices without elements, which have no determinant here. */
 function determinantType(op: string, operands: readonly (ValueType | number)[]): ValueType {
   const { rows, leading, dtype } = squareAt(op, operands, 0);
   if (rows > 0) return { shape: leading, dtype };

@@ -142,7 +142,7 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
 const crossEntropyGradient: KernelOp<CrossEntropyAttributes> = {
   kind: "kernel",
   name: "crossEntropyGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer(operands) {
     const { shape, dtype } = inferClassRows("crossEntropyGradient", operands).input;
     return [{ shape, dtype }];

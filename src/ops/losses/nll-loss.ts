@@ -167,7 +167,7 @@ type GradientAttributes = ClassLossAttributes & {
 const nllLossGradient: KernelOp<GradientAttributes> = {
   kind: "kernel",
   name: "nllLossGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer: (_, { input: { shape, dtype } }) => [{ shape, dtype }],
   lower(lowering, operands, [output], attributes) {
     const [upstream, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];

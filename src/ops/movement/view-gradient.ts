@@ -11,7 +11,7 @@ import { type StridedView, viewStrided } from "./strided-view.js";
 export const writeView: KernelOp<{ readonly view: StridedView; readonly zeros: readonly StridedView[] }> = {
   kind: "kernel",
   name: "viewGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other ops",
   inPlace: 0,
   infer: (operands) => [typeAt("viewGradient", operands, 0)],
   lower(lowering, operands, [output], { view, zeros }) {
@@ -26,7 +26,7 @@ export const writeView: KernelOp<{ readonly view: StridedView; readonly zeros: r
 export const addToView: KernelOp<{ readonly view: StridedView }> = {
   kind: "kernel",
   name: "viewGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other ops",
   inPlace: 0,
   infer: (operands) => [typeAt("viewGradient", operands, 0)],
   lower(lowering, operands, [output], { view }) {
@@ -41,7 +41,7 @@ export const addToView: KernelOp<{ readonly view: StridedView }> = {
 export const zeroViews: KernelOp<{ readonly zeros: readonly StridedView[] }> = {
   kind: "kernel",
   name: "viewGradient",
-  noGradient: "gradients of gradients are not recorded",
+  noGradient: "a recorded gradient is composed of other ops",
   inPlace: 0,
   infer: (operands) => [typeAt("viewGradient", operands, 0)],
   lower(lowering, operands, [output], { zeros }) {

@@ -87,7 +87,7 @@ const inputGradientKernel = cacheByDtypes((upstream = "f32", x = "f32", ...rest)
 const channelGradientSums: KernelOp = {
   kind: "kernel",
   name: "channelGradientSums",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer(operands) {
     const { shape, dtype } = typeAt("channelGradientSums", operands, 1);
     const sum = { shape: [shape[1] ?? 0], dtype: dtypes[dtype].compute };
@@ -111,7 +111,7 @@ const channelGradientSums: KernelOp = {
 const batchNormGradient: KernelOp = {
   kind: "kernel",
   name: "batchNormGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer: (operands) =>
     [typeAt("batchNormGradient", operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   outputStrides: keepsLayoutOf(1),
@@ -148,7 +148,7 @@ const scaleGradientKernel = cacheByDtypes((upstream = "f32", x = "f32", ...rest)
 const scaleChannels: KernelOp<{ readonly dtype: ValueType["dtype"] }> = {
   kind: "kernel",
   name: "scaleChannels",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer: (operands, { dtype }) => [{ shape: typeAt("scaleChannels", operands, 0).shape, dtype }],
   outputStrides: keepsLayoutOf(0),
   lower(lowering, operands, [output], { dtype }) {

@@ -134,7 +134,7 @@ export const groupNorm: KernelOp<GroupNormAttributes> = {
 const groupGradientSums: KernelOp<{ readonly groups: number }> = {
   kind: "kernel",
   name: "groupGradientSums",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer(operands) {
     const { shape, dtype } = typeAt("groupGradientSums", operands, 1);
     const sum = { shape: shape.slice(0, 2), dtype: dtypes[dtype].compute };
@@ -180,7 +180,7 @@ const batchSumKernel = cacheByDtypes((dtype = "f32", ...outputs): ColumnKernel =
 const batchSums: KernelOp<{ readonly dtypes: readonly ValueType["dtype"][] }> = {
   kind: "kernel",
   name: "batchSums",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer(operands, { dtypes }) {
     const { shape } = typeAt("batchSums", operands, 0);
     return dtypes.map((dtype) => ({ shape: shape.slice(1), dtype }));
@@ -262,7 +262,7 @@ const gradientPers: readonly Per[] = ["element", "element", "group", "group", "g
 const groupNormGradient: KernelOp<{ readonly groups: number }> = {
   kind: "kernel",
   name: "groupNormGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer: (operands) =>
     [typeAt("groupNormGradient", operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   outputStrides: (_, [, x], [type]) => [x !== undefined && type ? keptStrides([x], type.shape) : undefined],

@@ -100,7 +100,7 @@ export function columnSumOp(
   return {
     kind: "kernel",
     name,
-    noGradient: "a recorded gradient is composed of other entries",
+    noGradient: "a recorded gradient is composed of other ops",
     infer: (_, { normalizedShape: shape, dtypes }) => dtypes.map((dtype) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { normalizedShape }) {
       const { shape } = arrayAt(operands, 0);
@@ -154,7 +154,7 @@ export function inputGradientOp(
   return {
     kind: "kernel",
     name,
-    noGradient: "a recorded gradient is composed of other entries",
+    noGradient: "a recorded gradient is composed of other ops",
     infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { normalizedShape }) {
       const inputs = operands.map((_, index) => arrayAt(operands, index));

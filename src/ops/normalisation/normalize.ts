@@ -64,7 +64,7 @@ const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
 const normalizeGradient: KernelOp<NormalizeAttributes> = {
   kind: "kernel",
   name: "normalizeGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   lower(lowering, operands, outputs, { axis, eps = defaultEps }) {
     const inputs = operands.map((_, index) => arrayAt(operands, index));

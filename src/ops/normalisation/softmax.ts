@@ -56,7 +56,7 @@ function softmaxOp({ name, value, summand, gradient }: Definition): KernelOp<Axi
   const gradientOp: KernelOp<AxisAttributes> = {
     kind: "kernel",
     name: `${name}Gradient`,
-    noGradient: "a recorded gradient is composed of other entries",
+    noGradient: "a recorded gradient is composed of other ops",
     infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { axis }) {
       const inputs = [arrayAt(operands, 0), arrayAt(operands, 1)];

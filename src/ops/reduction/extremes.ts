@@ -55,7 +55,7 @@ export function sharedGradientOp(definition: SharedGradient): KernelOp<{ readonl
   return {
     kind: "kernel",
     name,
-    noGradient: "a recorded gradient is composed of other entries",
+    noGradient: "a recorded gradient is composed of other ops",
     infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
     lower(lowering, operands, outputs, { axes }) {
       const inputs = [0, 1, 2].map((index) => arrayAt(operands, index));

@@ -48,7 +48,7 @@ const gradientKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
 const prodGradient: KernelOp<{ readonly axes: readonly number[] }> = {
   kind: "kernel",
   name: "prodGradient",
-  noGradient: "a recorded gradient is composed of other entries",
+  noGradient: "a recorded gradient is composed of other ops",
   infer: (operands) => [typeAt("prodGradient", operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
   lower(lowering, operands, outputs, { axes }) {
     const inputs = [arrayAt(operands, 0), arrayAt(operands, 1)];

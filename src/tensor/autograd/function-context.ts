@@ -1,9 +1,9 @@
-/** What a function with a gradient of its own keeps for backward. */
+/** FunctionContext: the tensors and numbers that a user's function saves for its backward pass. */
 
 import type { Tensor } from "../tensor.js";
 
 /**
- * What a function keeps from its forward pass for its backward pass. `apply` makes one for each call.
+ * The values that a function saves in its forward pass for its backward pass. `apply` makes one context for each call.
  *
  * @example
  * ```ts
@@ -29,7 +29,7 @@ import type { Tensor } from "../tensor.js";
 export class FunctionContext {
   /** True for each argument of `forward` that needs a gradient. */
   readonly needsInputGrad: readonly boolean[];
-  /** Anything that is no tensor: sizes, flags. */
+  /** Values other than tensors, such as sizes and flags. */
   readonly state: Record<string, unknown> = {};
   #saved: readonly Tensor[] = [];
   #recall: (() => readonly Tensor[]) | undefined;
@@ -39,8 +39,8 @@ export class FunctionContext {
   }
 
   /**
-   * Keeps tensors until backward has used them. Backward rejects one that was overwritten in place in the meantime. If the gradient is
-   * differentiated again, gradients flow to those that are arguments or results of `forward`.
+   * Keeps tensors until backward has used them. Backward rejects a tensor that was overwritten in place in the meantime. If the gradient is
+   * differentiated again, gradients flow to the saved tensors that are arguments or results of `forward`.
    *
    * @example
    * ```ts

@@ -1,4 +1,4 @@
-/** grad and backward of several tensors. */
+/** `autograd.grad` and `autograd.backward`: gradients of several tensors at once. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { BackwardOptions } from "../device-methods/backward.js";
@@ -16,7 +16,7 @@ export interface GradOptions {
   readonly allowUnused?: boolean;
 }
 
-/** As many gradients as there are inputs. */
+/** One gradient for each input. */
 type GradientsOf<Inputs extends readonly Tensor[], Gradient> = { readonly [Index in keyof Inputs]: Gradient };
 
 /**

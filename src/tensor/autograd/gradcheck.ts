@@ -21,7 +21,7 @@ type Differentiable = (...inputs: Tensor[]) => Tensor | readonly Tensor[];
 
 /**
  * Compares the gradients of a function with central differences, for each element of each input that requires a gradient and each element
- * of each result. The inputs are f64: differences of f32 have few correct digits. The function must compute from its arguments, not from
+ * of each result. These inputs must be f64: differences of f32 have few correct digits. The function must compute from its arguments, not from
  * other tensors. Call it inside a step, which frees what it computes.
  *
  * @example
@@ -45,7 +45,7 @@ export function gradcheck(
     throw new HoldfastError(
       "BAD_ARGUMENT",
       checked.length === 0
-        ? "gradcheck: no input requires a gradient."
+        ? "gradcheck: no input requires a gradient. Pass an input with requiresGrad: true."
         : `gradcheck: input ${other} is ${inputs[other ?? 0]?.dtype}. Pass f64: differences of other floats have too few digits.`,
     );
   }
@@ -86,7 +86,8 @@ export function gradcheck(
 }
 
 /**
- * The same for gradients of gradients: it checks the gradients of a function's gradients, and of the initial gradients.
+ * Compares gradients of gradients with central differences. It checks how a function's gradients depend on the inputs and on the initial
+ * gradients.
  *
  * @example
  * ```ts

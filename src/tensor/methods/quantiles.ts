@@ -9,7 +9,7 @@ import type { ReductionOptions } from "./reduction.js";
 
 /** The options of `quantile`. */
 export interface QuantileOptions extends ReductionOptions {
-  /** Between two elements. Default: "linear". */
+  /** The value of a quantile that lies between two elements. Default: "linear". */
   readonly interpolation?: "linear" | "lower" | "higher" | "midpoint" | "nearest";
 }
 
@@ -51,7 +51,7 @@ function quantiles(
 ): Tensor {
   const list = typeof q === "number" ? [q] : q;
   if (!list.every((fraction) => fraction >= 0 && fraction <= 1)) {
-    throw new HoldfastError("BAD_ARGUMENT", `quantile of ${list.join(", ")}: pass numbers from 0 to 1.`);
+    throw new HoldfastError("BAD_ARGUMENT", `quantile: q is ${list.join(", ")}. Pass numbers from 0 to 1.`);
   }
   const along = axis === undefined ? 0 : axisOf("quantile", axis, x.ndim);
   const flat = axis === undefined ? x.flatten() : x;
@@ -85,7 +85,8 @@ function interpolate(
 
 export const quantileMethods = {
   /**
-   * The median along an axis, and its index; without an axis that of all elements. Of two middle elements the lower one; NaN if there is a NaN.
+   * The median along an axis, and its index. Without an axis, the median of all elements. Of two middle elements it is the lower one. It is NaN
+   * if an element is NaN.
    *
    * @example
    * ```ts
@@ -110,7 +111,7 @@ export const quantileMethods = {
    */
   nanmedian: medianMethod(rankWithoutNan),
   /**
-   * The q-quantiles along an axis, or of all elements; a list of q gives a first axis. NaN if there is a NaN.
+   * The q-quantile along an axis, or of all elements. For a list of q, the result has a new first axis. It is NaN if an element is NaN.
    *
    * @example
    * ```ts

@@ -35,7 +35,7 @@ export const rearrangingMethods = {
     return Array.from({ length: size }, (_, index) => this.select(axis, index));
   },
   /**
-   * Shifts the elements along axes; those that leave one end enter at the other. Without axes the flattened tensor is shifted.
+   * Shifts the elements along axes. Elements that leave at one end enter at the other. Without axes, it shifts the flattened tensor.
    *
    * @example
    * ```ts
@@ -49,20 +49,23 @@ export const rearrangingMethods = {
   roll(this: Tensor, shifts: number | readonly number[], axes?: Axes): Tensor {
     if (axes === undefined) {
       if (typeof shifts === "number") return rolled(this.flatten(), shifts, 0).reshape(this.shape);
-      throw new HoldfastError("BAD_ARGUMENT", "roll: several shifts need as many axes. Pass both.");
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        "roll: a list of shifts needs axes. Pass one axis for each shift.",
+      );
     }
     const amounts = listOf(shifts);
     const along = listOf(axes);
     if (amounts.length !== along.length) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `roll: ${amounts.length} shifts along ${along.length} axes. Pass as many of each.`,
+        `roll: ${amounts.length} shifts along ${along.length} axes. Pass one axis for each shift.`,
       );
     }
     return along.reduce<Tensor>((x, axis, index) => rolled(x, amounts[index] ?? 0, axis), this);
   },
   /**
-   * Turns by quarter turns in the plane of two axes, from the first toward the second.
+   * Rotates by quarter turns in the plane of two axes, from the first toward the second.
    *
    * @example
    * ```ts
@@ -108,7 +111,7 @@ export const rearrangingMethods = {
     return this.flip(0);
   },
   /**
-   * Repeats the tensor along each axis. Unlike `tile`, it needs a count for every axis; more counts add axes in front.
+   * Repeats the tensor along each axis. Unlike `tile`, it needs a count for every axis; more counts add axes before the others.
    *
    * @example
    * ```ts
@@ -126,7 +129,7 @@ export const rearrangingMethods = {
     );
   },
   /**
-   * Windows of `size` elements along an axis, each `step` after the one before. They become a last axis of the result, which is a copy.
+   * Windows of `size` elements along an axis, `step` elements apart. The result is a copy, and has the windows' elements as its last axis.
    *
    * @example
    * ```ts
@@ -167,7 +170,7 @@ export const rearrangingMethods = {
     return this.transpose(a, b);
   },
   /**
-   * `transpose` by its other name.
+   * Another name of `transpose`.
    *
    * @example
    * ```ts

@@ -45,21 +45,21 @@ function isWritten(target: Tensor, axis: number, index: Tensor): Tensor {
   return counts.scatterAdd(axis, index, onesLike(index, { dtype: "i32" })).gt(0);
 }
 
-/** A list of indices as an index for each element of a source. */
+/** Expands a list of indices to one index for each element of a source. */
 function alongAxis(index: Tensor, axis: number, source: Tensor): Tensor {
   const along = axisOf("index", axis, source.ndim);
   return index.reshape(source.shape.map((_, at) => (at === along ? -1 : 1))).expand(source.shape);
 }
 
-/** Indices from 0 on, of indices that may count from the end. */
+/** Indices that may be negative, converted to indices from 0 on. */
 function fromEnd(index: Tensor, size: number): Tensor {
   return index.add(index.lt(0).to("i32").mul(size));
 }
 
 export const scatteringMethods = {
   /**
-   * A copy with elements of `source`, or a number, at positions along an axis: the inverse of `gather`. Of several elements for one
-   * position the last one is taken.
+   * A copy with elements of `source`, or a number, at positions along an axis: the inverse of `gather`. If several elements have one position,
+   * the last one is stored.
    *
    * @example
    * ```ts
@@ -80,7 +80,7 @@ export const scatteringMethods = {
   },
   /**
    * A copy in which elements of `source` are combined at positions along an axis: by "sum", "prod", "mean", "amax" or "amin". With
-   * `includeSelf: false` the own elements at these positions do not count.
+   * `includeSelf: false`, this tensor's elements at these positions do not count.
    *
    * @example
    * ```ts
@@ -214,7 +214,7 @@ export const scatteringMethods = {
     return this.flatten().indexSelect(0, fromEnd(index, this.numel).flatten()).reshape(index.shape);
   },
   /**
-   * A copy with elements of `source` at indices of the flattened tensor, or with these added.
+   * A copy with elements of `source` at indices of the flattened tensor. With `accumulate: true`, they are added to the elements there.
    *
    * @example
    * ```ts
@@ -235,7 +235,7 @@ export const scatteringMethods = {
     return (accumulate ? flat.scatterAdd(0, at, values) : flat.scatter(0, at, values)).reshape(this.shape);
   },
   /**
-   * `gather` whose operands broadcast along the other axes; without an axis of the flattened tensors.
+   * `gather` with operands that broadcast along the other axes. Without an axis, it gathers from the flattened tensor.
    *
    * @example
    * ```ts

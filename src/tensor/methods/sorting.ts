@@ -34,7 +34,7 @@ export const sortingMethods = {
     throw new HoldfastError("BAD_ARGUMENT", "sort has no result.");
   },
   /**
-   * The indices that sort an axis.
+   * The indices that sort an axis (default: the last), as i32.
    *
    * @example
    * ```ts
@@ -62,7 +62,8 @@ export const sortingMethods = {
     return this.sort(0).values;
   },
   /**
-   * The k largest elements along an axis (default: the last), in descending order, and their indices; the smallest with `largest: false`.
+   * The k largest elements along an axis (default: the last), in descending order, and their indices. With `largest: false`, the k smallest
+   * elements, in ascending order.
    *
    * @example
    * ```ts
@@ -84,7 +85,7 @@ export const sortingMethods = {
     if (!Number.isInteger(k) || k < 0 || k > size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `topk: ${k} of ${size} elements along axis ${axis}. Pass a whole number up to ${size}.`,
+        `topk: k is ${k}, but axis ${axis} has ${size} elements. Pass a whole number from 0 to ${size}.`,
       );
     }
     if (this.ndim === 0) return sorted;
@@ -107,7 +108,7 @@ export const sortingMethods = {
     if (!Number.isInteger(k) || k < 1 || k > size) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `kthvalue ${k} of ${size} elements along axis ${axis}. Pass a whole number from 1 to ${size}.`,
+        `kthvalue: k is ${k}, but axis ${axis} has ${size} elements. Pass a whole number from 1 to ${size}.`,
       );
     }
     const { values, indices } = this.sort(axis);
@@ -118,7 +119,7 @@ export const sortingMethods = {
       : { values: value.squeeze(axis), indices: index.squeeze(axis) };
   },
   /**
-   * The most frequent element along an axis (default: the last), and its last index. Of several the smallest.
+   * The most frequent element along an axis (default: the last), and its last index. If several are equally frequent, the smallest one.
    *
    * @example
    * ```ts

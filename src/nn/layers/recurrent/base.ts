@@ -1,4 +1,4 @@
-/** RecurrentLayer: what RNN, LSTM and GRU share: their parameters, and their layers in both directions. */
+/** RecurrentLayer: the base of RNN, LSTM and GRU, with their parameters, stacked layers and directions. */
 
 import { HoldfastError } from "../../../errors/index.js";
 import type { Cell } from "../../../ops/index.js";
@@ -10,23 +10,24 @@ import { type DirectionWeights, makeWeights, runDirection } from "./direction.js
 
 /** Options of `LSTM` and `GRU`. */
 export interface RecurrentOptions {
-  /** Layers above each other. Default: 1. */
+  /** The number of stacked layers. Default: 1. */
   readonly numLayers?: number;
   /** Default: true. */
   readonly bias?: boolean;
-  /** Inputs and outputs are [batch, steps, width]. Default: false, and then they are [steps, batch, width]. */
+  /** True: inputs and outputs are [batch, time steps, width]. False: [time steps, batch, width]. Default: false. */
   readonly batchFirst?: boolean;
-  /** The dropout probability of each layer's output except the last one's, in training. Default: 0. */
+  /** The dropout probability of the output of each layer except the last one, in training mode. Default: 0. */
   readonly dropout?: number;
-  /** A second direction, from the last step to the first. Its outputs follow those of the first. Default: false. */
+  /** Add a direction from the last time step to the first. Its outputs are concatenated after those of the first direction. Default: false. */
   readonly bidirectional?: boolean;
 }
 
 /** Options of a call of a recurrent layer. */
 export interface SequenceOptions {
   /**
-   * The number of steps of each row of the batch, as i32 [batch] or numbers. Steps beyond it change no state, and their outputs are 0, as if the
-   * input were packed with PyTorch's `pack_padded_sequence`. In any order. Default: all steps.
+   * The number of time steps of each sequence of the batch, in any order: a list, or a tensor [batch], whose values are not checked. Later time
+   * steps change no state, and their outputs are 0, as with PyTorch's `pack_padded_sequence`. A compiled step keeps a list as a constant, so
+   * pass a tensor. Default: all time steps.
    */
   readonly lengths?: Tensor | readonly number[];
 }
@@ -34,7 +35,7 @@ export interface SequenceOptions {
 /** The final or the initial states of all layers and directions, [layers · directions, batch, hidden]. */
 export interface LayerStates {
   readonly state: Tensor;
-  /** Of an LSTM. */
+  /** The cell state; only an LSTM has one. */
   readonly cell: Tensor | undefined;
 }
 
@@ -127,8 +128,8 @@ export abstract class RecurrentLayer extends Module {
     const axes = this.batchFirst ? "[batch, steps, input]" : "[steps, batch, input]";
     throw new HoldfastError(
       "BAD_SHAPE",
-      `${this.constructor.name}: the input is [${input.shape.join(", ")}]; it must be ${axes} or [steps, input], with at least ` +
-        `one step and an input of ${this.inputSize}.`,
+      `${this.constructor.name}: the input has the shape [${input.shape.join(", ")}]; it must be ${axes} or [steps, input], with at least ` +
+        `one time step and an input width of ${this.inputSize}.`,
     );
   }
 
@@ -151,7 +152,7 @@ export abstract class RecurrentLayer extends Module {
       const expected = isBatched ? shape : [shape[0], shape[2]];
       throw new HoldfastError(
         "BAD_SHAPE",
-        `${this.constructor.name}: the initial ${what} is [${state.shape.join(", ")}]; it must be [${expected.join(", ")}], ` +
+        `${this.constructor.name}: the initial ${what} has the shape [${state.shape.join(", ")}]; it must be [${expected.join(", ")}]: ` +
           "[layers · directions, batch, hidden].",
       );
     };
@@ -165,7 +166,7 @@ export abstract class RecurrentLayer extends Module {
   }
 }
 
-/** [steps, batch]: true within each row's length; undefined if all rows have all steps. */
+/** [steps, batch]: true before the end of each sequence; undefined if all sequences have all time steps. */
 function maskOf(
   { device }: Tensor,
   steps: number,
@@ -177,7 +178,7 @@ function maskOf(
   if (given.shape.length !== 1 || given.shape[0] !== batch) {
     throw new HoldfastError(
       "BAD_SHAPE",
-      `The lengths are [${given.shape.join(", ")}]; pass one for each of the ${batch} rows of the batch.`,
+      `The lengths have the shape [${given.shape.join(", ")}]; pass one length for each of the ${batch} sequences of the batch.`,
     );
   }
   return arange(0, steps, 1, { device }).unsqueeze(1).lt(given);
@@ -188,7 +189,7 @@ function lengthsOnDevice(device: Tensor["device"], steps: number, lengths: reado
   if (bad === undefined) return tensor(lengths as number[], { device, dtype: "i32" });
   throw new HoldfastError(
     "BAD_ARGUMENT",
-    `A length is ${bad}; pass whole numbers from 1 to the ${steps} steps of the input.`,
+    `A length is ${bad}, but the input has ${steps} time steps. Pass whole numbers from 1 to ${steps}.`,
     { numbers: { length: bad, steps } },
   );
 }

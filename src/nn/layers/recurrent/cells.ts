@@ -1,4 +1,4 @@
-/** RNNCell, LSTMCell and GRUCell: one step of a recurrent layer, for your own loop. */
+/** RNNCell, LSTMCell and GRUCell: one time step of a recurrent layer, for your own loop. */
 
 import { HoldfastError } from "../../../errors/index.js";
 import type { Cell } from "../../../ops/index.js";
@@ -57,7 +57,7 @@ abstract class RecurrentCell extends Module {
     if ((!isBatched && shape.length !== 1) || shape.at(-1) !== this.inputSize || !isFitting) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `${this.constructor.name}: the input is [${shape.join(", ")}] and the states are ` +
+        `${this.constructor.name}: the input has the shape [${shape.join(", ")}], and the states have ` +
           `${initial.map((state) => `[${state.shape.join(", ")}]`).join(" and ")}; pass [batch, ${this.inputSize}] and ` +
           `[batch, ${this.hiddenSize}], or both without a batch.`,
       );
@@ -77,7 +77,7 @@ abstract class RecurrentCell extends Module {
 }
 
 /**
- * A step of `RNN`: the next state from the input [batch, input] and the state [batch, hidden].
+ * A time step of `RNN`: the next state from the input [batch, input] and the state [batch, hidden].
  *
  * @example
  * ```ts
@@ -99,14 +99,14 @@ export class RNNCell extends RecurrentCell {
     super(nonlinearity === "relu" ? "relu" : "tanh", inputSize, hiddenSize, options);
   }
 
-  /** The next state. The state is 0 by default. */
+  /** The next state. The previous one is 0 by default. */
   forward(x: Tensor, state?: Tensor): Tensor {
     return this.step(x, state && [state])[0] as Tensor;
   }
 }
 
 /**
- * A step of `LSTM`: the next state and cell from the input [batch, input] and both.
+ * A time step of `LSTM`: the next state and cell state from the input [batch, input] and the previous ones [batch, hidden].
  *
  * @example
  * ```ts
@@ -123,14 +123,14 @@ export class LSTMCell extends RecurrentCell {
     super("lstm", inputSize, hiddenSize, options);
   }
 
-  /** The next state and the next cell. Both are 0 by default. */
+  /** The next state and the next cell state. The previous ones are 0 by default. */
   forward(x: Tensor, states?: readonly [state: Tensor, cell: Tensor]): [state: Tensor, cell: Tensor] {
     return this.step(x, states) as [Tensor, Tensor];
   }
 }
 
 /**
- * A step of `GRU`: the next state from the input [batch, input] and the state [batch, hidden].
+ * A time step of `GRU`: the next state from the input [batch, input] and the state [batch, hidden].
  *
  * @example
  * ```ts
@@ -146,7 +146,7 @@ export class GRUCell extends RecurrentCell {
     super("gru", inputSize, hiddenSize, options);
   }
 
-  /** The next state. The state is 0 by default. */
+  /** The next state. The previous one is 0 by default. */
   forward(x: Tensor, state?: Tensor): Tensor {
     return this.step(x, state && [state])[0] as Tensor;
   }

@@ -43,7 +43,7 @@ export interface DirectionOptions {
   readonly isReversed: boolean;
   /** True if x is [batch, steps, input], and not [steps, batch, input]. */
   readonly isBatchFirst: boolean;
-  /** [steps, batch]: false beyond a row's length. */
+  /** [steps, batch]: false after the end of a sequence. */
   readonly mask: Tensor | undefined;
 }
 
