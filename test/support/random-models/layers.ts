@@ -1,6 +1,7 @@
 /** Generates each layer of nn with its own sizes, options and inputs. */
 
 import type { Choices } from "../random-programs/choices.js";
+import { moreLayerDrawers } from "./more-layers.js";
 import type { LayerStep, ModelInput, ModelStep } from "./program.js";
 import { elementsOf, maxElements, randomDivisor, randomSize, type Sizes } from "./sizes.js";
 
@@ -224,6 +225,7 @@ export const layerDrawers: Readonly<Record<string, LayerDrawer>> = {
   MaxPool2d: pool("MaxPool2d", 2),
   AvgPool1d: pool("AvgPool1d", 1),
   AvgPool2d: pool("AvgPool2d", 2),
+  ...moreLayerDrawers,
 };
 
 export function embedding(choices: Choices, count: number, width: number): LayerStep {

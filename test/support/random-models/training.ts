@@ -54,12 +54,29 @@ const pair =
     before: [],
   });
 
+/** A loss of values and targets in the ranges that it takes; a layer brings the values into theirs. */
+const bounded =
+  (loss: string, [from, to]: readonly [number, number], before?: string, more: object = {}): LossDrawer =>
+  (sketch, choices, sizes) => ({
+    loss: {
+      ...{ loss, options: { ...more, ...reduction(choices) }, tensors: {} },
+      target: sketch.input({ sizes, dtype: "float", from, to }),
+    },
+    before: before ? [{ kind: "layer", layer: before, args: [] }] : [],
+  });
+
 /** By the exported name. */
 export const lossDrawers: Readonly<Record<string, LossDrawer>> = {
   MSELoss: pair("MSELoss"),
   L1Loss: pair("L1Loss"),
   HuberLoss: pair("HuberLoss", (choices) => choices.of([{}, { delta: 0.3 }])),
   SmoothL1Loss: pair("SmoothL1Loss", (choices) => choices.of([{}, { beta: 0.3 }])),
+  BCELoss: bounded("BCELoss", [0, 1], "Sigmoid"),
+  KLDivLoss: bounded("KLDivLoss", [0.1, 1], "LogSigmoid"),
+  PoissonNLLLoss: bounded("PoissonNLLLoss", [0, 3], "Tanh"),
+  SoftMarginLoss: bounded("SoftMarginLoss", [-1, 1]),
+  HingeEmbeddingLoss: bounded("HingeEmbeddingLoss", [-1, 1]),
+  FocalLoss: bounded("FocalLoss", [0, 1]),
   CrossEntropyLoss(sketch, choices, sizes) {
     const { target, tensors, ignoreIndex } = classes(sketch, choices, sizes);
     const labelSmoothing = choices.of([{}, { labelSmoothing: 0.2 }]);
@@ -105,6 +122,19 @@ export const optimizerDrawers: Readonly<
       { weightDecay: 0.1, maximize: true },
     ]),
   Adam: (choices) => ({ eps, ...choices.of([{}, { weightDecay: 0.1 }, { betas: [0, 0.5] }]) }),
+  RMSprop: (choices) => ({
+    eps,
+    ...choices.of([{}, { momentum: 0.9 }, { centered: true }, { weightDecay: 0.1 }]),
+  }),
+  Adagrad: (choices) => ({ eps, ...choices.of([{}, { lrDecay: 0.1 }, { initialAccumulatorValue: 0.5 }]) }),
+  Adadelta: (choices) => ({ eps, ...choices.of([{}, { rho: 0.5 }]) }),
+  Adamax: (choices) => ({ eps, ...choices.of([{}, { weightDecay: 0.1 }]) }),
+  NAdam: (choices) => ({ eps, ...choices.of([{}, { decoupledWeightDecay: true, weightDecay: 0.1 }]) }),
+  RAdam: (choices) => ({ eps, ...choices.of([{}, { betas: [0.8, 0.9] }]) }),
+  Lion: (choices) => choices.of([{}, { weightDecay: 0.1 }]),
+  Rprop: () => ({}),
+  ASGD: (choices) => choices.of([{}, { weightDecay: 0.1 }]),
+  Muon: (choices) => choices.of([{}, { nesterov: false }]),
   SparseAdam: (choices) => ({ eps, ...choices.of([{}, { betas: [0.8, 0.9] }, { maximize: true }]) }),
 };
 
