@@ -70,7 +70,9 @@ test("hooks of views get the gradient of the view, with that of views of it", ()
 test("retainGrad keeps the gradient of a result, after its hooks", () => {
   cpu.step(() => {
     const y = leaf(1, 2).mul(3);
+    assert.equal(y.retainsGrad, false);
     y.retainGrad();
+    assert.deepEqual([y.retainsGrad, leaf(1).retainsGrad], [true, false]);
     y.registerHook((gradient) => gradient.mul(2));
     y.mul(y).sum().backward();
     assert.deepEqual(y.grad?.tolist(), [12, 24]);

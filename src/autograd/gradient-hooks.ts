@@ -57,6 +57,12 @@ export function retainGradient(value: Pick<Value, "source" | "leaf">, into: () =
   return true;
 }
 
+/** True if the gradient of an op's result is retained. */
+export function retainsGradient(value: Pick<Value, "source" | "leaf">): boolean {
+  const key = keyOf(value);
+  return key !== undefined && "retained" in key && key.retained !== undefined;
+}
+
 /** Calls hooks in order. */
 export function runHooks(hooks: readonly GradientHook[], gradient: RecordedOperand): RecordedOperand {
   return hooks.reduce((present, hook) => hook(present) ?? present, gradient);

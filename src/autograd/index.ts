@@ -9,7 +9,7 @@ export {
   noGrad,
   setGradEnabled,
 } from "./grad-mode.js";
-export { GradientHooks, hooksOf, retainGradient } from "./gradient-hooks.js";
+export { GradientHooks, hooksOf, retainGradient, retainsGradient } from "./gradient-hooks.js";
 export { type GuardedField, Guards, onTrace, stateChanged, tracing } from "./guards.js";
 export type { Leaf, Node, RecordedOperand } from "./node.js";
 export { beforeChange, currentRecomputation, Recomputation } from "./recomputation.js";

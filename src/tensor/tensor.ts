@@ -3,7 +3,7 @@
  * file; each calls one entry of the op table.
  */
 
-import { type Cut, Value } from "../autograd/index.js";
+import { type Cut, retainsGradient, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { type DeviceArray, isContiguous, type Shape, sizeOf } from "../ops/index.js";
@@ -223,6 +223,26 @@ export class Tensor {
    */
   get isLeaf(): boolean {
     return this.value.source === undefined;
+  }
+
+  /**
+   * True if it is the result of an op and `retainGrad()` was called on it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * cpu.step(() => {
+   *   const y = tensor([1, 2], { requiresGrad: true }).mul(3);
+   *   const before = y.retainsGrad;
+   *   y.retainGrad();
+   *   console.log(before, y.retainsGrad); // → false true
+   * });
+   * cpu.close();
+   * ```
+   */
+  get retainsGrad(): boolean {
+    return retainsGradient(this.value);
   }
 
   /**
