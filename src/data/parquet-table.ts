@@ -7,9 +7,9 @@ import { badData } from "./rejection.js";
 
 /** Options of `readParquet`. */
 export interface ReadParquetOptions {
-  /** The names of the columns to read. Default: all. */
+  /** The names of the columns to read. Default: all columns. */
   readonly columns?: readonly string[];
-  /** The most bytes that the columns may take: a small file can hold a very large table. Default: 4 GiB. */
+  /** The maximum size of all columns, because a small file can hold a very large table. Default: 4 GiB. */
   readonly maxBytes?: number;
 }
 

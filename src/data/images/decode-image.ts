@@ -12,7 +12,7 @@ import { decodePng, isPng } from "./png.js";
 export interface ImageOptions {
   /** The channels. Default: "unchanged", those of the file. */
   readonly mode?: ImageMode;
-  /** The most pixels that an image may have: a small file can hold a very large image. Default: 2²⁵, about 33 million. */
+  /** The maximum number of pixels, because a small file can hold a very large image. Default: 2²⁵, about 33 million. */
   readonly maxPixels?: number;
 }
 

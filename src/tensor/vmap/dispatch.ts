@@ -42,7 +42,7 @@ export function rejectInPlace(op: string, operands: readonly Operand[]): void {
   if (!innermostLevel() || !levelOf(operands)) return;
   throw new HoldfastError(
     "UNSUPPORTED",
-    `vmap: ${op} in place, where members differ. Use the op that returns a new tensor.`,
+    `vmap: ${op} can't write in place where members differ. Use the op that returns a new tensor.`,
     { numbers: { op } },
   );
 }

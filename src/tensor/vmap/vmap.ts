@@ -1,4 +1,4 @@
-/** vmap: a function of one member, on all members at once. */
+/** vmap: calls a function of one member of a batch for all members at once. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { axisOf, expand, formatShape } from "../../ops/index.js";
@@ -8,11 +8,11 @@ import { atNewLevel, type Level, type Randomness } from "./level.js";
 
 /** Options of `vmap`. */
 export interface VmapOptions {
-  /** The axis of the members in each argument; null: the argument is the same for all. One value is for all arguments. Default: 0. */
+  /** The axis of the members in each argument, or null if all members share the argument. A single value holds for all arguments. Default: 0. */
   readonly inDims?: number | null | readonly (number | null)[];
-  /** The axis of the members in each result. One value is for all results. Default: 0. */
+  /** The axis of the members in each result. A single value holds for all results. Default: 0. */
   readonly outDims?: number | readonly number[];
-  /** What ops with random numbers do, such as dropout: draw for each member, draw once for all, or fail. Default: "error". */
+  /** Ops with random numbers, such as dropout: "different" draws for each member, "same" once for all, and "error" fails. Default: "error". */
   readonly randomness?: Randomness;
 }
 
