@@ -252,10 +252,11 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
       return streamLoads(dataset, this.#batchSize, this.#dropLast, firstBatch);
     const batches = this.#samplers(this.#seed)?.batches(epoch) ?? [];
     let batch = firstBatch;
+    const context = { seed: this.#seed, epoch };
     const load = async (indices: readonly number[]): Promise<readonly Sample[]> =>
       this.#workers
-        ? ((await this.#workers.load(indices)) as readonly Sample[])
-        : Promise.all(indices.map((index) => dataset.get(index)));
+        ? ((await this.#workers.load(indices, context)) as readonly Sample[])
+        : Promise.all(indices.map((index) => dataset.get(index, context)));
     return {
       async next() {
         const indices = batches[batch++];

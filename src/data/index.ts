@@ -32,6 +32,7 @@ export {
   TensorDataset,
   type TensorSample,
 } from "./dataset.js";
+export { ImageFolder, type ImageFolderOptions, type ImageSample } from "./image-folder.js";
 export {
   decodeImage,
   type ImageArray,
@@ -72,6 +73,7 @@ export {
   type TensorsToWrite,
   writeSafetensors,
 } from "./safetensors/index.js";
+export type { SampleContext, SampleRandom } from "./sample-context.js";
 export {
   BatchSampler,
   type BatchSamplerOptions,
@@ -84,6 +86,8 @@ export {
   WeightedRandomSampler,
   type WeightedSamplerOptions,
 } from "./samplers.js";
+export type { ImageSize, RandomCropOptions, Transform } from "./transforms.js";
+export * as transforms from "./transforms.js";
 export {
   type LoadedWeights,
   type LoadWeightsOptions,

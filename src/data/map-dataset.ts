@@ -3,6 +3,7 @@
 import { HoldfastError } from "../errors/index.js";
 import { permutation, type Seed } from "../kernels/index.js";
 import { currentSeed } from "../tensor/index.js";
+import type { SampleContext } from "./sample-context.js";
 
 /**
  * A data set whose samples have an index. Derive from it, and load a sample in `get`, which may be asynchronous. An `AsyncDataLoader` makes
@@ -24,7 +25,7 @@ export abstract class Dataset<Sample> {
   /** The number of samples. */
   abstract readonly length: number;
   /**
-   * The sample at an index from 0 to length − 1.
+   * The sample at an index from 0 to length − 1. An `AsyncDataLoader` passes its seed and epoch, for random changes of samples.
    *
    * @example
    * ```ts
@@ -33,7 +34,7 @@ export abstract class Dataset<Sample> {
    * console.log(x.values); // → Float32Array(2) [ 3, 4 ]
    * ```
    */
-  abstract get(index: number): Sample | Promise<Sample>;
+  abstract get(index: number, context?: SampleContext): Sample | Promise<Sample>;
 }
 
 /**
@@ -107,9 +108,9 @@ export class Subset<Sample> extends Dataset<Sample> {
    * console.log(sample?.values); // → Float32Array(1) [ 2 ]
    * ```
    */
-  override get(index: number): Sample | Promise<Sample> {
+  override get(index: number, context?: SampleContext): Sample | Promise<Sample> {
     requireIndex("Subset", index, this.length);
-    return this.dataset.get(this.indices[index] ?? 0);
+    return this.dataset.get(this.indices[index] ?? 0, context);
   }
 }
 
@@ -156,11 +157,11 @@ export class ConcatDataset<Sample> extends Dataset<Sample> {
    * console.log((await all.get(1))[0]?.values); // → Float32Array(1) [ 2 ]
    * ```
    */
-  override get(index: number): Sample | Promise<Sample> {
+  override get(index: number, context?: SampleContext): Sample | Promise<Sample> {
     requireIndex("ConcatDataset", index, this.length);
     let rest = index;
     for (const dataset of this.datasets) {
-      if (rest < dataset.length) return dataset.get(rest);
+      if (rest < dataset.length) return dataset.get(rest, context);
       rest -= dataset.length;
     }
     throw new HoldfastError("BAD_INDEX", `ConcatDataset has no sample ${index}.`);

@@ -9,10 +9,10 @@ const dataset = importDataset(workerData as DatasetOrigin);
 // The first load reports the failure.
 dataset.catch(() => undefined);
 
-port?.on("message", async ({ id, indices }: LoadRequest) => {
+port?.on("message", async ({ id, indices, context }: LoadRequest) => {
   try {
     const source = await dataset;
-    const samples = await Promise.all(indices.map((index) => source.get(index)));
+    const samples = await Promise.all(indices.map((index) => source.get(index, context)));
     port.postMessage({ id, samples } satisfies LoadReply);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);

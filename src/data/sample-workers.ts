@@ -3,11 +3,13 @@
 import type { Worker } from "node:worker_threads";
 import { HoldfastError } from "../errors/index.js";
 import { startThread, threadAdvice } from "../units/index.js";
+import type { SampleContext } from "./sample-context.js";
 import type { DatasetOrigin } from "./worker-source.js";
 
 export interface LoadRequest {
   readonly id: number;
   readonly indices: readonly number[];
+  readonly context: SampleContext;
 }
 
 export type LoadReply =
@@ -37,7 +39,7 @@ export class SampleWorkers {
   }
 
   /** Loads samples on the thread with the fewest loads. */
-  load(indices: readonly number[]): Promise<readonly unknown[]> {
+  load(indices: readonly number[], context: SampleContext): Promise<readonly unknown[]> {
     if (this.#isClosed) throw new HoldfastError("CLOSED", "The loader was closed. Create another one.");
     const loader = this.#select();
     const id = this.#nextId++;
@@ -45,7 +47,7 @@ export class SampleWorkers {
       loader.pending.set(id, { resolve, reject });
       // A thread with work keeps the process alive.
       loader.worker.ref();
-      loader.worker.postMessage({ id, indices } satisfies LoadRequest);
+      loader.worker.postMessage({ id, indices, context } satisfies LoadRequest);
     });
   }
 

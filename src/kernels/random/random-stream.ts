@@ -22,8 +22,8 @@ export interface RandomStream {
   readonly use?: RandomUse;
 }
 
-/** The uses of streams: draws on the device, values and orders of the host. The numbers are part of the layout: changing one changes every run that used it. */
-export const uses = { draws: 0, values: 1, order: 2 } as const;
+/** The uses of streams: draws on the device, values and orders of the host, changes of samples. The numbers are part of the layout: changing one changes every run that used it. */
+export const uses = { draws: 0, values: 1, order: 2, samples: 3 } as const;
 export type RandomUse = keyof typeof uses;
 
 const wordsPerBlock = 4;
