@@ -195,7 +195,7 @@ function isOfPage(path) {
  */
 function listSources(folder) {
   return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((path) => path.endsWith(".ts") && !path.endsWith(".d.ts"))
+    .filter((path) => path.endsWith(".ts") && !path.endsWith(".d.ts") && !path.includes("node_modules"))
     .map((path) => path.slice(0, -".ts".length).split(sep).join("/"))
     .sort();
 }

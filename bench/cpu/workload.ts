@@ -19,7 +19,8 @@ export interface Weight {
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-function hash(seed: number, index: number): number {
+/** 32 bits that look random. */
+export function hash(seed: number, index: number): number {
   let h = (index + Math.imul(seed, 0x9e3779b9)) | 0;
   h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
   h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);

@@ -16,7 +16,7 @@ import {
 
 const rows = 64;
 
-class Net extends nn.Module {
+export class Net extends nn.Module {
   readonly input = new nn.Linear(4, 32);
   readonly blocks = new nn.ModuleList(
     [1, 2].map(() => new nn.Sequential(new nn.Linear(32, 64), new nn.GELU(), new nn.Linear(64, 32))),

@@ -6,7 +6,7 @@
 import { autograd, device, manualSeed, nn, noGrad, optim, randn, Tensor } from "holdfast";
 
 /** The sign, whose gradient passes where the input is small: the straight-through estimator. */
-class Sign extends autograd.Function {
+export class Sign extends autograd.Function {
   static forward(context: autograd.FunctionContext, x: Tensor): Tensor {
     context.saveForBackward(x);
     return x.sign();
@@ -33,7 +33,7 @@ class RunningScale extends nn.Module {
 }
 
 /** Momentum, with steps of the sign's size where gradients are large. */
-const SoftSign = optim.defineOptimizer({
+export const SoftSign = optim.defineOptimizer({
   name: "SoftSign",
   state: ["m"],
   defaults: { lr: 1e-2, momentum: 0.9 },
@@ -50,7 +50,7 @@ class RootSchedule extends optim.Schedule {
   }
 }
 
-class RingModel extends nn.Module {
+export class RingModel extends nn.Module {
   readonly input = new nn.Linear(2, 64);
   readonly scale = new RunningScale(64);
   readonly hidden = new nn.Linear(64, 32);

@@ -21,7 +21,7 @@ const keptAt = Array.from(
   (_, level) => Math.cos(((level + 1) / (levels + 1)) * (Math.PI / 2)) ** 2,
 );
 
-class Denoiser extends nn.Module {
+export class Denoiser extends nn.Module {
   readonly level = new nn.Embedding(levels, 64);
   readonly input = new nn.Linear(2, 64);
   readonly body = new nn.Sequential(

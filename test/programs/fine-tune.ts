@@ -21,7 +21,7 @@ interface Task {
   readonly y: Tensor;
 }
 
-class Classifier extends nn.Module {
+export class Classifier extends nn.Module {
   readonly body = new nn.Sequential(
     new nn.Linear(16, 64),
     new nn.ReLU(),

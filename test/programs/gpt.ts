@@ -33,7 +33,7 @@ class Block extends nn.Module {
   }
 }
 
-class Gpt extends nn.Module {
+export class Gpt extends nn.Module {
   readonly tokens = new nn.Embedding(separator + 1, width);
   readonly positions = new nn.Embedding(2 * letters, width);
   readonly blocks = new nn.ModuleList([new Block(), new Block()]);

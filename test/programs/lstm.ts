@@ -15,7 +15,7 @@ import {
 
 const longest = 12;
 
-class Classifier extends nn.Module {
+export class Classifier extends nn.Module {
   readonly lstm = new nn.LSTM(2, 24, { batchFirst: true, bidirectional: true });
   readonly head = new nn.Linear(48, 2);
 

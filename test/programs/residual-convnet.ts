@@ -15,7 +15,7 @@ import {
 const side = 16;
 const classes = 4;
 
-class Residual extends nn.Module {
+export class Residual extends nn.Module {
   readonly conv1: nn.Conv2d;
   readonly norm1: nn.BatchNorm2d;
   readonly conv2: nn.Conv2d;

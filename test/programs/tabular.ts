@@ -48,7 +48,7 @@ function readCustomers(path: string): { numbers: number[][]; categories: Int32Ar
   };
 }
 
-class Churn extends nn.Module {
+export class Churn extends nn.Module {
   readonly town = new nn.Embedding(towns.length, 3);
   readonly plan = new nn.Embedding(plans.length, 2);
   readonly body = new nn.Sequential(

@@ -4,7 +4,7 @@ import { device, manualSeed, nn, noGrad, optim, rand, randn, randnLike, type Ten
 
 const side = 8;
 
-class Vae extends nn.Module {
+export class Vae extends nn.Module {
   readonly encoder = new nn.Sequential(new nn.Linear(side * side, 64), new nn.SiLU());
   readonly mean = new nn.Linear(64, 2);
   readonly logVariance = new nn.Linear(64, 2);
@@ -25,7 +25,7 @@ class Vae extends nn.Module {
 }
 
 /** The negative evidence lower bound per image. */
-function lossOf(model: Vae, x: Tensor): Tensor {
+export function lossOf(model: Vae, x: Tensor): Tensor {
   const { logits, mean, logVariance } = model.forward(x);
   const error = nn.functional.binaryCrossEntropyWithLogits(logits, x, { reduction: "sum" });
   const divergence = logVariance.add(1).sub(mean.square()).sub(logVariance.exp()).sum().mul(-0.5);

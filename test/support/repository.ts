@@ -17,12 +17,16 @@ export function readRepositoryFile(path: string): string {
   return readFileSync(join(repositoryRoot, path), "utf8");
 }
 
-/** The files below a folder whose names end with `ending`: paths from the root, in order, with forward slashes. */
+/**
+ * The files below a folder whose names end with `ending`: paths from the root, in order, with forward slashes. Packages that a benchmark
+ * installed are not the repository's.
+ */
 export function filesBelow(folder: string, ending: string): string[] {
   const start = join(repositoryRoot, folder);
   if (!existsSync(start)) return [];
   return readdirSync(start, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith(ending))
     .map((entry) => relative(repositoryRoot, join(entry.parentPath, entry.name)).split(sep).join("/"))
+    .filter((path) => !path.includes("/node_modules/"))
     .sort();
 }
