@@ -7,7 +7,10 @@ const { devices, grad, jit, lax, nn, numpy: np, vmap } = jax;
 const cube = (x) => x.ref.mul(x.ref).mul(x);
 const scalar = async (x) => (await x.data())[0];
 const none = (pattern) => () => exportNamed(jax, pattern);
-const inDtype = (dtype) => () => np.array([1.5], { dtype }).dtype === dtype || `the array is not ${dtype}`;
+const inDtype = (dtype) => async () => {
+  const sum = np.array([1.5], { dtype }).add(np.array([1.5], { dtype }));
+  return sum.dtype === dtype ? isNear(Number((await sum.data())[0]), 3) : `the sum is ${sum.dtype}`;
+};
 
 await printAnswers({
   "embedding with gradient": async () => {
