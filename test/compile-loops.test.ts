@@ -9,8 +9,7 @@ import type { BufferSlice, LoopCall } from "../src/compile/program/program.js";
 import { effectsOf } from "../src/compile/verify/effects.js";
 import { iterateElements, type RowKernel, term } from "../src/ir/index.js";
 import { openStrictDevice } from "./support/devices.js";
-import { emulatorMissing } from "./support/emulator.js";
-import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { emulatorGpuMissing, openEmulatorGpu } from "./support/emulator-gpu.js";
 
 const device = openStrictDevice();
 
@@ -156,7 +155,7 @@ test("loops with other bodies or strides are not equal", () => {
 });
 
 test("in bf16 a GPU rounds states and gradients in the kernels of the steps, and losses stay near those of f32", {
-  skip: emulatorMissing,
+  skip: emulatorGpuMissing,
 }, () => {
   const lossesIn = (precision: "f32" | "bf16"): { readonly losses: number[]; readonly bodies: string[] } => {
     const gpu = openEmulatorGpu({ precision });

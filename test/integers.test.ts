@@ -15,8 +15,7 @@ import {
   writeSafetensors,
 } from "holdfast";
 import { openDevice } from "./support/devices.js";
-import { emulatorMissing } from "./support/emulator.js";
-import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { emulatorGpuMissing, openEmulatorGpu } from "./support/emulator-gpu.js";
 import { rejects } from "./support/rejects.js";
 import { testDevice } from "./support/test-device.js";
 
@@ -142,7 +141,7 @@ function checkIndices(device: Device): void {
 
 for (const [name, skip, open] of [
   [testDevice, false, () => openDevice({ threads: 1 })],
-  ["the emulated GPU", emulatorMissing, () => openEmulatorGpu()],
+  ["the emulated GPU", emulatorGpuMissing, () => openEmulatorGpu()],
 ] as const) {
   test(`i64 and i8 compute exactly, and i64 selects as i32 does, on ${name}`, { skip }, () => {
     const device = open();

@@ -19,8 +19,7 @@ import {
 } from "holdfast";
 import { unknownAutocastNames } from "../src/tensor/autocast.js";
 import { openDevice } from "./support/devices.js";
-import { emulatorMissing } from "./support/emulator.js";
-import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { emulatorGpuMissing, openEmulatorGpu } from "./support/emulator-gpu.js";
 import { rejects } from "./support/rejects.js";
 import { readRepositoryFile } from "./support/repository.js";
 import { testDevice } from "./support/test-device.js";
@@ -229,7 +228,7 @@ function checkScaler(device: Device): void {
 describe("GradScaler", () => {
   test(`skips updates, shrinks and grows with the bits of eager code on ${testDevice}`, () =>
     checkScaler(cpu));
-  test("does so on the emulated GPU", { skip: emulatorMissing }, () => checkScaler(openEmulatorGpu()));
+  test("does so on the emulated GPU", { skip: emulatorGpuMissing }, () => checkScaler(openEmulatorGpu()));
 
   test("shrinks its scale also if clipping skips the whole step", () => {
     const training = prepare(cpu, true);

@@ -78,7 +78,8 @@ export class SampleWorkers {
     worker.on("message", (reply: LoadReply) => {
       const load = loader.pending.get(reply.id);
       loader.pending.delete(reply.id);
-      if (loader.pending.size === 0) worker.unref();
+      // A reply may come while the thread ends; terminate() keeps the process alive until it has.
+      if (loader.pending.size === 0 && !this.#isClosed) worker.unref();
       if ("samples" in reply) load?.resolve(reply.samples);
       else load?.reject(failure(reply.message));
     });

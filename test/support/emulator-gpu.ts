@@ -3,10 +3,14 @@
 import { after } from "node:test";
 import { Device } from "holdfast";
 import { strict } from "holdfast/internals";
-import { openEmulator } from "./emulator.js";
+import { emulatorMissing, openEmulator } from "./emulator.js";
 import { openEmulatorDriver } from "./emulator-driver.js";
 import { fixDraws } from "./fixed-seed.js";
-import { testEnvironment } from "./test-device.js";
+import { testDevice, testEnvironment } from "./test-device.js";
+
+/** Why a file that opens the device under test can't open the emulated GPU next to it. */
+export const emulatorGpuMissing: string | false =
+  testDevice === "cuda" ? "a process has one CUDA driver: that of the GPU under test" : emulatorMissing;
 
 export interface EmulatorGpuOptions {
   readonly precision?: "f32" | "tf32" | "bf16";
