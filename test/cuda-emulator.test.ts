@@ -19,6 +19,7 @@ import { elementwiseCases } from "./support/op-cases/elementwise.js";
 import { deviceOpCases } from "./support/op-cases/index.js";
 import type { CaseCall, OpCase } from "./support/op-cases/op-case.js";
 import { sampleCases } from "./support/op-cases/sample.js";
+import { specialFunctionCases } from "./support/op-cases/special-functions.js";
 import { type CaseRun, describeCall, runCase, runInOneStep } from "./support/op-runs.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
@@ -98,7 +99,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
    * starts a compiler.
    */
   const isTogether = (one: OpCase): boolean =>
-    effort({ quick: elementwiseCases.includes(one), thorough: false });
+    effort({ quick: [...elementwiseCases, ...specialFunctionCases].includes(one), thorough: false });
   let comparisons: readonly Comparison[] = [];
 
   before(() => {
