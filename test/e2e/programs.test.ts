@@ -1,6 +1,8 @@
 /** Programs written as a new user would, by the public names alone. Each learns, and is checked on rows that it has not seen. */
 
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import * as compiledVariants from "../programs/compiled-variants.js";
 import * as customParts from "../programs/custom-parts.js";
@@ -13,6 +15,7 @@ import * as service from "../programs/service.js";
 import * as tabular from "../programs/tabular.js";
 import * as vae from "../programs/vae.js";
 import { effort } from "../support/effort.js";
+import { repositoryRoot } from "../support/repository.js";
 
 /** Neither the watchdog nor the threads change what a program learns; `npm run test:long` has both. */
 const settings: Readonly<Record<string, string>> = effort({
@@ -26,6 +29,22 @@ before(() => {
 after(() => {
   for (const variable of Object.keys(settings)) delete process.env[variable];
   Object.assign(process.env, environment);
+});
+
+test("a program has at most 120 lines, and no cast", () => {
+  const folder = join(repositoryRoot, "test/programs");
+  const files = readdirSync(folder);
+  assert.equal(files.length, 10);
+  for (const file of files) {
+    const lines = readFileSync(join(folder, file), "utf8").trimEnd().split("\n");
+    assert.ok(lines.length <= 120, `${file} has ${lines.length} lines`);
+    const code = lines.filter((line) => !/^(\/\*\*| \*|import )/.test(line.trimStart()));
+    assert.deepEqual(
+      code.filter((line) => /\bas (?!const\b)[\w[{]|[\w)\]]!/.test(line) && !/\/\//.test(line)),
+      [],
+      file,
+    );
+  }
 });
 
 test("a GPT reverses words that it has not seen", async () => {

@@ -15,6 +15,7 @@ import {
   type Tensor,
   TensorDataset,
   Trainer,
+  tensor,
 } from "holdfast";
 
 const towns = ["Arden", "Borrow", "Cairn", "Dunmore"];
@@ -60,12 +61,9 @@ export class Churn extends nn.Module {
 
   /** Logits of leaving, [B]. */
   forward(numbers: Tensor, categories: Tensor): Tensor {
-    const [town, plan] = [
-      this.town.forward(categories.select(1, 0)),
-      this.plan.forward(categories.select(1, 1)),
-    ];
-    const features = cat([numbers, town, plan], 1);
-    return this.body.forward(features).squeeze(1);
+    const town = this.town.forward(categories.select(1, 0));
+    const plan = this.plan.forward(categories.select(1, 1));
+    return this.body.forward(cat([numbers, town, plan], 1)).squeeze(1);
   }
 }
 
@@ -85,39 +83,20 @@ export async function main(): Promise<{ epochs: number; heldOutArea: number }> {
   manualSeed(12);
   const folder = mkdtempSync(join(tmpdir(), "customers-"));
   const path = join(folder, "customers.csv");
-  writeCustomers(
-    path,
-    cpu.step(() => rand([1200 * 5]).dataSync()),
-  );
+  const random = cpu.step(() => rand([1200 * 5]).dataSync());
+  writeCustomers(path, random);
   const { numbers, categories, left } = readCustomers(path);
   rmSync(folder, { recursive: true });
 
-  const part = (from: number, to: number) =>
-    [
-      numbers.slice(from, to),
-      { values: categories.subarray(2 * from, 2 * to), shape: [to - from, 2] },
-      left.subarray(from, to),
-    ] as const;
+  const [x, kinds] = [tensor(numbers), tensor(categories).reshape([-1, 2])];
   const model = new Churn().to(cpu);
   const scores = (from: number, to: number) =>
-    cpu.step(() => {
-      const [rows, kinds] = part(from, to);
-      const categories = cpu.fromHost(kinds.values, kinds.shape, "i32");
-      return noGrad(() =>
-        model
-          .forward(cpu.fromHost(Float32Array.from(rows.flat()), [rows.length, 2], "f32"), categories)
-          .dataSync(),
-      );
-    });
+    cpu.step(() =>
+      noGrad(() => model.forward(x.narrow(0, from, to - from), kinds.narrow(0, from, to - from)).dataSync()),
+    );
+  const data = new TensorDataset(x.narrow(0, 0, 800), kinds.narrow(0, 0, 800), left.subarray(0, 800));
   const trainer = new Trainer({
-    ...{
-      device: cpu,
-      model,
-      data: new TensorDataset(...part(0, 800)),
-      batchSize: 50,
-      epochs: 40,
-      clipNorm: 1,
-    },
+    ...{ device: cpu, model, data, batchSize: 50, epochs: 40, clipNorm: 1 },
     optimizer: new optim.AdamW(model.parameters(), { lr: 1e-2 }),
     loss: (numbers, categories, left) =>
       nn.functional.binaryCrossEntropyWithLogits(model.forward(numbers, categories), left),
