@@ -1,10 +1,10 @@
 /** The backward pass: from values back to the leaves, each recorded op once, in reverse order of recording. */
 
-import { HoldfastError } from "../errors/index.js";
-import type { DeviceArray, GradientRule, ValueType } from "../ops/index.js";
+import type { DeviceArray, Gradients } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { noGrad } from "./grad-mode.js";
 import { runHooks } from "./gradient-hooks.js";
+import { runGradientRule } from "./gradient-rules.js";
 import { GradientSums } from "./gradient-sums.js";
 import { LeafDelivery } from "./leaf-delivery.js";
 import { type Leaf, Node, type RecordedFunction, Slot } from "./node.js";
@@ -161,30 +161,17 @@ export function runBackward(
   }
 }
 
-const numberType: ValueType = { shape: [], dtype: "f32" };
-
 function computeGradients(
-  temporaries: TemporaryGradients,
+  { apply, applyAll }: TemporaryGradients,
   node: Node,
   upstream: DeviceArray,
   paths: Paths,
-): readonly (DeviceArray | undefined)[] {
-  const { op, attributes, operandTypes, outputTypes, edges } = node;
-  const rule: GradientRule<DeviceArray, typeof attributes> = {
-    apply: temporaries.apply,
-    applyAll: temporaries.applyAll,
-    attributes,
-    upstream,
-    isRecorded: false,
+): Gradients<DeviceArray> {
+  return runGradientRule(node, paths, {
+    ...{ apply, applyAll, upstream, isRecorded: false },
     operand: (index) => node.operand(index),
     output: (index) => node.output(index),
     constantOutput: (index) => node.output(index),
-    operandCount: edges.length,
-    typeOf: (index) => operandTypes[index] ?? numberType,
-    outputTypes,
-    needs: (index) => paths.has(edges[index]),
     valueType: (value) => value,
-  };
-  if (op.gradient) return op.gradient(rule);
-  throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
+  });
 }

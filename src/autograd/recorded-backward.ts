@@ -4,9 +4,10 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Apply, type ApplyAll, add, type GradientRule, isFloat, type ValueType } from "../ops/index.js";
+import { type Apply, type ApplyAll, add, type Gradients, isFloat } from "../ops/index.js";
 import type { Root } from "./backward.js";
 import { runHooks } from "./gradient-hooks.js";
+import { runGradientRule } from "./gradient-rules.js";
 import { Node, type RecordedOperand, Slot } from "./node.js";
 import { findPaths, type Key, keyOf, keyOfEdge, type Paths } from "./paths.js";
 import { Value } from "./value.js";
@@ -88,32 +89,19 @@ export function asValue(operand: RecordedOperand): Value {
   return new Value(array, { ...(source && { source }), ...(leaf && { leaf }) });
 }
 
-const numberType: ValueType = { shape: [], dtype: "f32" };
-
 function recordedGradients(
   { apply, applyAll }: Recorder,
   node: Node,
   upstream: Value,
   paths: Paths,
-): readonly (Value | undefined)[] {
-  const { op, attributes, operandTypes, outputTypes, edges } = node;
-  const rule: GradientRule<Value, typeof attributes> = {
-    apply,
-    applyAll,
-    attributes,
-    upstream,
-    isRecorded: true,
+): Gradients<Value> {
+  return runGradientRule(node, paths, {
+    ...{ apply, applyAll, upstream, isRecorded: true },
     operand: (index) => savedOperand(node, index),
     output: (index) => savedOutput(node, index),
     constantOutput: (index) => new Value(node.output(index)),
-    operandCount: edges.length,
-    typeOf: (index) => operandTypes[index] ?? numberType,
-    outputTypes,
-    needs: (index) => paths.has(edges[index]),
     valueType: ({ array }) => array,
-  };
-  if (op.gradient) return op.gradient(rule);
-  throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
+  });
 }
 
 function savedOperand(node: Node, index: number): Value | number {
