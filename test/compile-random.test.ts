@@ -17,6 +17,7 @@ import {
   randLike,
   randn,
   randnLike,
+  randperm,
   setRngState,
   type Tensor,
   tensor,
@@ -39,6 +40,9 @@ const draws: Readonly<Record<string, () => Tensor>> = {
   bernoulli: () => bernoulli(like),
   "multinomial with replacement": () => multinomial(like, 6, { replacement: true }),
   "multinomial without replacement": () => multinomial(like, 3),
+  "multinomial of all": () => multinomial(like, 5),
+  randperm: () => randperm(40, { device }),
+  "randperm of floats": () => randperm(9, { device, dtype: "bf16" }),
   uniform_: () => zeros([9], { device }).uniform_(2, 3),
   "normal_ of columns": () => {
     const x = zeros([6, 4], { device });

@@ -5,17 +5,10 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
-import {
-  type Distribution,
-  type Integers,
-  permutation,
-  standardNormal,
-  standardUniform,
-} from "../kernels/index.js";
+import { type Distribution, type Integers, standardNormal, standardUniform } from "../kernels/index.js";
 import { cast, isDrawable, random, requireDtype, requireShape, type Shape } from "../ops/index.js";
 import type { TensorOptions } from "./creation.js";
 import { type Device, defaultDevice } from "./device.js";
-import { nextDraw } from "./seed.js";
 import { Tensor } from "./tensor.js";
 
 /**
@@ -116,14 +109,16 @@ export function randintLike(like: Tensor, low: number, high: number, options: Te
 }
 
 /**
- * The numbers from 0 up to but not including `count` in random order, as i32. The seed determines the order. The host draws it, so a
- * compiled step rejects it: pass the order in.
+ * The numbers from 0 up to but not including `count` in random order, as i32. The seed determines the order. Inside a compiled step every
+ * call has a new one.
  *
  * @example
  * ```ts
  * import { device, randperm } from "holdfast";
  * const cpu = await device("cpu");
  * console.log(randperm(5).sum().item()); // → 10
+ * const shuffle = cpu.compile(() => randperm(50));
+ * console.log(String(shuffle()) === String(shuffle())); // → false
  * cpu.close();
  * ```
  */
@@ -131,9 +126,23 @@ export function randperm(count: number, options: TensorOptions = {}): Tensor {
   requireShape("randperm", [count]);
   const { dtype = "i32", device = defaultDevice(), requiresGrad = false } = options;
   requireDtype("A new tensor", dtype);
-  const order = device.make(() => permutation(nextDraw(), count), [count], dtype);
-  if (requiresGrad) order.requiresGrad = true;
-  return order;
+  const order = orderKeys(count, device).argsort();
+  const result = order.dtype === dtype ? order : device.apply(cast, [order], { dtype });
+  if (requiresGrad) result.requiresGrad = true;
+  return result;
+}
+
+/**
+ * Random whole numbers of 53 bits, as f64: 32 bits of one word above 21 bits of another. Two of n keys are equal with a probability below
+ * n² in 2⁵⁴, so all orders of them are equally likely.
+ */
+function orderKeys(count: number, device: Device): Tensor {
+  const words = drawAs(device, integersBetween("randperm", -(2 ** 31), 2 ** 31 - 1), [2, count], "i32");
+  return words
+    .select(0, 0)
+    .to("f64")
+    .mul(2 ** 21)
+    .add(words.select(0, 1).bitwiseAnd(2 ** 21 - 1));
 }
 
 /**

@@ -93,7 +93,7 @@ function run<T>(
 function rejectDraw(name: string): never {
   throw new HoldfastError(
     "NOT_TRACEABLE",
-    `Compiled ${name} draws random numbers on the host, as randperm() and new modules do: every call would use the same numbers. ` +
-      "Draw them before the call and pass them in; randn(), rand() and dropout draw on the device.",
+    `Compiled ${name} draws random numbers on the host, as new modules do: every call would use the same numbers. ` +
+      "Create modules before the call; randn(), randperm() and dropout draw on the device.",
   );
 }

@@ -3,7 +3,6 @@
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import { standardUniform } from "../../kernels/index.js";
-import { oneHot, stack } from "../functions.js";
 import { draw, drawnDtype, type MultinomialOptions } from "../random.js";
 import type { Tensor } from "../tensor.js";
 
@@ -55,14 +54,7 @@ export const randomMethods = {
       const rows = weights.unsqueeze(-2).expand([...shape.slice(0, -1), count, choices]);
       return rows.div(exponentialOf(rows)).argmax(-1);
     }
-    let keys = weights.div(exponentialOf(weights));
-    const drawn: Tensor[] = [];
-    while (drawn.length < count) {
-      const index = keys.argmax(-1);
-      drawn.push(index);
-      keys = keys.maskedFill(oneHot(index, choices).ne(0), -1);
-    }
-    return stack(drawn, -1);
+    return weights.div(exponentialOf(weights)).topk(count).indices;
   },
 };
 
