@@ -139,4 +139,5 @@ export {
   scanCalls,
   scatterAddCalls,
 } from "./scan-scatter/index.js";
+export { type HostSortDtype, hostSortDtypes, hostSortKernel, maxMergedRow } from "./sorting/index.js";
 export { CallTrace, submit } from "./submit.js";

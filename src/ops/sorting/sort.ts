@@ -1,6 +1,7 @@
 /** sort: the elements along an axis in ascending or descending order, and their indices. */
 
-import { type Dtype, iterateElements, iterateRows } from "../../ir/index.js";
+import { type Dtype, dtypes, iterateElements, iterateRows } from "../../ir/index.js";
+import { type HostSortDtype, hostSortDtypes, hostSortKernel, maxMergedRow } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
 import { gatherGradient } from "../indexing/gather.js";
@@ -46,7 +47,9 @@ export const sort: KernelOp<SortAttributes> = {
       shape: moveToEnd(array.shape, sortedAxis),
       strides: moveToEnd(array.strides, sortedAxis),
     });
-    sortRows(lowering, toLast(input), { keys: toLast(values), order: toLast(indices) }, isDescending);
+    const result = { keys: toLast(values), order: toLast(indices) };
+    const isOnHost = lowering.backend.capabilities.runsHostKernels && (shape[sortedAxis] ?? 1) > maxMergedRow;
+    (isOnHost ? sortOnHost : sortRows)(lowering, toLast(input), result, isDescending);
   },
 };
 
@@ -83,6 +86,31 @@ function sortRows(lowering: Lowering, input: DeviceArray, result: Run, isDescend
   if (isDirect) return;
   copyArray(lowering, from.keys, result.keys);
   copyArray(lowering, from.order, result.order);
+}
+
+/** One launch of a kernel in JavaScript, with a block for each row. Narrow dtypes are sorted as f32 or i32. */
+function sortOnHost(lowering: Lowering, input: DeviceArray, result: Run, isDescending: boolean): void {
+  const { shape } = input;
+  const length = shape.at(-1) ?? 1;
+  const dtype = hostSortDtypes.find((sorted) => sorted === input.dtype) ?? narrowSortDtype(input.dtype);
+  const matching = (array: DeviceArray, wanted: Dtype): DeviceArray =>
+    array.dtype === wanted && isContiguous(array) ? array : lowering.scratchArray(shape, wanted);
+  const [source, keys] = [matching(input, dtype), matching(result.keys, dtype)];
+  const order = matching(result.order, "i32");
+  if (source !== input) copyArray(lowering, input, source);
+  lowering.launch({
+    op: lowering.op,
+    source: hostSortKernel(dtype, isDescending),
+    blocks: sizeOf(shape) / length,
+    arguments: [...[source, keys, order].flatMap(({ storage }) => storage ?? []), length],
+  });
+  if (keys !== result.keys) copyArray(lowering, keys, result.keys);
+  if (order !== result.order) copyArray(lowering, order, result.order);
+}
+
+/** All values of a narrow dtype are values of this one. */
+function narrowSortDtype(dtype: Dtype): HostSortDtype {
+  return dtypes[dtype].kind === "float" ? "f32" : "i32";
 }
 
 /** The sorted elements so far, and their indices in their row. */

@@ -6,6 +6,7 @@ import { openStrictDevice } from "../../../test/support/devices.js";
 import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestGpu, testEnvironment } from "../../../test/support/test-device.js";
+import { dtypeNames } from "../../ir/index.js";
 import { Device, fromTyped, type Tensor, tensor } from "../index.js";
 
 const cpu = openStrictDevice();
@@ -61,6 +62,31 @@ test("rows of any length are sorted stably in both directions, with NaN as the l
   }
 });
 
+test("keys of every dtype are sorted to the order of float64", () => {
+  const numbers = Float32Array.from(
+    { length: 200 },
+    (_, index) => (Math.imul(index + 1, 0x9e3779b1) >>> 8) % 90,
+  );
+  for (const dtype of dtypeNames) {
+    const shift = ["u8", "bool"].includes(dtype) ? 0 : 45;
+    const x = fromTyped(numbers, [200], { dtype: "f64", device: cpu }).sub(shift).to(dtype);
+    const order = expectedOrder(Float32Array.from(x.to("f32").dataSync()), false);
+    assert.deepEqual(Array.from(x.argsort().dataSync()), order, dtype);
+    assert.equal(x.sort().values.equal(x.indexSelect(0, x.argsort())), true, dtype);
+  }
+  const tiny = tensor(
+    Array.from({ length: 40 }, (_, index) => (index % 2 ? 1 : -1) * (1 + index * 2 ** -50)),
+    {
+      dtype: "f64",
+      device: cpu,
+    },
+  );
+  assert.deepEqual(
+    tiny.sort().values.tolist(),
+    (tiny.tolist() as number[]).toSorted((a, b) => a - b),
+  );
+});
+
 test("a compiled step sorts to the same bits, and its gradient goes to the sorted elements", () => {
   const step = cpu.compile((x: Tensor) => {
     const { values, indices } = x.sort(-1, { descending: true });
@@ -92,7 +118,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       gpu.close();
       driver.close();
     });
-    for (const length of [5, 130]) checkSorted(gpu, length, false, sorter(false));
+    for (const length of [5, 130, 1025]) checkSorted(gpu, length, false, sorter(false));
     checkSorted(gpu, 130, false, gpu.compile(sorter(false)));
   });
 });

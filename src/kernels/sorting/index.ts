@@ -1,0 +1,3 @@
+/** kernels/sorting: sorting rows on the host. */
+
+export { type HostSortDtype, hostSortDtypes, hostSortKernel, maxMergedRow } from "./host-sort.js";
