@@ -36,7 +36,8 @@ export function stack(tensors: readonly Tensor[], axis = 0): Tensor {
 }
 
 /**
- * Elements of `a` where the condition is true, and of `b` elsewhere. All three broadcast; `a` and `b` may be numbers.
+ * Elements of `a` where the condition is true, and of `b` elsewhere. All three broadcast; `a` and `b` may be numbers. With the condition
+ * alone, the indices where it is true: one i32 vector for each axis. That reads the condition back, so a compiled step rejects it.
  *
  * @example
  * ```ts
@@ -44,11 +45,21 @@ export function stack(tensors: readonly Tensor[], axis = 0): Tensor {
  * const cpu = await device("cpu");
  * const x = tensor([-1, 2, -3]);
  * console.log(where(x.gt(0), x, 0).tolist()); // → [ 0, 2, 0 ]
+ * const [rows, columns] = where(tensor([[0, 1], [2, 3]]));
+ * console.log(rows?.tolist(), columns?.tolist()); // → [ 0, 1, 1 ] [ 1, 0, 1 ]
  * cpu.close();
  * ```
  */
-export function where(condition: Tensor, a: Tensor | number, b: Tensor | number): Tensor {
-  return condition.device.apply(comparisons.where, [condition, a, b]);
+export function where(condition: Tensor): Tensor[];
+export function where(condition: Tensor, a: Tensor | number, b: Tensor | number): Tensor;
+export function where(condition: Tensor, a?: Tensor | number, b?: Tensor | number): Tensor | Tensor[] {
+  if (a !== undefined && b !== undefined) return condition.device.apply(comparisons.where, [condition, a, b]);
+  if (a === undefined && b === undefined)
+    return (condition.ndim === 0 ? condition.reshape([1]) : condition).nonzero().unbind(1);
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    "where takes a condition and two values, or the condition alone. Pass the other value too, or none.",
+  );
 }
 
 /**

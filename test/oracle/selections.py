@@ -76,6 +76,8 @@ cases.add("selectScatter", [X, [9.0, 8.0, 7.0]], ["$1", 1, -2], torch=lambda x, 
 cases.add("sliceScatter", [X, [[9.0, 8.0], [7.0, 6.0], [5.0, 4.0]]], ["$1", 1, {"start": 1, "step": 2}], torch=lambda x, s: x.slice_scatter(s, 1, 1, None, 2), dtypes=F)
 method("nonzero", [[0.0, 1.5, 0.0], [2.0, 0.0, -1.0]], [], T.nonzero, grads=False)
 method("argwhere", [0, 3, 0, 5], [], T.argwhere, dtypes=["i32"])
+for x in ([[0.0, 1.5, 0.0], [2.0, 0.0, -1.0]], [0.0, 0.0], 2.0, 0.0, [[[0.0, nan]], [[-0.0, 1.0]]]):
+    cases.add("where", [x], ["$0"], torch=T.where, dtypes=F, grads=False, kind="function")
 for x in ([3.0, 1.0, 3.0, 2.0, 2.0, 3.0], [[1.0, 1.0], [0.5, 1.0]]):
     method("unique", x, [], lambda x: T.unique(x, return_inverse=True, return_counts=True), grads=False)
     method("uniqueConsecutive", x, [], lambda x: T.unique_consecutive(x, return_inverse=True, return_counts=True), grads=False)

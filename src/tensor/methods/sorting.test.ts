@@ -7,7 +7,7 @@ import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestGpu, testEnvironment } from "../../../test/support/test-device.js";
 import { dtypeNames } from "../../ir/index.js";
-import { Device, fromTyped, type Tensor, tensor } from "../index.js";
+import { Device, fromTyped, type Tensor, tensor, where } from "../index.js";
 
 const cpu = openStrictDevice();
 
@@ -128,6 +128,7 @@ test("a k beyond the axis, and a quantile outside of 0 to 1, are rejected with t
   rejects("BAD_ARGUMENT", () => x.topk(4), /k is 4, but axis -1 has 3 elements/);
   rejects("BAD_ARGUMENT", () => x.kthvalue(0), /from 1 to 3/);
   rejects("BAD_ARGUMENT", () => x.quantile(1.5), /1.5/);
+  rejects("BAD_ARGUMENT", () => where(x, 1, undefined as never), /the other value/);
 });
 
 test("a selection whose size depends on values is rejected in a compiled step", () => {
@@ -135,6 +136,7 @@ test("a selection whose size depends on values is rejected in a compiled step", 
   const calls: readonly ((x: Tensor) => Tensor)[] = [
     (y) => y.maskedSelect(y.gt(0)),
     (y) => y.nonzero(),
+    (y) => where(y)[0]!,
     (y) => y.unique().values,
   ];
   for (const call of calls)
