@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { autograd, nn, type Tensor, tensor } from "holdfast";
+import { autograd, linalg, nn, type Tensor, tensor } from "holdfast";
+import { type Cell, recurrent } from "../src/ops/index.js";
 import { openDevice } from "./support/devices.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
@@ -37,6 +38,22 @@ function slopesSquared(y: Tensor, inputs: Inputs): Tensor {
     .reduce((sum, part) => sum.add(part));
 }
 
+/** The cube of all states, and of an LSTM's final cell. */
+function recurrentLayer(cell: Cell) {
+  return (...[x, state, memory, wih, whh, bih, bhh]: Inputs): Tensor => {
+    const isGru = cell === "gru";
+    const gates = linear(x!, wih!, isGru ? bih! : bih!.add(bhh!));
+    const others = cell === "lstm" ? [memory!] : isGru ? [bhh!] : [];
+    const all = cpu.apply(recurrent, [gates, state!, whh!, ...others], { cell, isReversed: false });
+    const [steps] = x!.shape;
+    // PyTorch returns the last state too, which counts twice.
+    const results = [all.narrow(0, 1, steps!), all.narrow(0, steps!, cell === "lstm" ? 2 : 1)];
+    const out = results.map((result) => result.pow(3).sum()).reduce((sum, part) => sum.add(part));
+    const inputs = [x!, state!, ...(cell === "lstm" ? [memory!] : []), wih!, whh!, bih!, bhh!];
+    return slopesSquared(out, inputs).add(memory!.square().sum());
+  };
+}
+
 const functions: Readonly<Record<string, (...inputs: Inputs) => Tensor>> = {
   gradientPenalty(real, fake, mix, ...weights) {
     const between = mix!.mul(real!).add(mix!.mul(-1).add(1).mul(fake!)).requiresGrad_();
@@ -54,6 +71,18 @@ const functions: Readonly<Record<string, (...inputs: Inputs) => Tensor>> = {
   classes(x, w) {
     const labels = tensor([1, 0, 2, -100], { dtype: "i32", device: cpu });
     return slopesSquared(crossEntropy(x!.matmul(w!), labels, { labelSmoothing: 0.1 }), [x!, w!]);
+  },
+  lstm: recurrentLayer("lstm"),
+  gru: recurrentLayer("gru"),
+  rnnTanh: recurrentLayer("tanh"),
+  rnnRelu: recurrentLayer("relu"),
+  values(a, b) {
+    const out = linalg
+      .eigvalsh(a!.add(a!.transpose(-2, -1)))
+      .pow(3)
+      .sum()
+      .add(linalg.svdvals(b!).pow(3).sum());
+    return slopesSquared(out, [a!, b!]);
   },
   third(x) {
     let y = x!.mul(x!.sigmoid().square()).sum();

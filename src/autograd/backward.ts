@@ -1,5 +1,6 @@
 /** The backward pass: from values back to the leaves, each recorded op once, in reverse order of recording. */
 
+import { HoldfastError } from "../errors/index.js";
 import type { DeviceArray, Gradients } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { noGrad } from "./grad-mode.js";
@@ -172,6 +173,12 @@ function computeGradients(
     operand: (index) => node.operand(index),
     output: (index) => node.output(index),
     constantOutput: (index) => node.output(index),
+    link: (index) => {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `The gradient of ${node.op.name} is not recorded, so operand ${index} has no link.`,
+      );
+    },
     valueType: (value) => value,
   });
 }

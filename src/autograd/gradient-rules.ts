@@ -8,7 +8,15 @@ import type { Paths } from "./paths.js";
 /** What a backward pass knows of a rule; the node knows the rest. */
 type PassParts<V> = Pick<
   GradientRule<V, Attributes>,
-  "apply" | "applyAll" | "upstream" | "isRecorded" | "operand" | "output" | "constantOutput" | "valueType"
+  | "apply"
+  | "applyAll"
+  | "upstream"
+  | "isRecorded"
+  | "operand"
+  | "output"
+  | "constantOutput"
+  | "link"
+  | "valueType"
 >;
 
 const numberType: ValueType = { shape: [], dtype: "f32" };

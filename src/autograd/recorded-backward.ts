@@ -100,6 +100,7 @@ function recordedGradients(
     operand: (index) => savedOperand(node, index),
     output: (index) => savedOutput(node, index),
     constantOutput: (index) => new Value(node.output(index)),
+    link: (index) => linkTo(node, index),
     valueType: ({ array }) => array,
   });
 }
@@ -107,6 +108,13 @@ function recordedGradients(
 function savedOperand(node: Node, index: number): Value | number {
   const saved = node.operand(index);
   return typeof saved === "number" ? saved : new Value(saved, node.edges[index] ?? {});
+}
+
+/** An operand that may not be in memory any more: its type, and where its gradient goes. */
+function linkTo(node: Node, index: number): Value {
+  const { shape = [], dtype = "f32" } = node.operandTypes[index] ?? {};
+  const array = { shape, dtype, strides: shape.map(() => 0), storage: undefined };
+  return new Value(array, node.edges[index] ?? {});
 }
 
 /** The first output has the gradient that its op has. The others have none. */

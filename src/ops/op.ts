@@ -70,8 +70,10 @@ export interface GradientRule<V, A> {
   operand(index: number): V | number;
   /** An output that the entry saves. If the gradient is recorded, floats after the first output are rejected: see `constantOutput`. */
   output(index: number): V;
-  /** An output that the entry saves, and that does not depend on operands with a gradient. */
+  /** An output that the entry saves, as a constant: it does not depend on operands with a gradient, or the rule links it to them (`recalled`). */
   constantOutput(index: number): V;
+  /** If the gradient is recorded: an operand without its elements, for ops that do not read them (`recalled`). It need not be saved. */
+  link(index: number): V;
   /** The number of operands, literals included. */
   readonly operandCount: number;
   /** The type of any operand, saved or not. The type of a literal, or of an absent operand, has no axes. */

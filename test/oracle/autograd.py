@@ -52,6 +52,29 @@ def third(x):
     return y
 
 
+def recurrent(call):
+    """The states of a layer over time, and an LSTM's final cell."""
+
+    def run(x, state, cell, wih, whh, bih, bhh):
+        states = (state[None], cell[None]) if call is torch._VF.lstm else state[None]
+        results = call(x, states, [wih, whh, bih, bhh], True, 1, 0.0, True, False, False)
+        out = sum((result ** 3).sum() for result in results)
+        inputs = (x, state, *((cell,) if call is torch._VF.lstm else ()), wih, whh, bih, bhh)
+        return slopes_squared(out, inputs) + (cell * cell).sum()
+
+    return run
+
+
+def recurrent_shapes(gates):
+    return [(4, 2, 3), (2, 2), (2, 2), (gates * 2, 3), (gates * 2, 2), (gates * 2,), (gates * 2,)]
+
+
+def values(a, b):
+    """Eigenvalues and singular values."""
+    out = (torch.linalg.eigvalsh(a + a.mT) ** 3).sum() + (torch.linalg.svdvals(b) ** 3).sum()
+    return slopes_squared(out, (a, b))
+
+
 def slopes_squared(y, inputs):
     return sum((g * g).sum() for g in torch.autograd.grad(y, inputs, create_graph=True))
 
@@ -61,6 +84,11 @@ cases = {
     "attention": (attention, [(2, 3, 4), (2, 5, 4), (2, 5, 4)], 0),
     "convolution": (convolution, [(1, 2, 4, 4), (3, 2, 3, 3), (3,)], 0),
     "classes": (classes, [(4, 5), (5, 3)], 0),
+    "lstm": (recurrent(torch._VF.lstm), recurrent_shapes(4), 0),
+    "gru": (recurrent(torch._VF.gru), recurrent_shapes(3), 0),
+    "rnnTanh": (recurrent(torch._VF.rnn_tanh), recurrent_shapes(1), 0),
+    "rnnRelu": (recurrent(torch._VF.rnn_relu), recurrent_shapes(1), 0),
+    "values": (values, [(2, 3, 3), (2, 4, 3)], 0),
     "third": (third, [(6,)], 0),
 }
 

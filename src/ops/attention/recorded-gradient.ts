@@ -21,11 +21,12 @@ interface Operands<V> {
   readonly mask: V | number | undefined;
 }
 
-/** The gradients of query, key, value and mask, with the broadcast batch. */
+/** The gradients of query, key, value and mask, with the broadcast batch. `drop`: the dropout of the probabilities, if there is one. */
 export function recordedAttentionGradient<V>(
   { apply, upstream, valueType }: Pick<GradientRule<V, unknown>, "apply" | "upstream" | "valueType">,
   operands: Operands<V>,
   { isCausal = false, scale }: Attributes,
+  drop: (value: V) => V = (value) => value,
 ): readonly V[] {
   const swap = (value: V | number, a: number, b: number): V => {
     const axes = typeof value === "number" ? [] : [...valueType(value).shape.keys()];
@@ -46,7 +47,7 @@ export function recordedAttentionGradient<V>(
   }
   if (operands.mask !== undefined) scores = apply(add, [scores, operands.mask]);
   const probabilities = apply(softmax, [scores], { axis: -1 });
-  const probabilityGradient = apply(matmul, [gradient, swap(value, -2, -1)]);
+  const probabilityGradient = drop(apply(matmul, [gradient, swap(value, -2, -1)]));
   const rowSum = apply(sum, [apply(mul, [probabilityGradient, probabilities])], {
     axes: -1,
     keepsAxes: true,
@@ -56,7 +57,7 @@ export function recordedAttentionGradient<V>(
   return [
     swap(apply(matmul, [scaled, key]), -3, -2),
     swap(sumHeads(apply(matmul, [swap(scaled, -2, -1), query]), operands.key), -3, -2),
-    swap(sumHeads(apply(matmul, [swap(probabilities, -2, -1), gradient]), operands.value), -3, -2),
+    swap(sumHeads(apply(matmul, [swap(drop(probabilities), -2, -1), gradient]), operands.value), -3, -2),
     scoreGradient,
   ];
 

@@ -3,7 +3,9 @@
 import { denseKernels } from "../../kernels/index.js";
 import { sum } from "../broadcast.js";
 import { add, div, mul, sub } from "../elementwise/arithmetic.js";
+import { cat } from "../movement/cat.js";
 import { arrayAt, type GradientRule, type KernelOp, typeAt } from "../op.js";
+import { recalled } from "../recall.js";
 import { badShape, formatShape, isSameShape, sizeOf } from "../shape.js";
 import { lowerDense } from "./lower-dense.js";
 import { matricesAt, matrixAlgebra, splitMatrices, squareAt } from "./matrices.js";
@@ -80,6 +82,8 @@ export const eighFactor: KernelOp = {
   },
 };
 
+const recalledEigh = recalled(eighFactor);
+
 /** The eigenvalues alone: their gradient exists for equal values too. Second output: the vectors, in columns. */
 export const eighValues: KernelOp = {
   kind: "kernel",
@@ -92,11 +96,17 @@ export const eighValues: KernelOp = {
       { shape, dtype },
     ];
   },
-  saves: () => ({ outputs: [1] }),
+  saves: () => ({ outputs: [0, 1] }),
   gradient(rule) {
-    const { t, product, asRow } = matrixAlgebra(rule);
-    const vectors = rule.output(1);
+    const { t, product, asRow, rows } = matrixAlgebra(rule);
+    const vectors = rule.isRecorded ? recalledVectors() : rule.output(1);
     return [product(rule.apply(mul, [vectors, asRow(rule.upstream)]), t(vectors))];
+
+    function recalledVectors() {
+      const n = rule.typeOf(0).shape.at(-1) ?? 0;
+      const packed = rule.apply(cat, [asRow(rule.constantOutput(0)), rule.constantOutput(1)], { axis: -2 });
+      return rows(rule.apply(recalledEigh, [rule.link(0), packed]), 1, n + 1);
+    }
   },
   lower(lowering, operands, outputs) {
     const input = arrayAt(operands, 0);
@@ -157,6 +167,8 @@ export const svdFactor: KernelOp = {
   },
 };
 
+const recalledSvd = recalled(svdFactor);
+
 /** The singular values alone. Second output: `svdFactor`'s. */
 export const svdValues: KernelOp = {
   kind: "kernel",
@@ -173,7 +185,9 @@ export const svdValues: KernelOp = {
   gradient(rule) {
     const { t, product, rows, asRow } = matrixAlgebra(rule);
     const { rows: m, columns: n } = splitMatrices(rule.typeOf(0));
-    const packed = rule.output(1);
+    const packed = rule.isRecorded
+      ? rule.apply(recalledSvd, [rule.link(0), rule.constantOutput(1)])
+      : rule.output(1);
     const scaled = rule.apply(mul, [rows(packed, 0, m), asRow(rule.upstream)]);
     return [product(scaled, t(rows(packed, m + 1, m + 1 + n)))];
   },

@@ -53,7 +53,7 @@ export const dropout: KernelOp<DropoutAttributes> = {
 };
 
 /** Operands: the upstream gradient, and the draw of the forward pass. */
-const dropoutGradient: KernelOp<DropoutAttributes> = {
+export const dropoutGradient: KernelOp<DropoutAttributes> = {
   kind: "kernel",
   name: "dropoutGradient",
   saves: () => ({ operands: [1] }),

@@ -19,7 +19,7 @@ import { lowerCell, overHidden, rowOf, TimeLoop, withoutFirstAxis } from "./time
 export const recurrentGradient: KernelOp<RecurrentAttributes> = {
   kind: "kernel",
   name: "recurrentGradient",
-  noGradient: "the gradient of a recurrent layer can't be differentiated again",
+  noGradient: "a recorded gradient is composed of other ops",
   infer(operands, { cell }) {
     const { shape: ofWeight, dtype } = typeAt("recurrentGradient", operands, 1);
     const { hasCell } = cellShapes[cell];

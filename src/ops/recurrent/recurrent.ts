@@ -12,6 +12,7 @@ import { arrayAt, type KernelOp } from "../op.js";
 import { cellShapes, forwardKernel } from "./cells.js";
 import { recurrentGradient } from "./gradient.js";
 import { positionsOf, type RecurrentAttributes, sizesOf } from "./operands.js";
+import { recordedRecurrentGradient } from "./recorded-gradient.js";
 import { lowerCell, overHidden, rowOf, TimeLoop, withoutFirstAxis } from "./time-loop.js";
 
 /**
@@ -40,6 +41,7 @@ export const recurrent: KernelOp<RecurrentAttributes> = {
   },
   gradient(rule) {
     const { apply, applyAll, attributes } = rule;
+    if (rule.isRecorded) return recordedRecurrentGradient(rule);
     const { cell } = attributes;
     const { weight, mask, bias } = positionsOf(cell, rule.operandCount);
     const saved = rule.outputTypes.map((_, index) => rule.output(index));
