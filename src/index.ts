@@ -99,6 +99,8 @@ export {
   promoteWithScalar,
   viewElements,
 } from "./ir/index.js";
+export * as models from "./models/index.js";
+export { type ModelFromConfigOptions, modelFromConfig } from "./models/index.js";
 export * as nn from "./nn/index.js";
 export * as optim from "./optim/index.js";
 export type { LabelBytes } from "./records/index.js";

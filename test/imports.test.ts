@@ -21,6 +21,7 @@ const layers: LayerTable = [
   ["tensor"],
   ["nn"],
   ["optim", "data"],
+  ["models"],
   ["train"],
   ["crossasset"],
   ["inspect"],

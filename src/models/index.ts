@@ -1,0 +1,14 @@
+/** models: language models, encoders and image classifiers as Hugging Face defines them, from configs and folders. */
+
+export type { ActivationName } from "./activations.js";
+export type { ModelConfig } from "./configs/fields.js";
+export type { Gpt2Sizes } from "./configs/gpt2.js";
+export type { LlamaSizes } from "./configs/llama.js";
+export type { DecodeOptions } from "./decoder-context.js";
+export { Gpt2 } from "./gpt2.js";
+export { KvCache, type KvCacheSizes } from "./kv-cache.js";
+export { type LanguageLossOptions, LanguageModel } from "./language-model.js";
+export { Llama } from "./llama.js";
+export { type ModelFromConfigOptions, modelFromConfig } from "./model-from-config.js";
+export { PretrainedModel } from "./pretrained-model.js";
+export type { RotaryScaling, RotarySizes } from "./rotary.js";
