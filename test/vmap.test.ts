@@ -2,7 +2,22 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { autograd, nn, noGrad, ones, rand, randn, stack, type Tensor, tensor, vmap, zeros } from "holdfast";
+import {
+  autocast,
+  autograd,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  rand,
+  randn,
+  randperm,
+  stack,
+  type Tensor,
+  tensor,
+  vmap,
+  zeros,
+} from "holdfast";
 import { opTable } from "../src/ops/index.js";
 import { broadcasts } from "../src/tensor/vmap/rules/axes.js";
 import { batchingRuleOf, unknownRuleNames } from "../src/tensor/vmap/rules/table.js";
@@ -19,8 +34,8 @@ const size = 3;
 
 /** Ops without a batching rule, or with one for some calls only. */
 const unsupported =
-  `batchNorm normalizeChannels runningAverage recurrent batchedLinear fusedProjections random causalMask luPermutation
-  orthonormalComplement gapQuotient dropout attentionWithDropout`.split(/\s+/);
+  `runningAverage batchedLinear fusedProjections random causalMask luPermutation orthonormalComplement gapQuotient
+  dropout attentionWithDropout`.split(/\s+/);
 
 test("the table of rules names ops of the op table", () => {
   assert.deepEqual(unknownRuleNames(), []);
@@ -177,16 +192,142 @@ test("inDims and outDims name axes, of arrays and objects too", () => {
   });
 });
 
+/** vmap with these numbers equals the same draws outside of it. */
+function sameDraws(actual: () => Tensor, expected: () => Tensor): void {
+  const [a, b] = [actual, expected].map((run) => {
+    manualSeed(5);
+    return cpu.step(() => run().tolist());
+  });
+  assert.deepEqual(a, b);
+}
+
 test("random numbers are rejected, or drawn for each member, or once for all", () => {
+  const dropped = (row: Tensor): Tensor => nn.functional.dropout(row, 0.5);
   cpu.step(() => {
     const x = ones([4, 64]);
-    const drop = (row: Tensor): Tensor => nn.functional.dropout(row, 0.5);
-    rejects("UNSUPPORTED", () => vmap(drop)(x), /dropout/);
+    rejects("UNSUPPORTED", () => vmap(dropped)(x), /dropout/);
     rejects("UNSUPPORTED", () => vmap((row: Tensor) => row.add(rand([64])))(x), /random/);
-    const texts = (y: Tensor): number => new Set(y.unbind(0).map((row) => String(row.tolist()))).size;
-    assert.equal(texts(vmap(drop, { randomness: "different" })(x)), 4);
-    assert.equal(texts(vmap(drop, { randomness: "same" })(x)), 1);
-    assert.equal(texts(vmap((row: Tensor) => row.add(rand([64])), { randomness: "same" })(x)), 1);
+    rejects(
+      "UNSUPPORTED",
+      () => vmap((_: Tensor) => vmap((_: Tensor) => rand([2]), { randomness: "same" })(x))(x),
+      /random/,
+    );
+  });
+  const [different, same] = [{ randomness: "different" }, { randomness: "same" }] as const;
+  const copies = (x: Tensor): Tensor => x.expand([4, ...x.shape]);
+  const x = (): Tensor => ones([4, 6]);
+  sameDraws(
+    () => vmap(dropped, different)(x()),
+    () => dropped(x()),
+  );
+  sameDraws(
+    () => vmap(dropped, same)(x()),
+    () => copies(dropped(ones([6]))),
+  );
+  sameDraws(
+    () => vmap((row: Tensor) => row.add(rand([2, 6])), different)(x()),
+    () => rand([4, 2, 6]).add(1),
+  );
+  sameDraws(
+    () => vmap((row: Tensor) => row.add(rand([6])), same)(x()),
+    () => copies(rand([6]).add(1)),
+  );
+  cpu.step(() => {
+    const orders = vmap((_: Tensor) => randperm(9), different)(x()).tolist() as number[][];
+    assert.equal(new Set(orders.map(String)).size, 4);
+    for (const order of orders) assert.equal(new Set(order).size, 9);
+  });
+  const half = (row: Tensor): Tensor => row.mul(0.5).bernoulli();
+  sameDraws(
+    () => vmap(half, different)(x()),
+    () => half(x()),
+  );
+  const noise = (_: Tensor): Tensor => randn([3]);
+  sameDraws(
+    () => vmap((_: Tensor) => vmap(noise, same)(x()), different)(ones([2])),
+    () => randn([2, 3]).unsqueeze(1).expand([2, 4, 3]),
+  );
+  sameDraws(
+    () => vmap((_: Tensor) => vmap(noise, different)(x()), same)(ones([2])),
+    () => randn([4, 3]).expand([2, 4, 3]),
+  );
+});
+
+test("dropout of attention differs between members, or is the same", () => {
+  const attend = (q: Tensor): Tensor =>
+    nn.functional.scaledDotProductAttention(q, q, ones([8, 4]), null, { dropoutP: 0.5 });
+  cpu.step(() => {
+    const q = randn([1, 2, 8, 4]).expand([3, 2, 8, 4]);
+    const count = (randomness: "same" | "different"): number =>
+      new Set(
+        vmap(attend, { randomness })(q)
+          .unbind()
+          .map((member) => String(member.tolist())),
+      ).size;
+    assert.deepEqual([count("same"), count("different")], [1, 3]);
+  });
+});
+
+test("autocast inside vmap casts as outside, and vmap inside autocast", () => {
+  const layer = new nn.Linear(4, 4).to(cpu);
+  const net = (x: Tensor): Tensor =>
+    layer
+      .forward(x)
+      .softmax(-1)
+      .matmul(ones([4, 2]))
+      .tanh();
+  cpu.step(() => {
+    const x = randn([3, 5, 4]);
+    const whole = autocast(cpu, {}, () => net(x));
+    const inside = vmap((member: Tensor) => autocast(cpu, {}, () => net(member)))(x);
+    const around = autocast(cpu, {}, () => vmap(net)(x));
+    for (const y of [inside, around]) {
+      assert.equal(y.dtype, whole.dtype);
+      assert.deepEqual(y.tolist(), whole.tolist());
+    }
+    assert.equal(whole.dtype, "bf16");
+    assert.equal(vmap((member: Tensor) => autocast(cpu, {}, () => member.sum()))(x.to("bf16")).dtype, "f32");
+    const [w] = [randn([4, 4])];
+    const slopeOf = (weight: Tensor, member: Tensor): Tensor => {
+      const leaf = weight.requiresGrad_();
+      const loss = autocast(cpu, {}, () => member.matmul(leaf).sum());
+      return autograd.grad(loss, [leaf])[0];
+    };
+    const slopes = vmap(slopeOf)(w.expand([3, 4, 4]), x);
+    const loop = x.unbind(0).map((member) => slopeOf(w.detach(), member));
+    assert.equal(slopes.dtype, "f32");
+    assert.deepEqual(slopes.tolist(), stack(loop).tolist());
+  });
+});
+
+test("recurrent layers and batch norm run for each member, and give gradients of each", () => {
+  for (const layer of [new nn.LSTM(3, 2, { numLayers: 2, bidirectional: true }), new nn.GRU(3, 2)].map(
+    (made) => made.to(cpu),
+  )) {
+    cpu.step(() => {
+      const x = randn([4, 5, 2, 3]);
+      const run = (member: Tensor): Tensor => layer.forward(member)[0];
+      const loop = stack(x.unbind().map(run));
+      assert.ok(vmap(run)(x).sub(loop).abs().amax().item() < 1e-6);
+    });
+  }
+  const norm = new nn.BatchNorm1d(3).to(cpu);
+  cpu.step(() => {
+    const x = randn([4, 5, 3]);
+    const run = (member: Tensor): Tensor => norm.forward(member);
+    rejects("UNSUPPORTED", () => vmap(run)(x), /BatchNorm1d can't update running statistics.*eval\(\)/);
+    assert.equal(norm.numBatchesTracked?.item(), 0, "a rejected call counts no batch");
+    norm.eval();
+    assert.deepEqual(vmap(run)(x).tolist(), stack(x.unbind().map(run)).tolist());
+    const plain = new nn.BatchNorm1d(3, { trackRunningStats: false }).to(cpu);
+    const each = stack(x.unbind().map((member) => plain.forward(member)));
+    assert.ok(
+      vmap((member: Tensor) => plain.forward(member))(x)
+        .sub(each)
+        .abs()
+        .amax()
+        .item() < 1e-6,
+    );
   });
 });
 
@@ -194,11 +335,9 @@ test("what vmap cannot do is an error that names it", () => {
   cpu.step(() => {
     const x = ones([2, 3]);
     const w = ones([3], { requiresGrad: true });
-    const norm = new nn.BatchNorm1d(1).to(cpu);
     rejects("UNSUPPORTED", () => vmap((row: Tensor) => tensor(row.tolist() as number[]))(x), /unbind/);
     rejects("UNSUPPORTED", () => vmap((row: Tensor) => row.add_(1))(x), /in place/);
     rejects("UNSUPPORTED", () => vmap((row: Tensor) => autograd.grad(row.mul(w).sum(), [w])[0])(x), /expand/);
-    rejects("UNSUPPORTED", () => vmap((row: Tensor) => norm.forward(row.reshape([3, 1])))(x), /batchNorm/);
     rejects("BAD_SHAPE", () => vmap((a: Tensor, b: Tensor) => a.add(b))(x, ones([4, 3])), /2, 4/);
     rejects("BAD_ARGUMENT", () => vmap((a: Tensor) => a, { inDims: null })(x), /no argument/);
     rejects("BAD_ARGUMENT", () => vmap((a: Tensor) => a, { inDims: [0, 0] })(x), /inDims/);

@@ -100,6 +100,7 @@ export { drawArray, drawOnHost, isDrawable, type Random } from "./random/draw.js
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { type RandomAttributes, random } from "./random/random.js";
 export type { Cell } from "./recurrent/cells.js";
+export { positionsOf, type RecurrentAttributes } from "./recurrent/operands.js";
 export { recurrent } from "./recurrent/recurrent.js";
 export { type ArgExtremeAttributes as PlaceAttributes, argmax, argmin } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";

@@ -114,8 +114,13 @@ export function castOperands(
   const target = family === "half" ? dtype : family === "f32" ? "f32" : floats.reduce(promote);
   return operands.map((operand) => {
     if (typeof operand === "number" || !isFloat(operand.dtype) || operand.dtype === target) return operand;
-    return device.wrap(device.tape.apply(cast, [operand.value], { dtype: target }));
+    return device.apply(cast, [operand], { dtype: target });
   });
+}
+
+/** Runs a function whose operands are cast already. */
+export function withoutCasts<T>(device: Device, body: () => T): T {
+  return inRegion(device.autocastMode, undefined, body);
 }
 
 const isFloat = (dtype: Dtype): boolean =>

@@ -115,6 +115,7 @@ export {
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
 export { type DeviceValue, Tensor } from "./tensor.js";
 export type { GradientHolder } from "./tensor-handle.js";
+export { rejectMembers } from "./vmap/dispatch.js";
 export type { Randomness } from "./vmap/level.js";
 export { type VmapOptions, vmap } from "./vmap/vmap.js";
 export {

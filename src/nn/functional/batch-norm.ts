@@ -9,6 +9,7 @@ import {
   runningAverage,
 } from "../../ops/index.js";
 import { avgPool2d, type Tensor } from "../../tensor/index.js";
+import { requireOwnStatistics } from "../running-statistics.js";
 
 /** Options of `batchNorm`. */
 export interface BatchNormFunctionOptions {
@@ -54,6 +55,7 @@ export function batchNorm(
   }
   if (!runningMean && !runningVar)
     return shifted(x.device.apply(batchNormOp, [x, ...affine], { eps }), weight, bias);
+  requireOwnStatistics("batchNorm", x, weight, bias);
   const [y, mean, , variance] = x.device.applyAll(batchNormOp, [x, ...affine], { eps });
   if (!y || !mean || !variance) throw new HoldfastError("BAD_ARGUMENT", "batchNorm has no statistics.");
   const count = x.numel / Math.max(1, mean.numel);
@@ -120,6 +122,7 @@ export function instanceNorm(
   { useInputStats = true, momentum = 0.1, eps = 1e-5 }: InstanceNormFunctionOptions = {},
 ): Tensor {
   if (!useInputStats) return batchNorm(x, runningMean, runningVar, weight, bias, { eps });
+  if (runningMean || runningVar) requireOwnStatistics("instanceNorm", x, weight, bias);
   const y = groupNorm(x, x.shape[1] ?? 1, weight, bias, eps);
   if ((runningMean || runningVar) && x.numel > 0) {
     noGrad(() => {

@@ -9,6 +9,7 @@ import { batchNorm, instanceNorm } from "../functional.js";
 import { ones, zeros } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
+import { requireOwnStatistics } from "../running-statistics.js";
 import { requireSizes } from "./checks.js";
 
 /** Options of `BatchNorm` and `InstanceNorm` layers. */
@@ -53,7 +54,8 @@ abstract class RunningNorm extends Module {
   }
 
   /** Counts the batch, and returns its share in the running statistics. */
-  protected countBatch(): number | Tensor {
+  protected countBatch(x: Tensor): number | Tensor {
+    requireOwnStatistics(this.constructor.name, x);
     const { numBatchesTracked, momentum } = this;
     if (!numBatchesTracked) return momentum ?? 0;
     return noGrad(() => {
@@ -89,7 +91,7 @@ abstract class BatchNorm extends RunningNorm {
     const { runningMean, runningVar, weight, bias, eps, isTraining } = this;
     if (!isTraining && runningMean) return batchNorm(x, runningMean, runningVar, weight, bias, { eps });
     const isTracked = isTraining && runningMean !== null;
-    const momentum = isTracked ? this.countBatch() : 0;
+    const momentum = isTracked ? this.countBatch(x) : 0;
     const [mean, variance] = isTracked ? [runningMean, runningVar] : [null, null];
     return batchNorm(x, mean, variance, weight, bias, { training: true, momentum, eps });
   }
@@ -106,7 +108,7 @@ abstract class InstanceNorm extends RunningNorm {
   protected normalize(x: Tensor): Tensor {
     const { runningMean, runningVar, weight, bias, eps, isTraining } = this;
     const useInputStats = isTraining || !runningMean;
-    const momentum = useInputStats && runningMean ? this.countBatch() : 0;
+    const momentum = useInputStats && runningMean ? this.countBatch(x) : 0;
     return instanceNorm(x, runningMean, runningVar, weight, bias, { useInputStats, momentum, eps });
   }
 }

@@ -3,11 +3,13 @@
 import type { Value } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Attributes, Op } from "../../ops/index.js";
-import { castOperands } from "../autocast.js";
+import { castOperands, withoutCasts } from "../autocast.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
+import type { OpCall } from "../vmap/batch-call.js";
 import { applyToMembers, rejectInPlace } from "../vmap/dispatch.js";
+import { innermostLevel } from "../vmap/level.js";
 
 type Operands = readonly (Tensor | number)[];
 
@@ -52,17 +54,16 @@ type OpMethods = Pick<Device, "apply" | "applyAll" | "applyInPlace" | "wrap">;
 
 const opMethods: OpMethods & ThisType<Device> = {
   apply<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): Tensor {
-    const opCall = { op: op as Op, operands, attributes, wantsAll: false };
-    const [member] = applyToMembers(this, opCall) ?? [];
-    if (member) return member;
     const cast = castOperands(this, op as Op, operands);
+    const [member] = membersOf(this, { op: op as Op, operands: cast, attributes, wantsAll: false }) ?? [];
+    if (member) return member;
     return this.wrap(this.tape.apply(op, valuesOf(this, op.name, cast), attributes));
   },
 
   applyAll<A extends Attributes>(op: Op<A>, operands: Operands, attributes: A = {} as A): readonly Tensor[] {
-    const members = applyToMembers(this, { op: op as Op, operands, attributes, wantsAll: true });
-    if (members) return members;
     const cast = castOperands(this, op as Op, operands);
+    const members = membersOf(this, { op: op as Op, operands: cast, attributes, wantsAll: true });
+    if (members) return members;
     const values = this.tape.run(op, valuesOf(this, op.name, cast), attributes);
     return values.map((value) => this.wrap(value));
   },
@@ -85,6 +86,12 @@ const opMethods: OpMethods & ThisType<Device> = {
 };
 
 defineMethods(Device, opMethods);
+
+/** The outputs of an op inside vmap. A batching rule calls other ops, which cast no more than outside of it. */
+function membersOf(device: Device, opCall: OpCall): readonly Tensor[] | undefined {
+  if (!innermostLevel()) return undefined;
+  return withoutCasts(device, () => applyToMembers(device, opCall));
+}
 
 function valuesOf(device: Device, op: string, operands: Operands): (Value | number)[] {
   return operands.map((operand) => {

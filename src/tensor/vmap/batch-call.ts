@@ -74,11 +74,11 @@ export class BatchCall {
     return this.operands.map((_, index) => this.whole(index));
   }
 
-  /** An operand whose member has this many axes: new ones come after that of the members. */
-  aligned(index: number, rank: number): Operand {
-    const raw = this.raw(index);
+  /** An operand whose member has this many axes: new ones come after that of the members. `isWhole`: also if it is the same for all members. */
+  aligned(index: number, rank: number, isWhole = false): Operand {
+    const raw = isWhole ? this.whole(index) : this.raw(index);
     const missing = rank - this.rankOf(index);
-    if (typeof raw === "number" || !this.isBatched(index) || missing <= 0) return raw;
+    if (typeof raw === "number" || !(isWhole || this.isBatched(index)) || missing <= 0) return raw;
     return this.reshape(raw, [this.size, ...new Array<number>(missing).fill(1), ...raw.shape.slice(1)]);
   }
 

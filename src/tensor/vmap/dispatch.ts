@@ -3,12 +3,20 @@
 import { noGrad } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { capabilitiesOf } from "../../kernels/index.js";
-import { dropout, functions, mul, type Op } from "../../ops/index.js";
+import {
+  attentionWithDropout,
+  dropout,
+  functions,
+  mul,
+  type Op,
+  type RandomAttributes,
+  random,
+} from "../../ops/index.js";
 import type { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
 import { BatchCall, type OpCall, type Operand, typeOf } from "./batch-call.js";
 import { BatchedTensor } from "./batched-tensor.js";
-import { innermostLevel, type Level, outside } from "./level.js";
+import { hasSameLevel, innermostLevel, type Level, outside } from "./level.js";
 import { batchingRuleOf } from "./rules/table.js";
 
 /** The outputs of an op inside vmap; undefined if the op runs as outside, because no operand differs between members. */
@@ -16,15 +24,13 @@ export function applyToMembers(device: Device, opCall: OpCall): readonly Tensor[
   const { op, operands, attributes } = opCall;
   const innermost = innermostLevel();
   if (!innermost) return undefined;
-  const isRandom = op.kind !== "composite" && operands.some((operand) => isRandomState(device, operand));
-  if (isRandom) rejectRandom(op.name, innermost);
-  const isDifferent = isRandom && innermost.randomness === "different";
-  const level = isDifferent ? innermost : levelOf(operands);
+  if (op.kind !== "composite" && operands.some((operand) => isRandomState(device, operand)))
+    return randomOutputs(device, innermost, opCall);
+  const level = levelOf(operands);
   if (!level) return undefined;
   const call = new BatchCall(device, level, opCall);
-  if (isRandom) return members(call, randomOutputs(call));
   const outputs = batchingRuleOf(op)?.(call);
-  if (outputs) return members(call, outputs);
+  if (outputs) return members(level, outputs);
   if (op.kind !== "composite") throw unsupported(op.name);
   return op.compose<Tensor>(
     {
@@ -33,7 +39,10 @@ export function applyToMembers(device: Device, opCall: OpCall): readonly Tensor[
       typeOf: (operand) => asType(operand),
     },
     operands,
-    attributes,
+    // Members that share random numbers share those of one probability: no kernel of a whole does this.
+    op === (attentionWithDropout as Op) && hasSameLevel()
+      ? { ...attributes, keeps: "probabilities" }
+      : attributes,
   );
 }
 
@@ -58,12 +67,18 @@ export function rejectRandom(op: string, level: Level | undefined = innermostLev
   );
 }
 
-/** Rejects draws of new tensors, which have no members. */
+/** Rejects draws into memory that exists: it has no members. */
 export function rejectDraw(): void {
   const level = innermostLevel();
-  rejectRandom("a function that creates a random tensor", level);
-  if (level?.randomness !== "different") return;
-  throw unsupported("a random tensor with numbers of each member");
+  rejectRandom("a function that draws into a tensor", level);
+  if (level?.randomness === "different")
+    throw unsupported("a draw into a tensor that is the same for all members");
+}
+
+/** Rejects a tensor that differs between members, for what can't. */
+export function rejectMembers(operands: readonly Operand[], what: string, advice: string): void {
+  if (!innermostLevel() || !levelOf(operands)) return;
+  throw new HoldfastError("UNSUPPORTED", `vmap: ${what} where members differ. ${advice}`);
 }
 
 /** The innermost level that an operand belongs to. */
@@ -74,7 +89,7 @@ export function levelOf(operands: readonly Operand[]): Level | undefined {
   return level;
 }
 
-function members({ level }: BatchCall, outputs: readonly Tensor[]): readonly Tensor[] {
+function members(level: Level, outputs: readonly Tensor[]): readonly Tensor[] {
   return outputs.map((output) => new BatchedTensor(output, level));
 }
 
@@ -87,17 +102,33 @@ function isRandomState(device: Device, operand: Operand): boolean {
   );
 }
 
-function randomOutputs(call: BatchCall): readonly Tensor[] {
-  const { device, level, op, operands, attributes } = call;
-  const [x, state = 0] = operands;
+/** A draw inside vmap. It runs again outside of the innermost call of vmap, and so obeys the `randomness` of every one. */
+function randomOutputs(device: Device, level: Level, opCall: OpCall): readonly Tensor[] {
+  const { op, operands, attributes } = opCall;
   rejectRandom(op.name, level);
-  if (op !== (dropout as Op) || typeof x !== "object") throw unsupported(op.name);
-  const whole = call.whole(0);
-  if (level.randomness === "different")
-    return [outside(level, () => device.apply(op, [whole, state], attributes))];
-  const ones = noGrad(() => device.apply(functions.fill, [whole.select(0, 0)], { value: 1 }));
-  const mask = outside(level, () => device.apply(op, [ones, state], attributes));
-  return [call.unwrap(device.apply(mul, [x, mask]))];
+  const isDifferent = level.randomness === "different";
+  const draw = (drawn: readonly Operand[], drawnAttributes = attributes): Tensor =>
+    outside(level, () => device.apply(op, drawn, drawnAttributes));
+  if (op === (random as Op)) {
+    if (!isDifferent) return [draw(operands)];
+    const { shape } = attributes as RandomAttributes;
+    return members(level, [draw(operands, { ...attributes, shape: [level.size, ...shape] })]);
+  }
+  const call = new BatchCall(device, level, opCall);
+  const isMembers = operands.some((_, index) => call.isBatched(index));
+  if (!isDifferent && !isMembers) return [draw(operands)];
+  if (op === (dropout as Op)) {
+    const [state = 0] = operands.slice(1);
+    const whole = call.whole(0);
+    if (isDifferent) return members(level, [draw([whole, state])]);
+    const ones = noGrad(() => device.apply(functions.fill, [whole.select(0, 0)], { value: 1 }));
+    const mask = draw([ones, state]);
+    return members(level, [outside(level, () => device.apply(mul, [whole, mask]))]);
+  }
+  // Attention in one kernel. With the same numbers for all members it is composed of other ops instead.
+  if (!isDifferent) throw unsupported(op.name);
+  const rank = Math.max(...operands.map((_, index) => call.rankOf(index)));
+  return members(level, [draw(operands.map((_, index) => call.aligned(index, rank, index === 0)))]);
 }
 
 function asType(operand: Operand) {

@@ -42,3 +42,8 @@ export function outside<T>(level: Level, body: () => T): T {
     levels.push(...suspended);
   }
 }
+
+/** True if members of any running call share random numbers. */
+export function hasSameLevel(): boolean {
+  return levels.some(({ randomness }) => randomness === "same");
+}

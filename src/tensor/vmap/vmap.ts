@@ -12,7 +12,7 @@ export interface VmapOptions {
   readonly inDims?: number | null | readonly (number | null)[];
   /** The axis of the members in each result. A single value holds for all results. Default: 0. */
   readonly outDims?: number | readonly number[];
-  /** Ops with random numbers, such as dropout: "different" draws for each member, "same" once for all, and "error" fails. Default: "error". */
+  /** Functions with random numbers, such as `rand` and dropout: "different" draws for each member, "same" once for all, and "error" fails. Default: "error". */
   readonly randomness?: Randomness;
 }
 

@@ -1,6 +1,16 @@
 /** Batching rules of norms, convolutions, pools and losses. */
 
-import { add, functions, mul, nllLoss, permute, reshape, sum } from "../../../ops/index.js";
+import {
+  add,
+  functions,
+  mul,
+  nllLoss,
+  normalizeChannels,
+  type Op,
+  permute,
+  reshape,
+  sum,
+} from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
 import type { BatchCall, BatchingRule } from "../batch-call.js";
 
@@ -37,6 +47,26 @@ export const groupNormRule: BatchingRule = (call) => {
     device.apply(reshape, [values], { shape: [-1, ...x.shape.slice(2).map(() => 1)] });
   const scaled = device.apply(mul, [device.apply(op, [x], attributes), perChannel(weight)]);
   return [call.unwrap(typeof bias === "object" ? device.apply(add, [scaled, perChannel(bias)]) : scaled)];
+};
+
+/** Batch norm: the channels of each member are channels of their own. */
+export const batchNormRule: BatchingRule = (call) => {
+  const { operands, size } = call;
+  const channelsDiffer = operands.some((_, index) => index > 0 && call.isBatched(index));
+  if (call.op === (normalizeChannels as Op) && !channelsDiffer) return joinsBatches(call);
+  const x = call.whole(0);
+  const [, batch = 0, channels = 0, ...sizes] = x.shape;
+  const input = call.reshape(swapped(call, x), [batch, size * channels, ...sizes]);
+  const perChannel = operands
+    .slice(1)
+    .map((_, index) => call.reshape(call.whole(index + 1), [size * channels]));
+  const [y, ...statistics] = call.run([input, ...perChannel]);
+  return (
+    y && [
+      swapped(call, call.reshape(y, [batch, size, channels, ...sizes])),
+      ...statistics.map((statistic) => call.reshape(statistic, [size, channels])),
+    ]
+  );
 };
 
 /** Pools: [C, …] or [N, C, …]. */

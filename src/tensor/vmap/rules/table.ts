@@ -4,8 +4,9 @@ import { type Op, opTable } from "../../../ops/index.js";
 import type { BatchingRule } from "../batch-call.js";
 import * as axes from "./axes.js";
 import { embeddingRule, indexSelectRule } from "./indexing.js";
-import { classLoss, convolution, groupNormRule, lastAxesNorm, pool } from "./layers.js";
+import { batchNormRule, classLoss, convolution, groupNormRule, lastAxesNorm, pool } from "./layers.js";
 import { linearRule, matmulRule } from "./products.js";
+import { recurrentRule } from "./recurrent.js";
 
 const table: readonly (readonly [names: string, rule: BatchingRule])[] = [
   ["cast contiguous attention", axes.broadcasts],
@@ -29,6 +30,8 @@ const table: readonly (readonly [names: string, rule: BatchingRule])[] = [
   ["linear", linearRule],
   ["layerNorm rmsNorm", lastAxesNorm],
   ["groupNorm", groupNormRule],
+  ["batchNorm normalizeChannels", batchNormRule],
+  ["recurrent", recurrentRule],
   ["crossEntropy nllLoss", classLoss],
   ["indexSelect", indexSelectRule],
   ["embedding", embeddingRule],
