@@ -3,7 +3,7 @@
  * depends only on the seed and the epoch, so a loader continues from a saved state with the same batches.
  */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Seed } from "../kernels/index.js";
 import { currentSeed, type Device, defaultDevice, Tensor } from "../tensor/index.js";
 import { type Collated, defaultCollate } from "./collate.js";
@@ -89,6 +89,19 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
     dataset: Dataset<Sample> | IterableDataset<Sample>,
     options: AsyncDataLoaderOptions<Sample, Batch> = {},
   ) {
+    checkOptions("AsyncDataLoader", options, {
+      batchSize: true,
+      shuffle: true,
+      sampler: true,
+      batchSampler: true,
+      collate: true,
+      dropLast: true,
+      seed: true,
+      device: true,
+      numWorkers: true,
+      workerSource: true,
+      prefetch: true,
+    });
     const { batchSize = 1, dropLast = false, numWorkers = 0, prefetch = 2, seed = currentSeed() } = options;
     requireWhole("batchSize", batchSize, 1);
     requireWhole("numWorkers", numWorkers, 0);

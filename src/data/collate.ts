@@ -1,6 +1,6 @@
 /** Collation: makes one batch of several samples. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { formatShape, type Shape, sizeOf } from "../ops/index.js";
 import {
@@ -38,6 +38,8 @@ export interface CollateOptions {
   readonly device?: Device;
 }
 
+const collateOptionNames: OptionNames<CollateOptions> = { device: true };
+
 /**
  * Makes a batch of samples. Numbers become a tensor with an element for each sample; arrays and tensors of one shape are stacked. An array of
  * numbers, nested or not, is a row. Other arrays and objects are fields, which are collated one by one. Strings and other values become a
@@ -60,6 +62,7 @@ export function defaultCollate<Sample>(
   samples: readonly Sample[],
   options: CollateOptions = {},
 ): Collated<Sample> {
+  checkOptions("defaultCollate", options, collateOptionNames);
   if (samples.length === 0)
     throw new HoldfastError("BAD_ARGUMENT", "defaultCollate got no samples. Pass at least one.");
   return collate(samples, options, "") as Collated<Sample>;
@@ -78,6 +81,7 @@ export function defaultCollate<Sample>(
  * ```
  */
 export function defaultConvert(sample: unknown, options: CollateOptions = {}): unknown {
+  checkOptions("defaultConvert", options, collateOptionNames);
   if (isTyped(sample)) return fromTyped(sample, [sample.length], options);
   if (isHostArray(sample)) return fromTyped(sample.values, sample.shape, withDtype(options, sample));
   if (Array.isArray(sample)) return sample.map((field) => defaultConvert(field, options));

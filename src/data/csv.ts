@@ -1,6 +1,6 @@
 /** Tables in CSV: comma-separated values with quotes, as RFC 4180 describes them. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 
 /** Options of `parseCsv`. */
 export interface CsvOptions {
@@ -30,7 +30,11 @@ export interface CsvTable {
  * if (size instanceof Float64Array) console.log(new TensorDataset({ values: size, shape: [rows, 1], dtype: "f32" }).rows); // → 2
  * ```
  */
-export function parseCsv(text: string, { delimiter = ",", header = true }: CsvOptions = {}): CsvTable {
+export function parseCsv(text: string, options: CsvOptions = {}): CsvTable {
+  const { delimiter = ",", header = true } = checkOptions("parseCsv", options, {
+    delimiter: true,
+    header: true,
+  });
   if (delimiter.length !== 1 || delimiter === '"' || delimiter === "\n" || delimiter === "\r") {
     throw new HoldfastError(
       "BAD_ARGUMENT",

@@ -2,7 +2,7 @@
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { currentSeed } from "../tensor/index.js";
 import { withFileError } from "./atomic-write.js";
 import { type ImageArray, type ImageOptions, readImage } from "./images/index.js";
@@ -50,6 +50,7 @@ export class ImageFolder extends Dataset<ImageSample> {
   readonly #options: ImageFolderOptions;
 
   constructor(root: string, options: ImageFolderOptions = {}) {
+    checkOptions("ImageFolder", options, { transform: true, mode: true, maxPixels: true });
     super();
     this.#options = options;
     this.classes = entriesOf(root)

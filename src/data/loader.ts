@@ -4,7 +4,7 @@
  */
 
 import { noteWrite, Value } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { dtypes } from "../ir/index.js";
 import { permutation, type Seed, submit } from "../kernels/index.js";
 import { contiguousStrides, type DeviceArray, indexedCopyCalls, sizeOf } from "../ops/index.js";
@@ -96,6 +96,15 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   #current: BatchNumber | undefined;
 
   constructor(dataset: TensorDataset<Sources>, options: DataLoaderOptions) {
+    checkOptions("DataLoader", options, {
+      batchSize: true,
+      shuffle: true,
+      seed: true,
+      sampler: true,
+      dropLast: true,
+      device: true,
+      resident: true,
+    });
     const { batchSize, shuffle = false, seed = currentSeed(), dropLast = false, resident = true } = options;
     const { sampler } = options;
     if (sampler && shuffle) {

@@ -1,6 +1,6 @@
 /** Data sets of samples: by index, or as a stream; and data sets made of others. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { permutation, type Seed } from "../kernels/index.js";
 import { currentSeed } from "../tensor/index.js";
 import type { SampleContext } from "./sample-context.js";
@@ -224,8 +224,9 @@ export interface RandomSplitOptions {
 export function randomSplit<Sample>(
   dataset: Dataset<Sample>,
   lengths: readonly number[],
-  { seed = currentSeed() }: RandomSplitOptions = {},
+  options: RandomSplitOptions = {},
 ): Subset<Sample>[] {
+  const { seed = currentSeed() } = checkOptions("randomSplit", options, { seed: true });
   const sizes = splitSizes(dataset.length, lengths);
   const order = permutation({ seed, id: 0 }, dataset.length);
   let start = 0;

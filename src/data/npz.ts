@@ -1,6 +1,7 @@
 /** NumPy's .npz files: zip archives of .npy files. */
 
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { checkOptions } from "../errors/index.js";
 import type { HostArray } from "./collate.js";
 import { crc32 } from "./crc32.js";
 import { badNpy, readNpy, writeNpy } from "./npy.js";
@@ -30,8 +31,9 @@ const deflated = 8;
  */
 export function readNpz(
   bytes: Uint8Array,
-  { maxBytes = 4 * 1024 ** 3 }: ReadNpzOptions = {},
+  options: ReadNpzOptions = {},
 ): Readonly<Record<string, HostArray>> {
+  const { maxBytes = 4 * 1024 ** 3 } = checkOptions("readNpz", options, { maxBytes: true });
   const archive = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const found = new Map<string, HostArray>();
   for (const entry of entriesOf(archive)) {
@@ -61,8 +63,9 @@ export interface WriteNpzOptions {
  */
 export function writeNpz(
   arrays: Readonly<Record<string, HostArray>>,
-  { compressed = false }: WriteNpzOptions = {},
+  options: WriteNpzOptions = {},
 ): Uint8Array {
+  const { compressed = false } = checkOptions("writeNpz", options, { compressed: true });
   const files: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;

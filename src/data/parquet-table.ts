@@ -1,6 +1,6 @@
 /** Tables in Parquet files. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { GiB, MiB } from "../units/index.js";
 import { type ParquetNumbers, type ParquetReadLimits, readParquetColumns } from "./parquet/index.js";
 import { badData } from "./rejection.js";
@@ -43,6 +43,7 @@ const valueBytes = 16 * MiB;
  * ```
  */
 export function readParquet(path: string, options: ReadParquetOptions = {}): Promise<ParquetTable> {
+  checkOptions("readParquet", options, { columns: true, maxBytes: true });
   return readParquetTable(path, options);
 }
 

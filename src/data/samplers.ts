@@ -1,6 +1,6 @@
 /** Samplers: the order in which samples are drawn. It depends only on the seed and on the epoch, so that training can be resumed. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { orderNumbers, permutation, type Seed } from "../kernels/index.js";
 import { currentSeed } from "../tensor/index.js";
 
@@ -100,10 +100,12 @@ export class RandomSampler extends Sampler {
   readonly #replacement: boolean;
   readonly #seed: Seed;
 
-  constructor(
-    samples: SampleCount,
-    { replacement = false, numSamples, seed = currentSeed() }: RandomSamplerOptions = {},
-  ) {
+  constructor(samples: SampleCount, options: RandomSamplerOptions = {}) {
+    const {
+      replacement = false,
+      numSamples,
+      seed = currentSeed(),
+    } = checkOptions("RandomSampler", options, { replacement: true, numSamples: true, seed: true });
     super();
     this.#samples = countOf("RandomSampler", samples);
     this.#replacement = replacement;
@@ -150,7 +152,8 @@ export class SubsetRandomSampler extends Sampler {
   readonly #subset: Uint32Array;
   readonly #seed: Seed;
 
-  constructor(indices: Iterable<number>, { seed = currentSeed() }: { readonly seed?: Seed } = {}) {
+  constructor(indices: Iterable<number>, options: { readonly seed?: Seed } = {}) {
+    const { seed = currentSeed() } = checkOptions("SubsetRandomSampler", options, { seed: true });
     super();
     this.#subset = Uint32Array.from(indices);
     this.#seed = seed;
@@ -209,11 +212,11 @@ export class WeightedRandomSampler extends Sampler {
   readonly #replacement: boolean;
   readonly #seed: Seed;
 
-  constructor(
-    weights: Iterable<number>,
-    numSamples: number,
-    { replacement = true, seed = currentSeed() }: WeightedSamplerOptions = {},
-  ) {
+  constructor(weights: Iterable<number>, numSamples: number, options: WeightedSamplerOptions = {}) {
+    const { replacement = true, seed = currentSeed() } = checkOptions("WeightedRandomSampler", options, {
+      replacement: true,
+      seed: true,
+    });
     super();
     this.#weights = Float64Array.from(weights);
     this.#replacement = replacement;
@@ -307,7 +310,11 @@ export class BatchSampler implements Iterable<readonly number[]> {
   readonly #batchSize: number;
   readonly #dropLast: boolean;
 
-  constructor(sampler: Sampler, { batchSize, dropLast = false }: BatchSamplerOptions) {
+  constructor(sampler: Sampler, options: BatchSamplerOptions) {
+    const { batchSize, dropLast = false } = checkOptions("BatchSampler", options, {
+      batchSize: true,
+      dropLast: true,
+    });
     this.#sampler = sampler;
     this.#batchSize = countOf("BatchSampler", batchSize);
     this.#dropLast = dropLast;

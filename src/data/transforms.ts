@@ -1,6 +1,6 @@
 /** transforms: change images on the host before they are collated, as torchvision.transforms. Random ones depend only on the loader's seed, the epoch and the sample. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { ImageArray } from "./images/index.js";
 import { resizeBilinear } from "./resize.js";
 import type { SampleRandom } from "./sample-context.js";
@@ -86,7 +86,8 @@ export interface RandomCropOptions {
  * console.log(cropped.values); // → Uint8Array(2) [ 2, 3 ]
  * ```
  */
-export function randomCrop(size: ImageSize, { padding = 0 }: RandomCropOptions = {}): Transform {
+export function randomCrop(size: ImageSize, options: RandomCropOptions = {}): Transform {
+  const { padding = 0 } = checkOptions("transforms.randomCrop", options, { padding: true });
   const [height, width] = requireSize("randomCrop", size);
   if (!Number.isSafeInteger(padding) || padding < 0)
     throw badArgument(`randomCrop: padding is ${padding}; it must be a whole number of at least 0.`);

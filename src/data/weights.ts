@@ -1,6 +1,6 @@
 /** A module's weights on disk: a safetensors file with the parameters and persistent buffers under their paths. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { type LoadResult, Module } from "../nn/index.js";
 import type { Tensor } from "../tensor/index.js";
 import {
@@ -75,10 +75,11 @@ export function storeTensor(name: string, tensor: Tensor): StoredTensor {
  * ```
  */
 export function loadWeights(path: string, module: Module, options: LoadWeightsOptions = {}): LoadedWeights {
+  const { strict = true, ...reading } = checkOptions("loadWeights", options, { strict: true, skip: true });
   requireModule("loadWeights", module);
-  const { tensors, metadata } = loadSafetensors(path, options);
+  const { tensors, metadata } = loadSafetensors(path, reading);
   try {
-    return { ...module.loadStateDict(Object.fromEntries(tensors), options), metadata };
+    return { ...module.loadStateDict(Object.fromEntries(tensors), { strict }), metadata };
   } catch (error) {
     if (!(error instanceof HoldfastError) || !["BAD_STATE", "BAD_DTYPE"].includes(error.code)) throw error;
     throw new HoldfastError(error.code, `${path}: ${error.message}`, {

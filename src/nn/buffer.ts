@@ -1,6 +1,7 @@
 /** A buffer: a tensor of a module that is not learned, such as running statistics. It moves to a device with its module. */
 
 import { Value } from "../autograd/index.js";
+import { checkOptions } from "../errors/index.js";
 import { type Dtype, dtypes } from "../ir/index.js";
 import { contiguousStrides, formatShape, type Shape } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
@@ -47,16 +48,13 @@ export class Buffer extends ModuleTensor {
   readonly persistent: boolean;
   readonly #staysF32: boolean;
 
-  constructor(
-    shape: Shape,
-    initializer: Initializer,
-    {
+  constructor(shape: Shape, initializer: Initializer, options: BufferOptions = {}) {
+    const {
       dtype = "f32",
       persistent = true,
       staysF32 = false,
       name = `buffer ${formatShape(shape)}`,
-    }: BufferOptions = {},
-  ) {
+    } = checkOptions("nn.Buffer", options, { dtype: true, persistent: true, staysF32: true, name: true });
     super(shape, initializer, dtype, name);
     this.persistent = persistent;
     this.#staysF32 = staysF32;

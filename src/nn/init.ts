@@ -3,7 +3,7 @@
  * parameters are created, so two processes start from the same bits.
  */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import { truncationOf } from "../kernels/index.js";
 import { drawOnHost, formatShape, type Random, type Shape, sizeOf } from "../ops/index.js";
 import type { Draw } from "../tensor/index.js";
@@ -21,10 +21,14 @@ export interface KaimingOptions {
   readonly nonlinearity?: Nonlinearity;
 }
 
+const kaimingOptionNames: OptionNames<KaimingOptions> = { a: true, mode: true, nonlinearity: true };
+
 /** Options of Xavier initialisers. */
 export interface XavierOptions {
   readonly gain?: number;
 }
+
+const xavierOptionNames: OptionNames<XavierOptions> = { gain: true };
 
 /** Options of `orthogonal`. */
 export interface OrthogonalOptions {
@@ -157,7 +161,8 @@ export function truncNormal(mean = 0, std = 1, low = -2, high = 2): Initializer 
  * cpu.close();
  * ```
  */
-export function orthogonal({ gain = 1 }: OrthogonalOptions = {}): Initializer {
+export function orthogonal(options: OrthogonalOptions = {}): Initializer {
+  const { gain = 1 } = checkOptions("nn.init.orthogonal", options, { gain: true });
   requireGain("orthogonal", gain);
   return randomly((shape) => {
     const [rows = 1, ...rest] = shape;
@@ -205,7 +210,8 @@ function randomly(random: (shape: Shape) => Random): Initializer {
  * console.log(values.every((value) => Math.abs(value) <= 0.5)); // → true
  * ```
  */
-export function kaimingUniform({ a = Math.sqrt(5), ...options }: KaimingOptions = {}): Initializer {
+export function kaimingUniform(given: KaimingOptions = {}): Initializer {
+  const { a = Math.sqrt(5), ...options } = checkOptions("nn.init.kaimingUniform", given, kaimingOptionNames);
   return randomly((shape) => {
     const bound = Math.sqrt(3) * kaimingDeviation("kaimingUniform", shape, { a, ...options });
     return { kind: "uniform", low: -bound, high: bound };
@@ -223,6 +229,7 @@ export function kaimingUniform({ a = Math.sqrt(5), ...options }: KaimingOptions 
  * ```
  */
 export function kaimingNormal(options: KaimingOptions = {}): Initializer {
+  checkOptions("nn.init.kaimingNormal", options, kaimingOptionNames);
   return randomly((shape) => ({
     kind: "normal",
     mean: 0,
@@ -241,6 +248,7 @@ export function kaimingNormal(options: KaimingOptions = {}): Initializer {
  * ```
  */
 export function xavierUniform(options: XavierOptions = {}): Initializer {
+  checkOptions("nn.init.xavierUniform", options, xavierOptionNames);
   return randomly((shape) => {
     const bound = Math.sqrt(3) * xavierDeviation("xavierUniform", shape, options);
     return { kind: "uniform", low: -bound, high: bound };
@@ -258,6 +266,7 @@ export function xavierUniform(options: XavierOptions = {}): Initializer {
  * ```
  */
 export function xavierNormal(options: XavierOptions = {}): Initializer {
+  checkOptions("nn.init.xavierNormal", options, xavierOptionNames);
   return randomly((shape) => ({
     kind: "normal",
     mean: 0,

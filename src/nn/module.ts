@@ -4,7 +4,7 @@
  */
 
 import { beforeChange, type GuardedField, stateChanged, tracing } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { type Device, type HookHandle, Tensor } from "../tensor/index.js";
 import { Buffer } from "./buffer.js";
@@ -120,11 +120,8 @@ export abstract class Module {
    * cpu.close();
    * ```
    */
-  registerBuffer(
-    name: string,
-    tensor: Tensor,
-    { persistent = true }: { readonly persistent?: boolean } = {},
-  ): Buffer {
+  registerBuffer(name: string, tensor: Tensor, options: { readonly persistent?: boolean } = {}): Buffer {
+    const { persistent = true } = checkOptions("nn.Module.registerBuffer", options, { persistent: true });
     const isTensor = tensor instanceof Tensor && !(tensor instanceof Parameter);
     if (tensor instanceof Buffer || !isTensor)
       return this.#register("registerBuffer", name, tensor as Buffer, tensor instanceof Buffer);
@@ -474,7 +471,8 @@ export abstract class Module {
    * cpu.close();
    * ```
    */
-  loadStateDict(state: LoadableState, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
+  loadStateDict(state: LoadableState, options: { readonly strict?: boolean } = {}): LoadResult {
+    const { strict = true } = checkOptions("nn.Module.loadStateDict", options, { strict: true });
     const tensors = new Map(this.#namedState());
     const result = matchState(this.constructor.name, tensors, state, strict);
     writeState(tensors, state);

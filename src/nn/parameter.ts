@@ -4,6 +4,7 @@
  */
 
 import { Value } from "../autograd/index.js";
+import { checkOptions } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { contiguousStrides, formatShape, type Shape } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
@@ -44,11 +45,12 @@ export class Parameter extends ModuleTensor {
   #requiresGrad: boolean;
 
   /** The draw is taken here, so first values depend on the seed and the order in which parameters are created. */
-  constructor(
-    shape: Shape,
-    initializer: Initializer,
-    { dtype = "f32", requiresGrad = true, name = `parameter ${formatShape(shape)}` }: ParameterOptions = {},
-  ) {
+  constructor(shape: Shape, initializer: Initializer, options: ParameterOptions = {}) {
+    const {
+      dtype = "f32",
+      requiresGrad = true,
+      name = `parameter ${formatShape(shape)}`,
+    } = checkOptions("nn.Parameter", options, { dtype: true, requiresGrad: true, name: true });
     super(shape, initializer, dtype, name);
     this.#requiresGrad = requiresGrad;
   }

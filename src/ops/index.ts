@@ -9,6 +9,7 @@ export { expand, sum } from "./broadcast.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d, avgPool3d } from "./convolution/average-pool.js";
 export { type ConvolutionAttributes, conv1d, conv2d, conv3d } from "./convolution/convolution.js";
 export type { PerAxis, WindowOptions } from "./convolution/geometry.js";
+export { windowOptionNames } from "./convolution/geometry.js";
 export { maxPool1d, maxPool2d, maxPool3d, type PoolAttributes } from "./convolution/max-pool.js";
 export {
   convTranspose1d,

@@ -52,13 +52,28 @@ export function broadcastShapes(op: string, shapes: readonly Shape[]): Shape {
 export function axisOf(op: string, axis: number, rank: number): number {
   const index = axis < 0 ? axis + rank : axis;
   if (Number.isInteger(axis) && index >= 0 && index < rank) return index;
+  if (typeof axis !== "number") throw badAxis(op, axis);
   const validAxes = rank === 0 ? "a tensor of 0 axes has none" : `valid axes are ${-rank} to ${rank - 1}`;
   throw badShape(op, `axis ${axis} of a tensor of ${rank} axes; ${validAxes}.`);
+}
+
+/** Programs without types may pass options in place of axes. */
+function badAxis(op: string, axis: unknown): HoldfastError {
+  const given =
+    typeof axis === "object" && axis !== null
+      ? `an object with ${Object.keys(axis).join(", ")}`
+      : String(axis);
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `${op} got ${given} as its axes. Pass a number or a list of numbers, and options after them: x.sum(1, { keepdim: true }).`,
+    { numbers: { op } },
+  );
 }
 
 /** Distinct axes in ascending order. Default: all axes. */
 export function axesOf(op: string, axes: number | readonly number[] | undefined, rank: number): number[] {
   if (axes === undefined) return Array.from({ length: rank }, (_, axis) => axis);
+  if (typeof axes !== "number" && !Array.isArray(axes)) throw badAxis(op, axes);
   const resolved = (typeof axes === "number" ? [axes] : axes).map((axis) => axisOf(op, axis, rank));
   const repeated = resolved.find((axis, index) => resolved.indexOf(axis) !== index);
   if (repeated !== undefined)

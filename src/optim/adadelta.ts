@@ -1,5 +1,6 @@
 /** Adadelta: steps as large as the recent ones, relative to recent gradients. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { lossGradient, requireEps, runningMean, variantName } from "./formulas.js";
 import { requireNumber } from "./numbers.js";
@@ -37,6 +38,13 @@ export interface AdadeltaOptions {
  */
 export class Adadelta extends Optimizer<AdadeltaOptions> {
   constructor(parameters: ParameterSource<AdadeltaOptions>, options: AdadeltaOptions = {}) {
+    checkOptions("optim.Adadelta", options, {
+      lr: true,
+      rho: true,
+      eps: true,
+      weightDecay: true,
+      maximize: true,
+    });
     super(parameters, { lr: 1, ...options }, adadeltaRule);
   }
 }

@@ -1,5 +1,6 @@
 /** Adagrad: gradients divided by the root of the sum of their squares. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { lossGradient, requireEps, variantName } from "./formulas.js";
 import { requireNumber } from "./numbers.js";
@@ -39,6 +40,14 @@ export interface AdagradOptions {
  */
 export class Adagrad extends Optimizer<AdagradOptions> {
   constructor(parameters: ParameterSource<AdagradOptions>, options: AdagradOptions = {}) {
+    checkOptions("optim.Adagrad", options, {
+      lr: true,
+      lrDecay: true,
+      weightDecay: true,
+      initialAccumulatorValue: true,
+      eps: true,
+      maximize: true,
+    });
     super(parameters, { lr: 1e-2, ...options }, adagradRule);
   }
 }

@@ -1,6 +1,6 @@
 /** Adam, AdamW and SparseAdam: steps scaled by running means of the gradient and of its square. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { adamSettings, lossGradient, runningMoments, variantName } from "./formulas.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
@@ -25,6 +25,16 @@ export interface AdamOptions {
   readonly sparse?: boolean;
 }
 
+const adamOptionNames: OptionNames<AdamOptions> = {
+  lr: true,
+  betas: true,
+  eps: true,
+  weightDecay: true,
+  amsgrad: true,
+  maximize: true,
+  sparse: true,
+};
+
 /** Options of `SparseAdam`. */
 export type SparseAdamOptions = Omit<AdamOptions, "weightDecay" | "sparse" | "amsgrad">;
 
@@ -48,6 +58,7 @@ const defaultAdamWDecay = 1e-2;
  */
 export class Adam extends Optimizer<AdamOptions> {
   constructor(parameters: ParameterSource<AdamOptions>, options: AdamOptions = {}) {
+    checkOptions("optim.Adam", options, adamOptionNames);
     super(parameters, { lr: defaultLr, ...options }, (groupOptions) => adamRule("Adam", groupOptions));
   }
 }
@@ -69,6 +80,7 @@ export class Adam extends Optimizer<AdamOptions> {
  */
 export class AdamW extends Optimizer<AdamOptions> {
   constructor(parameters: ParameterSource<AdamOptions>, options: AdamOptions = {}) {
+    checkOptions("optim.AdamW", options, adamOptionNames);
     super(parameters, { lr: defaultLr, weightDecay: defaultAdamWDecay, ...options }, (groupOptions) =>
       adamRule("AdamW", groupOptions),
     );
@@ -95,6 +107,7 @@ export class AdamW extends Optimizer<AdamOptions> {
  */
 export class SparseAdam extends Optimizer<SparseAdamOptions> {
   constructor(parameters: ParameterSource<SparseAdamOptions>, options: SparseAdamOptions = {}) {
+    checkOptions("optim.SparseAdam", options, { eps: true, lr: true, betas: true, maximize: true });
     super(parameters, { lr: defaultLr, ...options }, (groupOptions) =>
       sparseAdamRule("SparseAdam", groupOptions),
     );

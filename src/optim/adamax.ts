@@ -1,5 +1,6 @@
 /** Adamax: Adam with the largest magnitude of recent gradients as divisor. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { lossGradient, requireBetas, requireEps, runningMean, variantName } from "./formulas.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
@@ -36,6 +37,13 @@ export interface AdamaxOptions {
  */
 export class Adamax extends Optimizer<AdamaxOptions> {
   constructor(parameters: ParameterSource<AdamaxOptions>, options: AdamaxOptions = {}) {
+    checkOptions("optim.Adamax", options, {
+      lr: true,
+      betas: true,
+      eps: true,
+      weightDecay: true,
+      maximize: true,
+    });
     super(parameters, { lr: 2e-3, ...options }, adamaxRule);
   }
 }

@@ -1,5 +1,6 @@
 /** ASGD: stochastic gradient descent that also averages the parameters. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { lossGradient, variantName } from "./formulas.js";
 import { requireNumber } from "./numbers.js";
@@ -39,6 +40,14 @@ export interface ASGDOptions {
  */
 export class ASGD extends Optimizer<ASGDOptions> {
   constructor(parameters: ParameterSource<ASGDOptions>, options: ASGDOptions = {}) {
+    checkOptions("optim.ASGD", options, {
+      lr: true,
+      lambd: true,
+      alpha: true,
+      t0: true,
+      weightDecay: true,
+      maximize: true,
+    });
     super(parameters, { lr: 1e-2, ...options }, asgdRule);
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { noGrad } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import type { LoadableState, Module } from "../nn/index.js";
 import { isFloat } from "../ops/index.js";
@@ -118,7 +118,11 @@ export class AveragedModel {
   readonly #runtime: Runtime;
   #isInUse = false;
 
-  constructor(module: Module, { multiAvgFn = {}, useBuffers = false }: AveragedModelOptions = {}) {
+  constructor(module: Module, options: AveragedModelOptions = {}) {
+    const { multiAvgFn = {}, useBuffers = false } = checkOptions("optim.swaUtils.AveragedModel", options, {
+      multiAvgFn: true,
+      useBuffers: true,
+    });
     this.module = module;
     const buffers = useBuffers ? module.buffers().filter(({ dtype }) => isFloat(dtype)) : [];
     const tensors: Tensor[] = [...module.parameters(), ...buffers];

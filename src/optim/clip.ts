@@ -1,7 +1,7 @@
 /** Clips gradients in place: all by one factor, or each element by itself. */
 
 import { noteWrite } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { type DeviceArray, functions, inStepPhase, mul, runInto, runOp } from "../ops/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { gradientNorm } from "./gradient-norm.js";
@@ -37,8 +37,12 @@ export interface ClipNormOptions {
 export function clipGradNorm(
   parameters: Iterable<Tensor>,
   maxNorm: number,
-  { normType = 2, errorIfNonfinite = true }: ClipNormOptions = {},
+  options: ClipNormOptions = {},
 ): Tensor {
+  const { normType = 2, errorIfNonfinite = true } = checkOptions("optim.clipGradNorm", options, {
+    normType: true,
+    errorIfNonfinite: true,
+  });
   if (normType !== Infinity) requireNumber("clipGradNorm", "normType", normType, { above: 0 });
   requireNumber("clipGradNorm", "maxNorm", maxNorm, { from: 0 });
   const { device, arrived } = arrivedGradients("clipGradNorm", parameters);

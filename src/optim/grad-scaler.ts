@@ -5,7 +5,7 @@
  */
 
 import { noGrad, noteWrite } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
 import { type DeviceArray, div, inStepPhase, mul, runInto, runOp } from "../ops/index.js";
 import type { Region } from "../runtime/index.js";
@@ -71,14 +71,22 @@ export class GradScaler {
   readonly #growthTracker: Tensor | undefined;
   readonly #unscaled = new Map<Optimizer, Unscaled>();
 
-  constructor({
-    initScale = 65536,
-    growthFactor = 2,
-    backoffFactor = 0.5,
-    growthInterval = 2000,
-    enabled = true,
-    device,
-  }: GradScalerOptions = {}) {
+  constructor(options: GradScalerOptions = {}) {
+    const {
+      initScale = 65536,
+      growthFactor = 2,
+      backoffFactor = 0.5,
+      growthInterval = 2000,
+      enabled = true,
+      device,
+    } = checkOptions("optim.GradScaler", options, {
+      initScale: true,
+      growthFactor: true,
+      backoffFactor: true,
+      growthInterval: true,
+      enabled: true,
+      device: true,
+    });
     requireNumber("GradScaler", "initScale", initScale, { above: 0 });
     requireNumber("GradScaler", "growthFactor", growthFactor, { above: 1 });
     requireNumber("GradScaler", "backoffFactor", backoffFactor, { above: 0, below: 1 });

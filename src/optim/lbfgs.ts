@@ -3,7 +3,7 @@
  * host, in f64.
  */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { elementsAs, misfitOf, type Tensor, writeElements } from "../tensor/index.js";
@@ -82,6 +82,15 @@ export class LBFGS extends Optimizer<LBFGSOptions> {
   #saved: Region | undefined;
 
   constructor(parameters: Iterable<Tensor>, options: LBFGSOptions = {}) {
+    checkOptions("optim.LBFGS", options, {
+      lr: true,
+      maxIter: true,
+      maxEval: true,
+      toleranceGrad: true,
+      toleranceChange: true,
+      historySize: true,
+      lineSearchFn: true,
+    });
     super(parameters, { lr: 1, ...options }, () => rule);
     const merged = { ...defaults, maxEval: Math.floor(((options.maxIter ?? 20) * 5) / 4), ...options };
     requireCount("LBFGS", "maxIter", merged.maxIter);

@@ -1,5 +1,6 @@
 /** Lion: steps of one size, in the direction of the sign of a running mean. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { requireBetas, runningMean, signOf, variantName } from "./formulas.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
@@ -34,6 +35,7 @@ export interface LionOptions {
  */
 export class Lion extends Optimizer<LionOptions> {
   constructor(parameters: ParameterSource<LionOptions>, options: LionOptions = {}) {
+    checkOptions("optim.Lion", options, { lr: true, betas: true, weightDecay: true, maximize: true });
     super(parameters, { lr: 1e-4, ...options }, lionRule);
   }
 }

@@ -3,7 +3,7 @@
  * amount. Other parameters are updated by AdamW.
  */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { type AdamOptions, adamRule } from "./adam.js";
@@ -60,6 +60,18 @@ export class Muon extends Optimizer<MuonOptions> {
   readonly #options: MuonOptions;
 
   constructor(parameters: ParameterSource<MuonOptions>, options: MuonOptions = {}) {
+    checkOptions("optim.Muon", options, {
+      lr: true,
+      weightDecay: true,
+      momentum: true,
+      nesterov: true,
+      nsSteps: true,
+      nsCoefficients: true,
+      eps: true,
+      adjustLrFn: true,
+      useMuon: true,
+      adamw: true,
+    });
     const merged = { ...defaults, ...options };
     super(
       toGroups(parameters).flatMap((group) => splitGroup(merged, group)),

@@ -1,5 +1,6 @@
 /** NAdam: Adam with Nesterov momentum. */
 
+import { checkOptions } from "../errors/index.js";
 import { type Expression, term } from "../ir/index.js";
 import { adamSettings, lossGradient, runningMoments, variantName } from "./formulas.js";
 import { requireNumber } from "./numbers.js";
@@ -41,6 +42,15 @@ export interface NAdamOptions {
  */
 export class NAdam extends Optimizer<NAdamOptions> {
   constructor(parameters: ParameterSource<NAdamOptions>, options: NAdamOptions = {}) {
+    checkOptions("optim.NAdam", options, {
+      lr: true,
+      betas: true,
+      eps: true,
+      weightDecay: true,
+      decoupledWeightDecay: true,
+      momentumDecay: true,
+      maximize: true,
+    });
     super(parameters, { lr: 2e-3, ...options }, nadamRule);
   }
 }

@@ -1,5 +1,6 @@
 /** RAdam: Adam whose first steps do not divide by a mean of squares that is still uncertain. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { adamSettings, lossGradient, runningMoments, variantName } from "./formulas.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
@@ -38,6 +39,14 @@ export interface RAdamOptions {
  */
 export class RAdam extends Optimizer<RAdamOptions> {
   constructor(parameters: ParameterSource<RAdamOptions>, options: RAdamOptions = {}) {
+    checkOptions("optim.RAdam", options, {
+      lr: true,
+      betas: true,
+      eps: true,
+      weightDecay: true,
+      decoupledWeightDecay: true,
+      maximize: true,
+    });
     super(parameters, { lr: 1e-3, ...options }, radamRule);
   }
 }

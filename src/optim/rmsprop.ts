@@ -1,5 +1,6 @@
 /** RMSprop: gradients divided by the root of a running mean of their squares. */
 
+import { checkOptions } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { lossGradient, requireEps, runningMean, variantName } from "./formulas.js";
 import { requireNumber } from "./numbers.js";
@@ -41,6 +42,15 @@ export interface RMSpropOptions {
  */
 export class RMSprop extends Optimizer<RMSpropOptions> {
   constructor(parameters: ParameterSource<RMSpropOptions>, options: RMSpropOptions = {}) {
+    checkOptions("optim.RMSprop", options, {
+      lr: true,
+      alpha: true,
+      eps: true,
+      weightDecay: true,
+      momentum: true,
+      centered: true,
+      maximize: true,
+    });
     super(parameters, { lr: 1e-2, ...options }, rmspropRule);
   }
 }

@@ -1,6 +1,6 @@
 /** Rprop: a step size for each element, which depends only on the signs of its gradients. For whole batches. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { term } from "../ir/index.js";
 import { signOf, variantName } from "./formulas.js";
 import { requireNumber } from "./numbers.js";
@@ -36,6 +36,7 @@ export interface RpropOptions {
  */
 export class Rprop extends Optimizer<RpropOptions> {
   constructor(parameters: ParameterSource<RpropOptions>, options: RpropOptions = {}) {
+    checkOptions("optim.Rprop", options, { lr: true, etas: true, stepSizes: true, maximize: true });
     super(parameters, { lr: 1e-2, ...options }, rpropRule);
   }
 }

@@ -1,6 +1,6 @@
 /** Stochastic gradient descent, optionally with momentum. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { type Expression, term } from "../ir/index.js";
 import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
@@ -37,6 +37,14 @@ export interface SGDOptions {
  */
 export class SGD extends Optimizer<SGDOptions> {
   constructor(parameters: ParameterSource<SGDOptions>, options: SGDOptions) {
+    checkOptions("optim.SGD", options, {
+      lr: true,
+      momentum: true,
+      dampening: true,
+      weightDecay: true,
+      nesterov: true,
+      maximize: true,
+    });
     super(parameters, options, sgdRule);
   }
 }

@@ -3,7 +3,7 @@
  * range or the precision of f32 get f32. The families of ops are PyTorch's, and means and variances are in f32 too.
  */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { type Dtype, promote } from "../ir/index.js";
 import { cast, type Op, opTable } from "../ops/index.js";
 import { type AutocastDtype, dtypeOfRegion, inRegion } from "./autocast-mode.js";
@@ -37,11 +37,11 @@ export interface AutocastOptions {
  * cpu.close();
  * ```
  */
-export function autocast<T>(
-  device: Device,
-  { dtype = "bf16", enabled = true }: AutocastOptions,
-  body: () => T,
-): T {
+export function autocast<T>(device: Device, options: AutocastOptions, body: () => T): T {
+  const { dtype = "bf16", enabled = true } = checkOptions("autocast", options, {
+    dtype: true,
+    enabled: true,
+  });
   if (dtype !== "bf16" && dtype !== "f16") {
     throw new HoldfastError(
       "BAD_DTYPE",

@@ -2,6 +2,7 @@
  * Convolution and pooling functions, with PyTorch's layouts: [N, C, L], [N, C, H, W] and [N, C, D, H, W], or without the batch.
  */
 
+import { checkOptions, type OptionNames } from "../errors/index.js";
 import {
   avgPool1d as avgPool1dOp,
   avgPool2d as avgPool2dOp,
@@ -24,10 +25,27 @@ import type { Tensor } from "./tensor.js";
 
 /** `stride`, `padding` and `dilation`: one number for all axes or one for each; `groups` of channels. */
 export type ConvolutionOptions = ConvolutionAttributes;
+
+const convolutionOptionNames: OptionNames<ConvolutionOptions> = {
+  stride: true,
+  padding: true,
+  dilation: true,
+  groups: true,
+};
 /** As for a convolution, and `outputPadding`, which is added to the size of the result. */
 export type TransposedConvolutionOptions = TransposedConvolutionAttributes;
+
+const transposedConvolutionOptionNames: OptionNames<TransposedConvolutionOptions> = {
+  stride: true,
+  padding: true,
+  dilation: true,
+  outputPadding: true,
+  groups: true,
+};
 /** `stride` (default: the kernel's size), `padding` and, for max pooling, `dilation`. */
 export type PoolOptions = Omit<PoolAttributes, "kernel">;
+
+export const poolOptionNames: OptionNames<PoolOptions> = { stride: true, padding: true, dilation: true };
 
 /**
  * Convolves an input [N, C, L] or [C, L] with a weight [out, C / groups, k]; the bias [out] may be null.
@@ -47,6 +65,7 @@ export function conv1d(
   bias: Tensor | null = null,
   options: ConvolutionOptions = {},
 ): Tensor {
+  checkOptions("conv1d", options, convolutionOptionNames);
   return x.device.apply(conv1dOp, bias ? [x, weight, bias] : [x, weight], options);
 }
 
@@ -68,6 +87,7 @@ export function conv2d(
   bias: Tensor | null = null,
   options: ConvolutionOptions = {},
 ): Tensor {
+  checkOptions("conv2d", options, convolutionOptionNames);
   return x.device.apply(conv2dOp, bias ? [x, weight, bias] : [x, weight], options);
 }
 
@@ -83,6 +103,7 @@ export function conv2d(
  * ```
  */
 export function maxPool1d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
+  checkOptions("maxPool1d", options, poolOptionNames);
   return x.device.apply(maxPool1dOp, [x], { kernel, ...options });
 }
 
@@ -99,6 +120,7 @@ export function maxPool1d(x: Tensor, kernel: PerAxis, options: PoolOptions = {})
  * ```
  */
 export function maxPool2d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
+  checkOptions("maxPool2d", options, poolOptionNames);
   return x.device.apply(maxPool2dOp, [x], { kernel, ...options });
 }
 
@@ -114,6 +136,7 @@ export function maxPool2d(x: Tensor, kernel: PerAxis, options: PoolOptions = {})
  * ```
  */
 export function avgPool1d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
+  checkOptions("avgPool1d", options, { stride: true, padding: true });
   return x.device.apply(avgPool1dOp, [x], { kernel, ...options });
 }
 
@@ -129,6 +152,7 @@ export function avgPool1d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions,
  * ```
  */
 export function avgPool2d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
+  checkOptions("avgPool2d", options, { stride: true, padding: true });
   return x.device.apply(avgPool2dOp, [x], { kernel, ...options });
 }
 
@@ -149,6 +173,7 @@ export function conv3d(
   bias: Tensor | null = null,
   options: ConvolutionOptions = {},
 ): Tensor {
+  checkOptions("conv3d", options, convolutionOptionNames);
   return x.device.apply(conv3dOp, bias ? [x, weight, bias] : [x, weight], options);
 }
 
@@ -170,6 +195,7 @@ export function convTranspose3d(
   bias: Tensor | null = null,
   options: TransposedConvolutionOptions = {},
 ): Tensor {
+  checkOptions("convTranspose3d", options, transposedConvolutionOptionNames);
   return x.device.apply(convTranspose3dOp, bias ? [x, weight, bias] : [x, weight], options);
 }
 
@@ -191,6 +217,7 @@ export function convTranspose1d(
   bias: Tensor | null = null,
   options: TransposedConvolutionOptions = {},
 ): Tensor {
+  checkOptions("convTranspose1d", options, transposedConvolutionOptionNames);
   return x.device.apply(convTranspose1dOp, bias ? [x, weight, bias] : [x, weight], options);
 }
 
@@ -212,6 +239,7 @@ export function convTranspose2d(
   bias: Tensor | null = null,
   options: TransposedConvolutionOptions = {},
 ): Tensor {
+  checkOptions("convTranspose2d", options, transposedConvolutionOptionNames);
   return x.device.apply(convTranspose2dOp, bias ? [x, weight, bias] : [x, weight], options);
 }
 
@@ -227,6 +255,7 @@ export function convTranspose2d(
  * ```
  */
 export function maxPool3d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
+  checkOptions("maxPool3d", options, poolOptionNames);
   return x.device.apply(maxPool3dOp, [x], { kernel, ...options });
 }
 
@@ -242,5 +271,6 @@ export function maxPool3d(x: Tensor, kernel: PerAxis, options: PoolOptions = {})
  * ```
  */
 export function avgPool3d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
+  checkOptions("avgPool3d", options, { stride: true, padding: true });
   return x.device.apply(avgPool3dOp, [x], { kernel, ...options });
 }

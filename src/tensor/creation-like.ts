@@ -1,8 +1,9 @@
 /** More functions that create tensors: by another tensor's shape, on a logarithmic scale, and the indices of triangles. */
 
+import { checkOptions } from "../errors/index.js";
 import type { Shape } from "../ops/index.js";
 import { requireShape } from "../ops/index.js";
-import { fromTyped, full, type TensorOptions } from "./creation.js";
+import { fromTyped, full, type TensorOptions, tensorOptionNames } from "./creation.js";
 import type { Tensor } from "./tensor.js";
 
 /**
@@ -17,6 +18,7 @@ import type { Tensor } from "./tensor.js";
  * ```
  */
 export function fullLike(like: Tensor, value: number, options: TensorOptions = {}): Tensor {
+  checkOptions("fullLike", options, tensorOptionNames);
   return full(like.shape, value, { dtype: like.dtype, device: like.device, ...options });
 }
 
@@ -32,6 +34,7 @@ export function fullLike(like: Tensor, value: number, options: TensorOptions = {
  * ```
  */
 export function empty(shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("empty", options, tensorOptionNames);
   return full(shape, 0, options);
 }
 
@@ -47,6 +50,7 @@ export function empty(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function emptyLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  checkOptions("emptyLike", options, tensorOptionNames);
   return fullLike(like, 0, options);
 }
 
@@ -65,8 +69,14 @@ export function logspace(
   start: number,
   end: number,
   count: number,
-  { base = 10, ...options }: TensorOptions & { readonly base?: number } = {},
+  given: TensorOptions & { readonly base?: number } = {},
 ): Tensor {
+  const { base = 10, ...options } = checkOptions("logspace", given, {
+    dtype: true,
+    device: true,
+    requiresGrad: true,
+    base: true,
+  });
   requireShape("logspace", [count]);
   const step = count > 1 ? (end - start) / (count - 1) : 0;
   const values = Float64Array.from({ length: count }, (_, index) => base ** (start + index * step));
@@ -87,8 +97,14 @@ export function logspace(
 export function trilIndices(
   rows: number,
   columns: number,
-  { offset = 0, ...options }: TensorOptions & { readonly offset?: number } = {},
+  given: TensorOptions & { readonly offset?: number } = {},
 ): Tensor {
+  const { offset = 0, ...options } = checkOptions("trilIndices", given, {
+    dtype: true,
+    device: true,
+    requiresGrad: true,
+    offset: true,
+  });
   return triangleIndices("trilIndices", [rows, columns], options, (row, column) => column - row <= offset);
 }
 
@@ -106,8 +122,14 @@ export function trilIndices(
 export function triuIndices(
   rows: number,
   columns: number,
-  { offset = 0, ...options }: TensorOptions & { readonly offset?: number } = {},
+  given: TensorOptions & { readonly offset?: number } = {},
 ): Tensor {
+  const { offset = 0, ...options } = checkOptions("triuIndices", given, {
+    dtype: true,
+    device: true,
+    requiresGrad: true,
+    offset: true,
+  });
   return triangleIndices("triuIndices", [rows, columns], options, (row, column) => column - row >= offset);
 }
 

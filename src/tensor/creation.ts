@@ -1,6 +1,6 @@
 /** Functions that create tensors: from data, constants and ranges. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import { type Device, defaultDevice } from "./device.js";
@@ -15,6 +15,12 @@ export interface TensorOptions {
   readonly device?: Device;
   readonly requiresGrad?: boolean;
 }
+
+export const tensorOptionNames: OptionNames<TensorOptions> = {
+  dtype: true,
+  device: true,
+  requiresGrad: true,
+};
 
 /**
  * A tensor from nested arrays, a number or a boolean. Default dtype of numbers: f32. A typed array implies its dtype: the elements of
@@ -31,6 +37,7 @@ export interface TensorOptions {
  * ```
  */
 export function tensor(data: NestedArray | BigInt64Array, options: TensorOptions = {}): Tensor {
+  checkOptions("tensor", options, tensorOptionNames);
   if (data instanceof BigInt64Array) return fromTyped(data, [data.length], options);
   const nested = readNested(data);
   // A typed array implies its dtype.
@@ -53,6 +60,7 @@ export function tensor(data: NestedArray | BigInt64Array, options: TensorOptions
  * ```
  */
 export function fromTyped(values: TypedNumbers, shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("fromTyped", options, tensorOptionNames);
   requireShape("fromTyped", shape);
   requireTyped(values);
   if (values.length !== sizeOf(shape)) {
@@ -92,6 +100,7 @@ function requireTyped(values: unknown): asserts values is TypedNumbers {
  * ```
  */
 export function full(shape: Shape, value: number, options: TensorOptions = {}): Tensor {
+  checkOptions("full", options, tensorOptionNames);
   return fullOf("full", shape, value, options);
 }
 
@@ -107,6 +116,7 @@ export function full(shape: Shape, value: number, options: TensorOptions = {}): 
  * ```
  */
 export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("zeros", options, tensorOptionNames);
   return fullOf("zeros", shape, 0, options);
 }
 
@@ -122,6 +132,7 @@ export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function ones(shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("ones", options, tensorOptionNames);
   return fullOf("ones", shape, 1, options);
 }
 
@@ -138,6 +149,7 @@ export function ones(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function arange(startOrEnd: number, end?: number, step = 1, options: TensorOptions = {}): Tensor {
+  checkOptions("arange", options, tensorOptionNames);
   const [from, to] = end === undefined ? [0, startOrEnd] : [startOrEnd, end];
   const count = Math.max(0, Math.ceil((to - from) / step));
   if (!Number.isFinite(count)) {
@@ -160,6 +172,7 @@ export function arange(startOrEnd: number, end?: number, step = 1, options: Tens
  * ```
  */
 export function linspace(start: number, end: number, count: number, options: TensorOptions = {}): Tensor {
+  checkOptions("linspace", options, tensorOptionNames);
   requireShape("linspace", [count]);
   const step = count > 1 ? (end - start) / (count - 1) : 0;
   const values = (): Float64Array => Float64Array.from({ length: count }, (_, index) => start + index * step);
@@ -178,6 +191,7 @@ export function linspace(start: number, end: number, count: number, options: Ten
  * ```
  */
 export function eye(rows: number, columns = rows, options: TensorOptions = {}): Tensor {
+  checkOptions("eye", options, tensorOptionNames);
   requireShape("eye", [rows, columns]);
   const values = (): Float64Array => {
     const zeros = new Float64Array(rows * columns);
@@ -199,6 +213,7 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
  * ```
  */
 export function zerosLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  checkOptions("zerosLike", options, tensorOptionNames);
   return fullOf("zerosLike", like.shape, 0, { dtype: like.dtype, device: like.device, ...options });
 }
 
@@ -214,6 +229,7 @@ export function zerosLike(like: Tensor, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function onesLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  checkOptions("onesLike", options, tensorOptionNames);
   return fullOf("onesLike", like.shape, 1, { dtype: like.dtype, device: like.device, ...options });
 }
 

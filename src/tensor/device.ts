@@ -4,7 +4,7 @@
  */
 
 import { Tape, Value } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { compareOnDevice } from "../kernels/index.js";
 import {
   type Diagnostics,
@@ -347,6 +347,32 @@ export function defaultDevice(): Device {
  * ```
  */
 export async function device(name: DeviceName | "auto", options: DeviceOptions = {}): Promise<Device> {
+  checkOptions("device", options, {
+    detectNaN: true,
+    memory: true,
+    arena: true,
+    staging: true,
+    poison: true,
+    capture: true,
+    onRejectedPlan: true,
+    verifyUploads: true,
+    stallAfter: true,
+    onStall: true,
+    reports: true,
+    log: true,
+    precision: true,
+    cache: true,
+    cudaPath: true,
+    threads: true,
+    blas: true,
+    print: true,
+    index: true,
+    driver: true,
+    environment: true,
+    hostRoot: true,
+    clock: true,
+    chunk: true,
+  });
   if (name === "cpu" || name === "cuda") return new Device(name, options);
   if (name !== "auto") {
     throw new HoldfastError(

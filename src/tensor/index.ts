@@ -34,6 +34,7 @@ export {
   maxPool2d,
   maxPool3d,
   type PoolOptions,
+  poolOptionNames,
   type TransposedConvolutionOptions,
 } from "./convolution.js";
 export {

@@ -1,6 +1,6 @@
 /** Functions of several tensors that join, broadcast and combine them. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError } from "../errors/index.js";
 import { broadcastShapes as broadcast, formatShape, type Shape } from "../ops/index.js";
 import { arange, tensor } from "./creation.js";
 import { cat, stack } from "./functions.js";
@@ -159,8 +159,9 @@ export function columnStack(tensors: readonly Tensor[]): Tensor {
  */
 export function meshgrid(
   tensors: readonly Tensor[],
-  { indexing = "ij" }: { readonly indexing?: "ij" | "xy" } = {},
+  options: { readonly indexing?: "ij" | "xy" } = {},
 ): Tensor[] {
+  const { indexing = "ij" } = checkOptions("meshgrid", options, { indexing: true });
   const vectors = tensors.map(atleast1d);
   const isExchanged = indexing === "xy" && vectors.length > 1;
   const axisAt = (index: number): number => (isExchanged && index < 2 ? 1 - index : index);
@@ -204,8 +205,9 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
 export function combinations(
   x: Tensor,
   length = 2,
-  { withReplacement = false }: { readonly withReplacement?: boolean } = {},
+  options: { readonly withReplacement?: boolean } = {},
 ): Tensor {
+  const { withReplacement = false } = checkOptions("combinations", options, { withReplacement: true });
   if (x.ndim !== 1 || !Number.isInteger(length) || length < 0) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
@@ -240,8 +242,9 @@ export function combinations(
 export function vander(
   x: Tensor,
   columns = x.numel,
-  { increasing = false }: { readonly increasing?: boolean } = {},
+  options: { readonly increasing?: boolean } = {},
 ): Tensor {
+  const { increasing = false } = checkOptions("vander", options, { increasing: true });
   const powers = arange(columns, undefined, 1, { dtype: x.dtype, device: x.device });
   return x.unsqueeze(1).pow(increasing ? powers : powers.flip(0));
 }

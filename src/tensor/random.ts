@@ -3,11 +3,12 @@
  * step has new ones. The seed and the count determine the bits, on every device.
  */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { type Distribution, type Integers, standardNormal, standardUniform } from "../kernels/index.js";
 import { cast, isDrawable, random, requireDtype, requireShape, type Shape } from "../ops/index.js";
 import type { TensorOptions } from "./creation.js";
+import { tensorOptionNames } from "./creation.js";
 import { type Device, defaultDevice } from "./device.js";
 import { Tensor } from "./tensor.js";
 
@@ -24,6 +25,7 @@ import { Tensor } from "./tensor.js";
  * ```
  */
 export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("rand", options, tensorOptionNames);
   return draw("rand", standardUniform, shape, options);
 }
 
@@ -42,6 +44,7 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("randn", options, tensorOptionNames);
   return draw("randn", standardNormal, shape, options);
 }
 
@@ -57,6 +60,7 @@ export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  checkOptions("randLike", options, tensorOptionNames);
   return draw("randLike", standardUniform, like.shape, optionsOf(like, options));
 }
 
@@ -73,6 +77,7 @@ export function randLike(like: Tensor, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randnLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  checkOptions("randnLike", options, tensorOptionNames);
   return draw("randnLike", standardNormal, like.shape, optionsOf(like, options));
 }
 
@@ -89,6 +94,7 @@ export function randnLike(like: Tensor, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randint(low: number, high: number, shape: Shape, options: TensorOptions = {}): Tensor {
+  checkOptions("randint", options, tensorOptionNames);
   return draw("randint", integersBetween("randint", low, high), shape, { dtype: "i32", ...options });
 }
 
@@ -105,6 +111,7 @@ export function randint(low: number, high: number, shape: Shape, options: Tensor
  * ```
  */
 export function randintLike(like: Tensor, low: number, high: number, options: TensorOptions = {}): Tensor {
+  checkOptions("randintLike", options, tensorOptionNames);
   return draw("randintLike", integersBetween("randintLike", low, high), like.shape, optionsOf(like, options));
 }
 
@@ -123,6 +130,7 @@ export function randintLike(like: Tensor, low: number, high: number, options: Te
  * ```
  */
 export function randperm(count: number, options: TensorOptions = {}): Tensor {
+  checkOptions("randperm", options, tensorOptionNames);
   requireShape("randperm", [count]);
   const { dtype = "i32", device = defaultDevice(), requiresGrad = false } = options;
   requireDtype("A new tensor", dtype);
@@ -164,6 +172,7 @@ export function normal(
   shape?: Shape,
   options: TensorOptions = {},
 ): Tensor {
+  checkOptions("normal", options, tensorOptionNames);
   const given = mean instanceof Tensor ? mean : std instanceof Tensor ? std : undefined;
   if (!given) {
     if (!shape) throw new HoldfastError("BAD_ARGUMENT", "normal of two numbers: pass the shape as well.");
@@ -198,6 +207,8 @@ export interface MultinomialOptions {
   readonly replacement?: boolean;
 }
 
+export const multinomialOptionNames: OptionNames<MultinomialOptions> = { replacement: true };
+
 /**
  * Indices along the last axis, drawn with probabilities in proportion to the elements, as i32. Weights of 0 are not drawn while others are
  * left.
@@ -212,6 +223,7 @@ export interface MultinomialOptions {
  * ```
  */
 export function multinomial(weights: Tensor, count: number, options: MultinomialOptions = {}): Tensor {
+  checkOptions("multinomial", options, multinomialOptionNames);
   return weights.multinomial(count, options);
 }
 

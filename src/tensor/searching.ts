@@ -1,7 +1,7 @@
 /** Binary searches in sorted tensors, and membership. */
 
 import { noGrad } from "../autograd/index.js";
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import { formatShape, isSameShape } from "../ops/index.js";
 import { full } from "./creation.js";
 import type { Tensor } from "./tensor.js";
@@ -11,6 +11,8 @@ export interface SearchOptions {
   /** The position after equal elements, not before them. Default: false. */
   readonly right?: boolean;
 }
+
+const searchOptionNames: OptionNames<SearchOptions> = { right: true };
 
 /**
  * Where values would be inserted in an ascending last axis: i32. A sorted vector serves values of any shape; otherwise the other axes are
@@ -24,11 +26,8 @@ export interface SearchOptions {
  * cpu.close();
  * ```
  */
-export function searchsorted(
-  sorted: Tensor,
-  values: Tensor | number,
-  { right = false }: SearchOptions = {},
-): Tensor {
+export function searchsorted(sorted: Tensor, values: Tensor | number, options: SearchOptions = {}): Tensor {
+  const { right = false } = checkOptions("searchsorted", options, searchOptionNames);
   if (typeof values === "number") return searchsorted(sorted, sorted.newTensor(values), { right });
   const isVector = sorted.ndim === 1;
   if (!isVector && !isSameShape(sorted.shape.slice(0, -1), values.shape.slice(0, -1))) {
@@ -66,6 +65,7 @@ export function searchsorted(
  * ```
  */
 export function bucketize(values: Tensor | number, boundaries: Tensor, options: SearchOptions = {}): Tensor {
+  checkOptions("bucketize", options, searchOptionNames);
   return searchsorted(boundaries, values, options);
 }
 
@@ -83,8 +83,9 @@ export function bucketize(values: Tensor | number, boundaries: Tensor, options: 
 export function isin(
   elements: Tensor,
   testElements: Tensor,
-  { invert = false }: { readonly invert?: boolean } = {},
+  options: { readonly invert?: boolean } = {},
 ): Tensor {
+  const { invert = false } = checkOptions("isin", options, { invert: true });
   if (testElements.numel === 0)
     return elements
       .ne(elements)

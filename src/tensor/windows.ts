@@ -1,6 +1,6 @@
 /** Window functions of signal processing. */
 
-import { HoldfastError } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import { fromTyped, type TensorOptions } from "./creation.js";
 import type { Tensor } from "./tensor.js";
 
@@ -9,6 +9,13 @@ export interface WindowOptions extends TensorOptions {
   /** True for the first `length` points of a window with one more, for spectra. Default: true. */
   readonly periodic?: boolean;
 }
+
+const windowOptionNames: OptionNames<WindowOptions> = {
+  periodic: true,
+  dtype: true,
+  device: true,
+  requiresGrad: true,
+};
 
 /** `length` values of a function of the phase, from 0 at the first point to 1 at the last. */
 function windowOf(
@@ -39,6 +46,7 @@ const cosine = (phase: number, times = 1): number => Math.cos(2 * Math.PI * time
  * ```
  */
 export function hannWindow(length: number, options: WindowOptions = {}): Tensor {
+  checkOptions("hannWindow", options, windowOptionNames);
   return windowOf("hannWindow", length, options, (t) => 0.5 - 0.5 * cosine(t));
 }
 
@@ -55,12 +63,20 @@ export function hannWindow(length: number, options: WindowOptions = {}): Tensor 
  */
 export function hammingWindow(
   length: number,
-  {
+  given: WindowOptions & { readonly alpha?: number; readonly beta?: number } = {},
+): Tensor {
+  const {
     alpha = 0.54,
     beta = 0.46,
     ...options
-  }: WindowOptions & { readonly alpha?: number; readonly beta?: number } = {},
-): Tensor {
+  } = checkOptions("hammingWindow", given, {
+    periodic: true,
+    dtype: true,
+    device: true,
+    requiresGrad: true,
+    alpha: true,
+    beta: true,
+  });
   return windowOf("hammingWindow", length, options, (t) => alpha - beta * cosine(t));
 }
 
@@ -76,6 +92,7 @@ export function hammingWindow(
  * ```
  */
 export function blackmanWindow(length: number, options: WindowOptions = {}): Tensor {
+  checkOptions("blackmanWindow", options, windowOptionNames);
   return windowOf("blackmanWindow", length, options, (t) =>
     Math.max(0, 0.42 - 0.5 * cosine(t) + 0.08 * cosine(t, 2)),
   );
@@ -93,6 +110,7 @@ export function blackmanWindow(length: number, options: WindowOptions = {}): Ten
  * ```
  */
 export function bartlettWindow(length: number, options: WindowOptions = {}): Tensor {
+  checkOptions("bartlettWindow", options, windowOptionNames);
   return windowOf("bartlettWindow", length, options, (t) => 1 - Math.abs(2 * t - 1));
 }
 
@@ -107,10 +125,14 @@ export function bartlettWindow(length: number, options: WindowOptions = {}): Ten
  * cpu.close();
  * ```
  */
-export function kaiserWindow(
-  length: number,
-  { beta = 12, ...options }: WindowOptions & { readonly beta?: number } = {},
-): Tensor {
+export function kaiserWindow(length: number, given: WindowOptions & { readonly beta?: number } = {}): Tensor {
+  const { beta = 12, ...options } = checkOptions("kaiserWindow", given, {
+    periodic: true,
+    dtype: true,
+    device: true,
+    requiresGrad: true,
+    beta: true,
+  });
   return windowOf(
     "kaiserWindow",
     length,

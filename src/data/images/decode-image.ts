@@ -1,6 +1,6 @@
 /** Reads PNG and JPEG images. Files are untrusted input. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { readRegularFile } from "../../files/index.js";
 import { MiB } from "../../units/index.js";
 import { withFileError } from "../atomic-write.js";
@@ -15,6 +15,8 @@ export interface ImageOptions {
   /** The maximum number of pixels, because a small file can hold a very large image. Default: 2²⁵, about 33 million. */
   readonly maxPixels?: number;
 }
+
+const imageOptionNames: OptionNames<ImageOptions> = { mode: true, maxPixels: true };
 
 const maxFileBytes = 512 * MiB;
 
@@ -32,8 +34,9 @@ const maxFileBytes = 512 * MiB;
  */
 export function decodeImage(
   bytes: Uint8Array,
-  { mode = "unchanged", maxPixels = 2 ** 25 }: ImageOptions = {},
+  options: ImageOptions = {},
 ): ImageArray<Uint8Array<ArrayBuffer>> {
+  const { mode = "unchanged", maxPixels = 2 ** 25 } = checkOptions("decodeImage", options, imageOptionNames);
   if (!(maxPixels >= 1)) {
     throw new HoldfastError("BAD_ARGUMENT", `decodeImage: maxPixels is ${maxPixels}; it must be 1 or more.`);
   }
@@ -58,6 +61,7 @@ export function decodeImage(
  * ```
  */
 export function readImage(path: string, options: ImageOptions = {}): ImageArray<Uint8Array<ArrayBuffer>> {
+  checkOptions("readImage", options, imageOptionNames);
   const bytes = withFileError(`${path} can't be read`, path, () => readRegularFile(path, maxFileBytes));
   try {
     return decodeImage(bytes, options);

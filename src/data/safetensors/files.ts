@@ -1,10 +1,11 @@
 /** Safetensors on disk. A file is read whole; a save is atomic. */
 
 import { constants, fstatSync, readSync } from "node:fs";
+import { checkOptions } from "../../errors/index.js";
 import { beat, duringFileWork } from "../../units/index.js";
 import { callBytes, fileError, withFile, writeAtomically } from "../atomic-write.js";
 import type { SafetensorsFile } from "./format.js";
-import { type ReadOptions, readSafetensors } from "./read.js";
+import { type ReadOptions, readOptionNames, readSafetensors } from "./read.js";
 import { listChunks, type MetadataToWrite, type TensorsToWrite } from "./write.js";
 
 /**
@@ -22,6 +23,7 @@ import { listChunks, type MetadataToWrite, type TensorsToWrite } from "./write.j
  * ```
  */
 export function loadSafetensors(path: string, options: ReadOptions = {}): SafetensorsFile {
+  checkOptions("loadSafetensors", options, readOptionNames);
   try {
     return readSafetensors(readWhole(path), options);
   } catch (error) {

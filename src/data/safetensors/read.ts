@@ -1,6 +1,6 @@
 /** Reads a safetensors file from its bytes. Nothing in it is trusted; the results are views of the bytes. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { foreignTensor } from "./foreign-dtypes.js";
 import {
   dtypesByFileName,
@@ -17,6 +17,8 @@ export interface ReadOptions {
   /** Tensors to skip: their names, or a predicate. */
   readonly skip?: readonly string[] | ((name: string) => boolean);
 }
+
+export const readOptionNames: OptionNames<ReadOptions> = { skip: true };
 
 const openingBrace = 0x7b;
 
@@ -38,6 +40,7 @@ const openingBrace = 0x7b;
  * ```
  */
 export function readSafetensors(bytes: Uint8Array, options: ReadOptions = {}): SafetensorsFile {
+  checkOptions("readSafetensors", options, readOptionNames);
   if (!(bytes instanceof Uint8Array)) {
     const message = "readSafetensors takes a file's bytes as a Uint8Array. For a path use loadSafetensors.";
     throw new HoldfastError("BAD_ARGUMENT", message);

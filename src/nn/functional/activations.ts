@@ -1,5 +1,6 @@
 /** Activations as functions. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import { smoothActivations } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 
@@ -10,6 +11,8 @@ export interface SoftplusOptions {
   /** x itself where beta · x is above this. Default: 20. */
   readonly threshold?: number;
 }
+
+export const softplusOptionNames: OptionNames<SoftplusOptions> = { beta: true, threshold: true };
 
 /**
  * max(x, 0).
@@ -115,7 +118,8 @@ export function tanh(x: Tensor): Tensor {
  * cpu.close();
  * ```
  */
-export function softplus(x: Tensor, { beta = 1, threshold = 20 }: SoftplusOptions = {}): Tensor {
+export function softplus(x: Tensor, options: SoftplusOptions = {}): Tensor {
+  const { beta = 1, threshold = 20 } = checkOptions("softplus", options, softplusOptionNames);
   if (beta === 1 && threshold === 20) return x.softplus();
   return x.device.apply(smoothActivations.scaledSoftplus, [x], { beta, threshold });
 }

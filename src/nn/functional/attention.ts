@@ -1,5 +1,6 @@
 /** Attention as a function. */
 
+import { checkOptions } from "../../errors/index.js";
 import { backendOf } from "../../kernels/index.js";
 import {
   scaledDotProductAttention as attentionOp,
@@ -47,8 +48,19 @@ export function scaledDotProductAttention(
   key: Tensor,
   value: Tensor,
   mask: Tensor | null = null,
-  { dropoutP = 0, rowsFirst = false, ...attributes }: AttentionOptions = {},
+  options: AttentionOptions = {},
 ): Tensor {
+  const {
+    dropoutP = 0,
+    rowsFirst = false,
+    ...attributes
+  } = checkOptions("scaledDotProductAttention", options, {
+    isCausal: true,
+    scale: true,
+    dropoutP: true,
+    enableGqa: true,
+    rowsFirst: true,
+  });
   const { device } = query;
   const masks = mask ? [mask] : [];
   const keeps = keptValues(query, key, value, rowsFirst);
@@ -103,10 +115,12 @@ export interface PackedAttentionOptions extends Pick<AttentionOptions, "isCausal
  * cpu.close();
  * ```
  */
-export function packedAttention(
-  qkv: Tensor,
-  { mask = null, ...attributes }: PackedAttentionOptions = {},
-): Tensor {
+export function packedAttention(qkv: Tensor, options: PackedAttentionOptions = {}): Tensor {
+  const { mask = null, ...attributes } = checkOptions("packedAttention", options, {
+    mask: true,
+    isCausal: true,
+    scale: true,
+  });
   const [rows = 1, , heads = 1, width = 1] = qkv.shape.slice(-4);
   const keeps = keptBy(qkv, { heads, rows, columns: rows, width, valueWidth: width });
   return qkv.device.apply(packedOp, mask ? [qkv, mask] : [qkv], { ...attributes, keeps });

@@ -1,7 +1,7 @@
 /** Normalisations of channels as functions: batch, group, instance and local response norms. */
 
 import { currentRecomputation, noGrad } from "../../autograd/index.js";
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import {
   batchNorm as batchNormOp,
   groupNorm as groupNormOp,
@@ -44,8 +44,13 @@ export function batchNorm(
   runningVar: Tensor | null,
   weight: Tensor | null = null,
   bias: Tensor | null = null,
-  { training = false, momentum = 0.1, eps = 1e-5 }: BatchNormFunctionOptions = {},
+  options: BatchNormFunctionOptions = {},
 ): Tensor {
+  const {
+    training = false,
+    momentum = 0.1,
+    eps = 1e-5,
+  } = checkOptions("batchNorm", options, { training: true, momentum: true, eps: true });
   const affine = affineOf(weight, bias);
   if (!training) {
     const inverseStd = requireStatistics("batchNorm", runningVar).add(eps).rsqrt();
@@ -119,8 +124,13 @@ export function instanceNorm(
   runningVar: Tensor | null = null,
   weight: Tensor | null = null,
   bias: Tensor | null = null,
-  { useInputStats = true, momentum = 0.1, eps = 1e-5 }: InstanceNormFunctionOptions = {},
+  options: InstanceNormFunctionOptions = {},
 ): Tensor {
+  const {
+    useInputStats = true,
+    momentum = 0.1,
+    eps = 1e-5,
+  } = checkOptions("instanceNorm", options, { useInputStats: true, momentum: true, eps: true });
   if (!useInputStats) return batchNorm(x, runningMean, runningVar, weight, bias, { eps });
   if (runningMean || runningVar) requireOwnStatistics("instanceNorm", x, weight, bias);
   const y = groupNorm(x, x.shape[1] ?? 1, weight, bias, eps);
@@ -144,6 +154,12 @@ export interface LocalResponseNormOptions {
   readonly k?: number;
 }
 
+export const localResponseNormOptionNames: OptionNames<LocalResponseNormOptions> = {
+  alpha: true,
+  beta: true,
+  k: true,
+};
+
 /**
  * Divides each element of [N, C, …] by (k + alpha · the mean of the squares of `size` neighbouring channels) to the power of beta.
  *
@@ -156,11 +172,12 @@ export interface LocalResponseNormOptions {
  * cpu.close();
  * ```
  */
-export function localResponseNorm(
-  x: Tensor,
-  size: number,
-  { alpha = 1e-4, beta = 0.75, k = 1 }: LocalResponseNormOptions = {},
-): Tensor {
+export function localResponseNorm(x: Tensor, size: number, options: LocalResponseNormOptions = {}): Tensor {
+  const {
+    alpha = 1e-4,
+    beta = 0.75,
+    k = 1,
+  } = checkOptions("localResponseNorm", options, localResponseNormOptionNames);
   const [batch = 1, channels = 1, ...positions] = x.shape;
   if (x.ndim < 3 || !(Number.isSafeInteger(size) && size >= 1)) {
     throw new HoldfastError(

@@ -1,6 +1,6 @@
 /** The CTC loss: the negative log probability of a target sequence, summed over all of its alignments with the input. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { arange, stack, type Tensor, where } from "../../tensor/index.js";
 import type { LossOptions } from "./losses.js";
@@ -13,6 +13,12 @@ export interface CTCLossOptions extends LossOptions {
   /** A loss that is infinite, because the target is too long for its input, counts as 0. Default: false. */
   readonly zeroInfinity?: boolean;
 }
+
+export const ctcLossOptionNames: OptionNames<CTCLossOptions> = {
+  blank: true,
+  zeroInfinity: true,
+  reduction: true,
+};
 
 /** Stands for log(0): sums of such numbers are finite, and their exponentials 0. */
 const logOfZero = -1e30;
@@ -37,8 +43,13 @@ export function ctcLoss(
   targets: Tensor,
   inputLengths: Tensor,
   targetLengths: Tensor,
-  { blank = 0, reduction = "mean", zeroInfinity = false }: CTCLossOptions = {},
+  options: CTCLossOptions = {},
 ): Tensor {
+  const {
+    blank = 0,
+    reduction = "mean",
+    zeroInfinity = false,
+  } = checkOptions("ctcLoss", options, ctcLossOptionNames);
   const [steps = 0, batch = 0, classes = 0] = logProbs.shape;
   const [rows, labels = 0] = targets.shape;
   if (logProbs.ndim !== 3 || targets.ndim !== 2 || rows !== batch || steps === 0) {

@@ -1,6 +1,6 @@
 /** Dropout of whole channels, dropout that keeps mean and variance, and random choices of classes. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { ones, onesLike, rand, type Tensor } from "../../tensor/index.js";
 import { dropout } from "./layers.js";
@@ -136,10 +136,12 @@ export interface GumbelSoftmaxOptions {
  * cpu.close();
  * ```
  */
-export function gumbelSoftmax(
-  logits: Tensor,
-  { tau = 1, hard = false, axis = -1 }: GumbelSoftmaxOptions = {},
-): Tensor {
+export function gumbelSoftmax(logits: Tensor, options: GumbelSoftmaxOptions = {}): Tensor {
+  const {
+    tau = 1,
+    hard = false,
+    axis = -1,
+  } = checkOptions("gumbelSoftmax", options, { tau: true, hard: true, axis: true });
   if (!(tau > 0)) {
     throw new HoldfastError("BAD_ARGUMENT", `gumbelSoftmax: tau is ${tau}; pass a number above 0.`, {
       numbers: { tau },

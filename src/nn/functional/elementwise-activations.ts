@@ -1,6 +1,6 @@
 /** More activations as functions: of exponentials, of pieces of lines, and with a gate. Each is one kernel. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import {
   type EluAttributes,
   formatShape,
@@ -20,6 +20,8 @@ export interface RReluOptions {
   /** Draw random slopes. Default: false. */
   readonly training?: boolean;
 }
+
+const rReluOptionNames: OptionNames<RReluOptions> = { lower: true, upper: true, training: true };
 
 /** The constants of Klambauer et al., "Self-Normalizing Neural Networks". */
 const seluAttributes: EluAttributes = {
@@ -414,10 +416,8 @@ export function softmin(x: Tensor, axis: number): Tensor {
  * cpu.close();
  * ```
  */
-export function rrelu(
-  x: Tensor,
-  { lower = 1 / 8, upper = 1 / 3, training = false }: RReluOptions = {},
-): Tensor {
+export function rrelu(x: Tensor, options: RReluOptions = {}): Tensor {
+  const { lower = 1 / 8, upper = 1 / 3, training = false } = checkOptions("rrelu", options, rReluOptionNames);
   if (!training) return x.leakyRelu((lower + upper) / 2);
   return x.device.apply(gatedActivations.prelu, [x, randomSlopes(x, lower, upper)]);
 }
@@ -433,10 +433,12 @@ export function rrelu(
  * cpu.close();
  * ```
  */
-export function rrelu_(
-  x: Tensor,
-  { lower = 1 / 8, upper = 1 / 3, training = false }: RReluOptions = {},
-): Tensor {
+export function rrelu_(x: Tensor, options: RReluOptions = {}): Tensor {
+  const {
+    lower = 1 / 8,
+    upper = 1 / 3,
+    training = false,
+  } = checkOptions("rrelu_", options, rReluOptionNames);
   if (!training) return x.leakyRelu_((lower + upper) / 2);
   return x.device.applyInPlace(gatedActivations.prelu, x, [x, randomSlopes(x, lower, upper)]);
 }

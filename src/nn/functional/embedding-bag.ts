@@ -1,6 +1,6 @@
 /** Embeddings of bags of indices: one row for each bag. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { arange, type Tensor, zeros } from "../../tensor/index.js";
 import { embedding } from "./layers.js";
@@ -30,11 +30,12 @@ export interface EmbeddingBagOptions {
  * cpu.close();
  * ```
  */
-export function embeddingBag(
-  input: Tensor,
-  weight: Tensor,
-  { offsets = null, mode = "mean", perSampleWeights = null }: EmbeddingBagOptions = {},
-): Tensor {
+export function embeddingBag(input: Tensor, weight: Tensor, options: EmbeddingBagOptions = {}): Tensor {
+  const {
+    offsets = null,
+    mode = "mean",
+    perSampleWeights = null,
+  } = checkOptions("embeddingBag", options, { offsets: true, mode: true, perSampleWeights: true });
   if (perSampleWeights && mode !== "sum")
     throw new HoldfastError(
       "BAD_ARGUMENT",

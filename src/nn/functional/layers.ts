@@ -1,5 +1,6 @@
 /** The computations of linear, convolutional, embedding and dropout layers as functions. */
 
+import { checkOptions } from "../../errors/index.js";
 import {
   batchedLinear as batchedLinearOp,
   dropout as dropoutOp,
@@ -49,8 +50,9 @@ export function linear(
   x: Tensor,
   weight: Tensor,
   bias: Tensor | null = null,
-  { layout = "outIn" }: LinearOptions = {},
+  options: LinearOptions = {},
 ): Tensor {
+  const { layout = "outIn" } = checkOptions("linear", options, { layout: true });
   return x.device.apply(linearOp, bias ? [x, weight, bias] : [x, weight], { layout });
 }
 
@@ -129,6 +131,7 @@ export function embedding(
   weight: Tensor,
   options: { readonly paddingIdx?: number } = {},
 ): Tensor {
+  checkOptions("embedding", options, { paddingIdx: true });
   return weight.device.apply(embeddingOp, [weight, index], options);
 }
 

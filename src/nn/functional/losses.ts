@@ -1,5 +1,6 @@
 /** Losses as functions of predictions and targets; a scalar, or per element with reduction "none". */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import {
   crossEntropyOfProbabilities,
   crossEntropy as crossEntropyOp,
@@ -16,6 +17,8 @@ export type LossOptions = {
   readonly reduction?: LossReduction;
 };
 
+export const lossOptionNames: OptionNames<LossOptions> = { reduction: true };
+
 /** Options of losses with class labels. */
 export interface ClassLossOptions extends LossOptions {
   /** The weight of each class, [C]. */
@@ -24,11 +27,24 @@ export interface ClassLossOptions extends LossOptions {
   readonly ignoreIndex?: number;
 }
 
+export const classLossOptionNames: OptionNames<ClassLossOptions> = {
+  weight: true,
+  ignoreIndex: true,
+  reduction: true,
+};
+
 /** Options of `crossEntropy`. */
 export interface CrossEntropyOptions extends ClassLossOptions {
   /** The share of the target that is distributed evenly over all classes. Default: 0. */
   readonly labelSmoothing?: number;
 }
+
+export const crossEntropyOptionNames: OptionNames<CrossEntropyOptions> = {
+  labelSmoothing: true,
+  weight: true,
+  ignoreIndex: true,
+  reduction: true,
+};
 
 /**
  * The negative log probability of each row's class, from logits [N, C], [N, C, …] or [C]. The target has labels (i32),
@@ -44,6 +60,7 @@ export interface CrossEntropyOptions extends ClassLossOptions {
  * ```
  */
 export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
+  checkOptions("crossEntropy", options, crossEntropyOptionNames);
   const { weight, ignoreIndex, ...attributes } = options;
   const operands = weight ? [input, target, weight] : [input, target];
   if (isFloat(target.dtype)) return input.device.apply(crossEntropyOfProbabilities, operands, attributes);
@@ -64,6 +81,7 @@ export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntrop
  * ```
  */
 export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
+  checkOptions("nllLoss", options, classLossOptionNames);
   const { weight, ...attributes } = options;
   return input.device.apply(nllLossOp, weight ? [input, target, weight] : [input, target], attributes);
 }
@@ -80,6 +98,7 @@ export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions
  * ```
  */
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkOptions("mseLoss", options, lossOptionNames);
   return input.device.apply(losses.mseLoss, [input, target], options);
 }
 
@@ -95,6 +114,7 @@ export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}
  * ```
  */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkOptions("l1Loss", options, lossOptionNames);
   return input.device.apply(losses.l1Loss, [input, target], options);
 }
 
@@ -115,6 +135,7 @@ export function huberLoss(
   target: Tensor,
   options: LossOptions & { readonly delta?: number } = {},
 ): Tensor {
+  checkOptions("huberLoss", options, { reduction: true, delta: true });
   return input.device.apply(losses.huberLoss, [input, target], options);
 }
 
@@ -135,6 +156,7 @@ export function smoothL1Loss(
   target: Tensor,
   options: LossOptions & { readonly beta?: number } = {},
 ): Tensor {
+  checkOptions("smoothL1Loss", options, { reduction: true, beta: true });
   return input.device.apply(losses.smoothL1Loss, [input, target], options);
 }
 
@@ -145,6 +167,12 @@ export interface BinaryLossOptions extends LossOptions {
   /** The weight of positive targets; it broadcasts. */
   readonly posWeight?: Tensor | null;
 }
+
+export const binaryLossOptionNames: OptionNames<BinaryLossOptions> = {
+  weight: true,
+  posWeight: true,
+  reduction: true,
+};
 
 /**
  * The binary cross entropy of targets from 0 to 1, from logits; finite for any logits.
@@ -159,6 +187,7 @@ export interface BinaryLossOptions extends LossOptions {
  * ```
  */
 export function bceWithLogits(input: Tensor, target: Tensor, options: BinaryLossOptions = {}): Tensor {
+  checkOptions("bceWithLogits", options, binaryLossOptionNames);
   const { weight, posWeight, ...attributes } = options;
   return input.device.apply(losses.bceWithLogits, [input, target, weight ?? 1, posWeight ?? 1], attributes);
 }

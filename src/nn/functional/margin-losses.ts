@@ -1,9 +1,10 @@
 /** Losses of distances, similarities and margins. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { targetLosses } from "../../ops/index.js";
 import { oneHot, type Tensor, where } from "../../tensor/index.js";
 import type { LossOptions } from "./losses.js";
+import { lossOptionNames } from "./losses.js";
 import { reduceLoss, requireSameShapes } from "./reduce-loss.js";
 
 /**
@@ -40,6 +41,12 @@ export interface PairwiseDistanceOptions {
   readonly keepdim?: boolean;
 }
 
+export const pairwiseDistanceOptionNames: OptionNames<PairwiseDistanceOptions> = {
+  p: true,
+  eps: true,
+  keepdim: true,
+};
+
 /**
  * The distance between vectors along the last axis.
  *
@@ -51,11 +58,12 @@ export interface PairwiseDistanceOptions {
  * cpu.close();
  * ```
  */
-export function pairwiseDistance(
-  x1: Tensor,
-  x2: Tensor,
-  { p = 2, eps = 1e-6, keepdim = false }: PairwiseDistanceOptions = {},
-): Tensor {
+export function pairwiseDistance(x1: Tensor, x2: Tensor, options: PairwiseDistanceOptions = {}): Tensor {
+  const {
+    p = 2,
+    eps = 1e-6,
+    keepdim = false,
+  } = checkOptions("pairwiseDistance", options, pairwiseDistanceOptionNames);
   return x1.sub(x2).add(eps).norm(-1, { p, keepdim });
 }
 
@@ -63,6 +71,8 @@ export function pairwiseDistance(
 export interface MarginOptions extends LossOptions {
   readonly margin?: number;
 }
+
+export const marginOptionNames: OptionNames<MarginOptions> = { margin: true, reduction: true };
 
 /**
  * max(0, margin − target · (x1 − x2)): with a target of 1, x1 should be larger. Default margin: 0.
@@ -79,8 +89,9 @@ export function marginRankingLoss(
   x1: Tensor,
   x2: Tensor,
   target: Tensor,
-  { margin = 0, reduction }: MarginOptions = {},
+  options: MarginOptions = {},
 ): Tensor {
+  const { margin = 0, reduction } = checkOptions("marginRankingLoss", options, marginOptionNames);
   return reduceLoss(target.neg().mul(x1.sub(x2)).add(margin).clamp(0), reduction);
 }
 
@@ -96,11 +107,8 @@ export function marginRankingLoss(
  * cpu.close();
  * ```
  */
-export function hingeEmbeddingLoss(
-  input: Tensor,
-  target: Tensor,
-  { margin = 1, reduction }: MarginOptions = {},
-): Tensor {
+export function hingeEmbeddingLoss(input: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
+  const { margin = 1, reduction } = checkOptions("hingeEmbeddingLoss", options, marginOptionNames);
   return reduceLoss(
     input.device.apply(targetLosses.hingeEmbedding, [input, target.detach()], { margin }),
     reduction,
@@ -123,8 +131,9 @@ export function cosineEmbeddingLoss(
   x1: Tensor,
   x2: Tensor,
   target: Tensor,
-  { margin = 0, reduction }: MarginOptions = {},
+  options: MarginOptions = {},
 ): Tensor {
+  const { margin = 0, reduction } = checkOptions("cosineEmbeddingLoss", options, marginOptionNames);
   requireSameShapes("cosineEmbeddingLoss", { x1, x2 });
   // PyTorch's similarity here adds eps to both squared lengths.
   const [length1, length2] = [x1, x2].map((x) => x.square().sum(-1).add(1e-12)) as [Tensor, Tensor];
@@ -144,6 +153,14 @@ export interface TripletMarginOptions extends MarginOptions {
   readonly swap?: boolean;
 }
 
+export const tripletMarginOptionNames: OptionNames<TripletMarginOptions> = {
+  p: true,
+  eps: true,
+  swap: true,
+  margin: true,
+  reduction: true,
+};
+
 /**
  * max(0, the distance to the positive − the distance to the negative + margin). Default margin: 1.
  *
@@ -160,8 +177,13 @@ export function tripletMarginLoss(
   anchor: Tensor,
   positive: Tensor,
   negative: Tensor,
-  { p = 2, eps = 1e-6, ...options }: TripletMarginOptions = {},
+  given: TripletMarginOptions = {},
 ): Tensor {
+  const {
+    p = 2,
+    eps = 1e-6,
+    ...options
+  } = checkOptions("tripletMarginLoss", given, tripletMarginOptionNames);
   const distanceFunction = (a: Tensor, b: Tensor): Tensor => pairwiseDistance(a, b, { p, eps });
   return tripletMarginWithDistanceLoss(anchor, positive, negative, { ...options, distanceFunction });
 }
@@ -173,6 +195,13 @@ export interface TripletDistanceOptions extends MarginOptions {
   /** Use the distance from the negative to the positive if it is smaller than that to the anchor. Default: false. */
   readonly swap?: boolean;
 }
+
+export const tripletDistanceOptionNames: OptionNames<TripletDistanceOptions> = {
+  distanceFunction: true,
+  swap: true,
+  margin: true,
+  reduction: true,
+};
 
 /**
  * `tripletMarginLoss` with your own distance.
@@ -192,8 +221,14 @@ export function tripletMarginWithDistanceLoss(
   anchor: Tensor,
   positive: Tensor,
   negative: Tensor,
-  { distanceFunction = pairwiseDistance, margin = 1, swap = false, reduction }: TripletDistanceOptions = {},
+  options: TripletDistanceOptions = {},
 ): Tensor {
+  const {
+    distanceFunction = pairwiseDistance,
+    margin = 1,
+    swap = false,
+    reduction,
+  } = checkOptions("tripletMarginWithDistanceLoss", options, tripletDistanceOptionNames);
   const near = distanceFunction(anchor, positive);
   const fromAnchor = distanceFunction(anchor, negative);
   const far = swap ? fromAnchor.minimum(distanceFunction(positive, negative)) : fromAnchor;
@@ -208,6 +243,13 @@ export interface MultiMarginOptions extends MarginOptions {
   readonly weight?: Tensor | null;
 }
 
+export const multiMarginOptionNames: OptionNames<MultiMarginOptions> = {
+  p: true,
+  weight: true,
+  margin: true,
+  reduction: true,
+};
+
 /**
  * The mean over the other classes of max(0, margin − score of the label + score of the class)^p, for scores [N, C] and labels [N], or [C]
  * and a label. Default margin: 1.
@@ -221,11 +263,13 @@ export interface MultiMarginOptions extends MarginOptions {
  * cpu.close();
  * ```
  */
-export function multiMarginLoss(
-  input: Tensor,
-  target: Tensor,
-  { p = 1, margin = 1, weight, reduction }: MultiMarginOptions = {},
-): Tensor {
+export function multiMarginLoss(input: Tensor, target: Tensor, options: MultiMarginOptions = {}): Tensor {
+  const {
+    p = 1,
+    margin = 1,
+    weight,
+    reduction,
+  } = checkOptions("multiMarginLoss", options, multiMarginOptionNames);
   if (p !== 1 && p !== 2)
     throw new HoldfastError("BAD_ARGUMENT", `multiMarginLoss: p is ${String(p)}; pass 1 or 2.`);
   const classes = input.shape.at(-1) ?? 1;
@@ -251,7 +295,8 @@ export function multiMarginLoss(
  * cpu.close();
  * ```
  */
-export function multilabelMarginLoss(input: Tensor, target: Tensor, { reduction }: LossOptions = {}): Tensor {
+export function multilabelMarginLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  const { reduction } = checkOptions("multilabelMarginLoss", options, lossOptionNames);
   requireSameShapes("multilabelMarginLoss", { input, target });
   const classes = input.shape.at(-1) ?? 1;
   const isLabel = target.lt(0).to("i32").cumsum(-1).eq(0); // [N, C]: before the first −1

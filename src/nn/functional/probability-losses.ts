@@ -1,10 +1,10 @@
 /** Losses of probabilities, counts and distributions. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { type LossReduction, targetLosses } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { where } from "../../tensor/index.js";
-import { bceWithLogits, type LossOptions } from "./losses.js";
+import { bceWithLogits, type LossOptions, lossOptionNames } from "./losses.js";
 import { reduceLoss, requireSameShapes } from "./reduce-loss.js";
 
 /** Options of `binaryCrossEntropy`. */
@@ -12,6 +12,11 @@ export interface ProbabilityLossOptions extends LossOptions {
   /** The weight of each element; it broadcasts. */
   readonly weight?: Tensor | null;
 }
+
+export const probabilityLossOptionNames: OptionNames<ProbabilityLossOptions> = {
+  weight: true,
+  reduction: true,
+};
 
 /**
  * The binary cross entropy of targets from 0 to 1, from probabilities. Prefer `bceWithLogits`, which is finite and accurate for any logits.
@@ -27,8 +32,9 @@ export interface ProbabilityLossOptions extends LossOptions {
 export function binaryCrossEntropy(
   input: Tensor,
   target: Tensor,
-  { weight, reduction }: ProbabilityLossOptions = {},
+  options: ProbabilityLossOptions = {},
 ): Tensor {
+  const { weight, reduction } = checkOptions("binaryCrossEntropy", options, probabilityLossOptionNames);
   requireSameShapes("binaryCrossEntropy", { input, target });
   const losses = input.device.apply(targetLosses.probabilityCrossEntropy, [input, target]);
   return reduceLoss(weight ? losses.mul(weight) : losses, reduction);
@@ -41,6 +47,8 @@ export interface KLDivOptions {
   /** True if the target has log probabilities. Default: false. */
   readonly logTarget?: boolean;
 }
+
+export const klDivOptionNames: OptionNames<KLDivOptions> = { reduction: true, logTarget: true };
 
 /**
  * The Kullback–Leibler divergence target · (log(target) − input), for an input of log probabilities.
@@ -55,11 +63,8 @@ export interface KLDivOptions {
  * cpu.close();
  * ```
  */
-export function klDiv(
-  input: Tensor,
-  target: Tensor,
-  { reduction = "mean", logTarget = false }: KLDivOptions = {},
-): Tensor {
+export function klDiv(input: Tensor, target: Tensor, options: KLDivOptions = {}): Tensor {
+  const { reduction = "mean", logTarget = false } = checkOptions("klDiv", options, klDivOptionNames);
   const op = logTarget ? targetLosses.klDivergenceOfLogs : targetLosses.klDivergence;
   const losses = input.device.apply(op, [input, target]);
   if (reduction === "batchmean") return losses.sum().div(input.shape[0] ?? 1);
@@ -76,6 +81,13 @@ export interface PoissonNLLLossOptions extends LossOptions {
   readonly eps?: number;
 }
 
+export const poissonNLLLossOptionNames: OptionNames<PoissonNLLLossOptions> = {
+  logInput: true,
+  full: true,
+  eps: true,
+  reduction: true,
+};
+
 /**
  * The negative log likelihood of counts from a Poisson distribution.
  *
@@ -87,11 +99,13 @@ export interface PoissonNLLLossOptions extends LossOptions {
  * cpu.close();
  * ```
  */
-export function poissonNllLoss(
-  input: Tensor,
-  target: Tensor,
-  { logInput = true, full = false, eps = 1e-8, reduction }: PoissonNLLLossOptions = {},
-): Tensor {
+export function poissonNllLoss(input: Tensor, target: Tensor, options: PoissonNLLLossOptions = {}): Tensor {
+  const {
+    logInput = true,
+    full = false,
+    eps = 1e-8,
+    reduction,
+  } = checkOptions("poissonNllLoss", options, poissonNLLLossOptionNames);
   const { device } = input;
   const losses = logInput
     ? device.apply(targetLosses.poissonOfLog, [input, target])
@@ -118,6 +132,12 @@ export interface GaussianNLLLossOptions extends LossOptions {
   readonly eps?: number;
 }
 
+export const gaussianNLLLossOptionNames: OptionNames<GaussianNLLLossOptions> = {
+  full: true,
+  eps: true,
+  reduction: true,
+};
+
 /**
  * The negative log likelihood of targets from a normal distribution with this mean (the input) and variance. The variance has the input's
  * shape, or broadcasts to it.
@@ -134,8 +154,13 @@ export function gaussianNllLoss(
   input: Tensor,
   target: Tensor,
   variance: Tensor,
-  { full = false, eps = 1e-6, reduction }: GaussianNLLLossOptions = {},
+  options: GaussianNLLLossOptions = {},
 ): Tensor {
+  const {
+    full = false,
+    eps = 1e-6,
+    reduction,
+  } = checkOptions("gaussianNllLoss", options, gaussianNLLLossOptionNames);
   if (!(eps > 0)) {
     throw new HoldfastError("BAD_ARGUMENT", `gaussianNllLoss: eps is ${eps}; pass a number above 0.`, {
       numbers: { eps },
@@ -158,7 +183,8 @@ export function gaussianNllLoss(
  * cpu.close();
  * ```
  */
-export function softMarginLoss(input: Tensor, target: Tensor, { reduction }: LossOptions = {}): Tensor {
+export function softMarginLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  const { reduction } = checkOptions("softMarginLoss", options, lossOptionNames);
   requireSameShapes("softMarginLoss", { input, target });
   return reduceLoss(input.device.apply(targetLosses.softMargin, [input, target]), reduction);
 }
@@ -178,8 +204,9 @@ export function softMarginLoss(input: Tensor, target: Tensor, { reduction }: Los
 export function multilabelSoftMarginLoss(
   input: Tensor,
   target: Tensor,
-  { weight, reduction }: ProbabilityLossOptions = {},
+  options: ProbabilityLossOptions = {},
 ): Tensor {
+  const { weight, reduction } = checkOptions("multilabelSoftMarginLoss", options, probabilityLossOptionNames);
   const losses = bceWithLogits(input, target, { reduction: "none", weight: weight ?? null });
   return reduceLoss(losses.mean(-1), reduction);
 }
@@ -191,6 +218,12 @@ export interface FocalLossOptions extends LossOptions {
   /** The exponent that makes the loss of well classified elements small. Default: 2. */
   readonly gamma?: number;
 }
+
+export const focalLossOptionNames: OptionNames<FocalLossOptions> = {
+  alpha: true,
+  gamma: true,
+  reduction: true,
+};
 
 /**
  * The focal loss of targets of 0 and 1, from logits: the binary cross entropy times (1 − p)^gamma, where p is the probability of the target.
@@ -204,11 +237,12 @@ export interface FocalLossOptions extends LossOptions {
  * cpu.close();
  * ```
  */
-export function sigmoidFocalLoss(
-  input: Tensor,
-  target: Tensor,
-  { alpha = 0.25, gamma = 2, reduction }: FocalLossOptions = {},
-): Tensor {
+export function sigmoidFocalLoss(input: Tensor, target: Tensor, options: FocalLossOptions = {}): Tensor {
+  const {
+    alpha = 0.25,
+    gamma = 2,
+    reduction,
+  } = checkOptions("sigmoidFocalLoss", options, focalLossOptionNames);
   const p = input.sigmoid();
   const missed = p.add(target).sub(p.mul(target).mul(2)); // 1 − the target's probability
   const focused = bceWithLogits(input, target, { reduction: "none" }).mul(missed.pow(gamma));

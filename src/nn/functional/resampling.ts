@@ -1,6 +1,6 @@
 /** Changes of resolution: interpolation, adaptive pooling, and shuffles of pixels and channels. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, type PerAxis } from "../../ops/index.js";
 import {
   avgPool1d,
@@ -27,6 +27,13 @@ export interface InterpolateOptions {
   readonly alignCorners?: boolean;
 }
 
+export const interpolateOptionNames: OptionNames<InterpolateOptions> = {
+  size: true,
+  scaleFactor: true,
+  mode: true,
+  alignCorners: true,
+};
+
 /** The number of axes that a mode is for; any without an entry. */
 const ranks: Partial<Record<InterpolationMode, number>> = {
   linear: 1,
@@ -48,10 +55,13 @@ const ranks: Partial<Record<InterpolationMode, number>> = {
  * cpu.close();
  * ```
  */
-export function interpolate(
-  x: Tensor,
-  { size, scaleFactor, mode = "nearest", alignCorners = false }: InterpolateOptions,
-): Tensor {
+export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
+  const {
+    size,
+    scaleFactor,
+    mode = "nearest",
+    alignCorners = false,
+  } = checkOptions("interpolate", options, interpolateOptionNames);
   const rank = x.ndim - 2;
   const needed = ranks[mode];
   if (rank < 1 || rank > 3 || (needed !== undefined && needed !== rank)) {
@@ -309,12 +319,8 @@ function averageWindows(x: Tensor, axis: number, length: number, target: number)
  * cpu.close();
  * ```
  */
-export function lpPool1d(
-  x: Tensor,
-  p: number,
-  kernel: number,
-  { stride = kernel }: LpPoolOptions = {},
-): Tensor {
+export function lpPool1d(x: Tensor, p: number, kernel: number, options: LpPoolOptions = {}): Tensor {
+  const { stride = kernel } = checkOptions("lpPool1d", options, lpPoolOptionNames);
   return rootOfSums(avgPool1d(x.pow(p), kernel, { stride }), p, kernel);
 }
 
@@ -329,18 +335,16 @@ export function lpPool1d(
  * cpu.close();
  * ```
  */
-export function lpPool2d(
-  x: Tensor,
-  p: number,
-  kernel: PerAxis,
-  { stride = kernel }: LpPoolOptions = {},
-): Tensor {
+export function lpPool2d(x: Tensor, p: number, kernel: PerAxis, options: LpPoolOptions = {}): Tensor {
+  const { stride = kernel } = checkOptions("lpPool2d", options, lpPoolOptionNames);
   const count = each(kernel, 2).reduce((product, size) => product * size, 1);
   return rootOfSums(avgPool2d(x.pow(p), kernel, { stride }), p, count);
 }
 
 /** Options of `lpPool1d` and `lpPool2d`. */
 export type LpPoolOptions = Pick<PoolOptions, "stride">;
+
+export const lpPoolOptionNames: OptionNames<LpPoolOptions> = { stride: true };
 
 function rootOfSums(means: Tensor, p: number, count: number): Tensor {
   return means

@@ -1,7 +1,14 @@
 /** Windows as columns, borders, and products of two inputs. */
 
-import { HoldfastError } from "../../errors/index.js";
-import { fold as foldOp, formatShape, type PerAxis, type WindowOptions, windows } from "../../ops/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
+import {
+  fold as foldOp,
+  formatShape,
+  type PerAxis,
+  type WindowOptions,
+  windowOptionNames,
+  windows,
+} from "../../ops/index.js";
 import { fromTyped, type Tensor } from "../../tensor/index.js";
 
 /**
@@ -16,7 +23,8 @@ import { fromTyped, type Tensor } from "../../tensor/index.js";
  * cpu.close();
  * ```
  */
-export function unfold(x: Tensor, kernel: PerAxis, { padding = 0, ...options }: WindowOptions = {}): Tensor {
+export function unfold(x: Tensor, kernel: PerAxis, given: WindowOptions = {}): Tensor {
+  const { padding = 0, ...options } = checkOptions("unfold", given, windowOptionNames);
   const [kernelHeight, kernelWidth] = pair(kernel);
   const [vertical, horizontal] = pair(padding);
   if (x.ndim !== 3 && x.ndim !== 4) {
@@ -47,12 +55,8 @@ export function unfold(x: Tensor, kernel: PerAxis, { padding = 0, ...options }: 
  * cpu.close();
  * ```
  */
-export function fold(
-  x: Tensor,
-  size: PerAxis,
-  kernel: PerAxis,
-  { stride = 1, padding = 0, dilation = 1 }: WindowOptions = {},
-): Tensor {
+export function fold(x: Tensor, size: PerAxis, kernel: PerAxis, options: WindowOptions = {}): Tensor {
+  const { stride = 1, padding = 0, dilation = 1 } = checkOptions("fold", options, windowOptionNames);
   const [sizes, kernels, strides, paddings, dilations] = [size, kernel, stride, padding, dilation].map(
     pair,
   ) as [Pair, Pair, Pair, Pair, Pair];

@@ -1,6 +1,8 @@
 /** Activations as modules, for Sequential. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { softplusOptionNames } from "../functional/activations.js";
 import { logSoftmax, type SoftplusOptions, softmax, softplus } from "../functional.js";
 import { Module } from "../module.js";
 
@@ -91,6 +93,7 @@ export class Softplus extends Module {
   readonly options: SoftplusOptions;
 
   constructor(options: SoftplusOptions = {}) {
+    checkOptions("nn.Softplus", options, softplusOptionNames);
     super();
     this.options = options;
   }
@@ -152,7 +155,8 @@ export class LeakyReLU extends Module {
 export class GELU extends Module {
   readonly approximate: "none" | "tanh";
 
-  constructor({ approximate = "none" }: { readonly approximate?: "none" | "tanh" } = {}) {
+  constructor(options: { readonly approximate?: "none" | "tanh" } = {}) {
+    const { approximate = "none" } = checkOptions("nn.GELU", options, { approximate: true });
     super();
     this.approximate = approximate;
   }

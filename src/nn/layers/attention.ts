@@ -1,5 +1,6 @@
 /** MultiheadAttention: several attention heads, each on its share of the width. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import { arange, type Tensor, where } from "../../tensor/index.js";
 import { dropout, linear, packedAttention, scaledDotProductAttention } from "../functional.js";
 import { xavierUniform, zeros } from "../init.js";
@@ -30,6 +31,12 @@ export interface AttendOptions {
   readonly keyPaddingMask?: Tensor | null;
 }
 
+export const attendOptionNames: OptionNames<AttendOptions> = {
+  mask: true,
+  isCausal: true,
+  keyPaddingMask: true,
+};
+
 /**
  * Multi-head attention. Key and value default to the query. `forwardWithWeights` returns the attention weights too.
  *
@@ -55,11 +62,12 @@ export class MultiheadAttention extends Module {
   readonly inProjBias: Parameter | null;
   readonly outProj: Linear;
 
-  constructor(
-    embedDim: number,
-    heads: number,
-    { bias = true, dropout = 0, batchFirst = true }: MultiheadAttentionOptions = {},
-  ) {
+  constructor(embedDim: number, heads: number, options: MultiheadAttentionOptions = {}) {
+    const {
+      bias = true,
+      dropout = 0,
+      batchFirst = true,
+    } = checkOptions("nn.MultiheadAttention", options, { bias: true, dropout: true, batchFirst: true });
     super();
     requireSizes("MultiheadAttention", { embedDim, heads });
     requireDivides("MultiheadAttention", embedDim, "embedDim", heads, "heads");
@@ -75,12 +83,12 @@ export class MultiheadAttention extends Module {
   }
 
   /** Inputs [batch, rows, width], or [rows, width] without a batch; the output has the query's shape. */
-  forward(
-    query: Tensor,
-    key: Tensor = query,
-    value: Tensor = key,
-    { mask: given = null, isCausal = false, keyPaddingMask = null }: AttendOptions = {},
-  ): Tensor {
+  forward(query: Tensor, key: Tensor = query, value: Tensor = key, options: AttendOptions = {}): Tensor {
+    const {
+      mask: given = null,
+      isCausal = false,
+      keyPaddingMask = null,
+    } = checkOptions("nn.MultiheadAttention.forward", options, attendOptionNames);
     const { inProjWeight, inProjBias, heads } = this;
     const mask = withPadding(given, keyPaddingMask);
     const dropoutP = this.isTraining ? this.dropout : 0;
@@ -116,16 +124,22 @@ export class MultiheadAttention extends Module {
     query: Tensor,
     key: Tensor = query,
     value: Tensor = key,
-    {
-      mask: given = null,
-      isCausal = false,
-      keyPaddingMask = null,
-      averageWeights = true,
-    }: AttendOptions & {
+    options: AttendOptions & {
       /** False: the weights of each head, [batch, heads, rows, columns]. */
       readonly averageWeights?: boolean;
     } = {},
   ): { readonly output: Tensor; readonly weights: Tensor } {
+    const {
+      mask: given = null,
+      isCausal = false,
+      keyPaddingMask = null,
+      averageWeights = true,
+    } = checkOptions("nn.MultiheadAttention.forwardWithWeights", options, {
+      mask: true,
+      isCausal: true,
+      keyPaddingMask: true,
+      averageWeights: true,
+    });
     const [q, k, v] = this.#project(query, key, value).map((x) => this.#splitHeads(x)) as [
       Tensor,
       Tensor,

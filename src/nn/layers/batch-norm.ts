@@ -1,7 +1,7 @@
 /** BatchNorm and InstanceNorm: normalize channels, with running statistics for evaluation. */
 
 import { currentRecomputation, noGrad } from "../../autograd/index.js";
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { Buffer } from "../buffer.js";
@@ -23,6 +23,13 @@ export interface BatchNormOptions {
   /** Keep running statistics, and use them in evaluation mode. Default: true; false for InstanceNorm. */
   readonly trackRunningStats?: boolean;
 }
+
+const batchNormOptionNames: OptionNames<BatchNormOptions> = {
+  eps: true,
+  momentum: true,
+  affine: true,
+  trackRunningStats: true,
+};
 
 /** The common base: a weight and a bias, and the running statistics, which stay f32 if the module is converted to a half float. */
 abstract class RunningNorm extends Module {
@@ -84,6 +91,7 @@ abstract class RunningNorm extends Module {
 
 abstract class BatchNorm extends RunningNorm {
   constructor(numFeatures: number, options: BatchNormOptions = {}) {
+    checkOptions("nn.BatchNorm", options, batchNormOptionNames);
     super(numFeatures, options);
   }
 
@@ -98,10 +106,12 @@ abstract class BatchNorm extends RunningNorm {
 }
 
 abstract class InstanceNorm extends RunningNorm {
-  constructor(
-    numFeatures: number,
-    { affine = false, trackRunningStats = false, ...options }: BatchNormOptions = {},
-  ) {
+  constructor(numFeatures: number, given: BatchNormOptions = {}) {
+    const {
+      affine = false,
+      trackRunningStats = false,
+      ...options
+    } = checkOptions("nn.InstanceNorm", given, batchNormOptionNames);
     super(numFeatures, { ...options, affine, trackRunningStats });
   }
 

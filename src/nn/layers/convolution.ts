@@ -1,5 +1,6 @@
 /** Conv1d, Conv2d and Conv3d: learned convolution kernels. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
 import type { Tensor, ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
 import { conv1d, conv2d, conv3d } from "../functional.js";
@@ -10,6 +11,14 @@ import { requireDivides, requireSizes } from "./checks.js";
 
 /** Options of convolution layers. */
 export type ConvolutionLayerOptions = WindowOptions & { readonly bias?: boolean };
+
+const convolutionLayerOptionNames: OptionNames<ConvolutionLayerOptions> = {
+  stride: true,
+  padding: true,
+  dilation: true,
+  groups: true,
+  bias: true,
+};
 
 /** The common base: a weight [out, in / groups, …kernel] and a bias [out]. */
 abstract class Convolution extends Module {
@@ -77,6 +86,7 @@ export class Conv1d extends Convolution {
     kernelSize: PerAxis,
     options: ConvolutionLayerOptions = {},
   ) {
+    checkOptions("nn.Conv1d", options, convolutionLayerOptionNames);
     super(inChannels, outChannels, perAxis(kernelSize, 1), options);
   }
 
@@ -105,6 +115,7 @@ export class Conv2d extends Convolution {
     kernelSize: PerAxis,
     options: ConvolutionLayerOptions = {},
   ) {
+    checkOptions("nn.Conv2d", options, convolutionLayerOptionNames);
     super(inChannels, outChannels, perAxis(kernelSize, 2), options);
   }
 
@@ -133,6 +144,7 @@ export class Conv3d extends Convolution {
     kernelSize: PerAxis,
     options: ConvolutionLayerOptions = {},
   ) {
+    checkOptions("nn.Conv3d", options, convolutionLayerOptionNames);
     super(inChannels, outChannels, perAxis(kernelSize, 3), options);
   }
 

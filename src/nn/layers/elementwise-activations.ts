@@ -1,5 +1,6 @@
 /** More activations as modules, for Sequential. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import {
   celu,
@@ -442,7 +443,8 @@ export class PReLU extends Module {
   /** [numParameters] */
   readonly weight: Parameter;
 
-  constructor(numParameters = 1, { init = 0.25 }: { readonly init?: number } = {}) {
+  constructor(numParameters = 1, options: { readonly init?: number } = {}) {
+    const { init = 0.25 } = checkOptions("nn.PReLU", options, { init: true });
     super();
     requireSizes("PReLU", { numParameters });
     this.numParameters = numParameters;

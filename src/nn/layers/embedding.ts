@@ -1,6 +1,6 @@
 /** Embedding: a learned row for each index. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { type EmbeddingBagOptions, embedding, embeddingBag } from "../functional.js";
 import { normal, normalWithPadding } from "../init.js";
@@ -34,7 +34,8 @@ export class Embedding extends Module {
   /** [numEmbeddings, embeddingDim]. Assign another layer's weight to tie the two. */
   weight: Parameter;
 
-  constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx }: EmbeddingOptions = {}) {
+  constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
+    const { paddingIdx } = checkOptions("nn.Embedding", options, { paddingIdx: true });
     super();
     requireSizes("Embedding", { numEmbeddings, embeddingDim });
     if (
@@ -87,11 +88,8 @@ export class EmbeddingBag extends Module {
   /** [numEmbeddings, embeddingDim] */
   weight: Parameter;
 
-  constructor(
-    numEmbeddings: number,
-    embeddingDim: number,
-    { mode = "mean" }: Pick<EmbeddingBagOptions, "mode"> = {},
-  ) {
+  constructor(numEmbeddings: number, embeddingDim: number, options: Pick<EmbeddingBagOptions, "mode"> = {}) {
+    const { mode = "mean" } = checkOptions("nn.EmbeddingBag", options, { mode: true });
     super();
     requireSizes("EmbeddingBag", { numEmbeddings, embeddingDim });
     this.numEmbeddings = numEmbeddings;
@@ -102,6 +100,7 @@ export class EmbeddingBag extends Module {
 
   /** Indices [bags, n], or [n] with offsets, to [bags, embeddingDim]. */
   forward(input: Tensor, options: Omit<EmbeddingBagOptions, "mode"> = {}): Tensor {
+    checkOptions("nn.EmbeddingBag.forward", options, { offsets: true, perSampleWeights: true });
     return embeddingBag(input, this.weight, { ...options, mode: this.mode });
   }
 

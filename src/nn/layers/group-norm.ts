@@ -1,6 +1,8 @@
 /** GroupNorm and LocalResponseNorm: normalize channels, without running statistics. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { localResponseNormOptionNames } from "../functional/batch-norm.js";
 import { groupNorm, type LocalResponseNormOptions, localResponseNorm } from "../functional.js";
 import { ones, zeros } from "../init.js";
 import { Module } from "../module.js";
@@ -34,7 +36,8 @@ export class GroupNorm extends Module {
   readonly weight: Parameter | null;
   readonly bias: Parameter | null;
 
-  constructor(numGroups: number, numChannels: number, { eps = 1e-5, affine = true }: GroupNormOptions = {}) {
+  constructor(numGroups: number, numChannels: number, options: GroupNormOptions = {}) {
+    const { eps = 1e-5, affine = true } = checkOptions("nn.GroupNorm", options, { eps: true, affine: true });
     super();
     requireSizes("GroupNorm", { numGroups, numChannels });
     requireDivides("GroupNorm", numChannels, "numChannels", numGroups, "groups");
@@ -72,6 +75,7 @@ export class LocalResponseNorm extends Module {
   readonly options: LocalResponseNormOptions;
 
   constructor(size: number, options: LocalResponseNormOptions = {}) {
+    checkOptions("nn.LocalResponseNorm", options, localResponseNormOptionNames);
     super();
     requireSizes("LocalResponseNorm", { size });
     this.size = size;

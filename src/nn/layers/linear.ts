@@ -1,5 +1,6 @@
 /** Linear: a GEMM with a weight, and a bias. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { bilinear, linear } from "../functional.js";
 import { kaimingUniform, uniform } from "../init.js";
@@ -12,6 +13,8 @@ export interface LinearOptions {
   /** Add a bias. Default: true. */
   readonly bias?: boolean;
 }
+
+const linearOptionNames: OptionNames<LinearOptions> = { bias: true };
 
 /**
  * x·Wᵀ + b over the last axis.
@@ -34,7 +37,8 @@ export class Linear extends Module {
   /** [out] */
   readonly bias: Parameter | null;
 
-  constructor(inFeatures: number, outFeatures: number, { bias = true }: LinearOptions = {}) {
+  constructor(inFeatures: number, outFeatures: number, options: LinearOptions = {}) {
+    const { bias = true } = checkOptions("nn.Linear", options, linearOptionNames);
     super();
     requireSizes("Linear", { inFeatures, outFeatures });
     this.inFeatures = inFeatures;
@@ -74,12 +78,8 @@ export class Bilinear extends Module {
   readonly weight: Parameter;
   readonly bias: Parameter | null;
 
-  constructor(
-    in1Features: number,
-    in2Features: number,
-    outFeatures: number,
-    { bias = true }: LinearOptions = {},
-  ) {
+  constructor(in1Features: number, in2Features: number, outFeatures: number, options: LinearOptions = {}) {
+    const { bias = true } = checkOptions("nn.Bilinear", options, linearOptionNames);
     super();
     requireSizes("Bilinear", { in1Features, in2Features, outFeatures });
     this.in1Features = in1Features;

@@ -1,6 +1,13 @@
 /** Losses as modules: `nn.functional` with stored options. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import {
+  binaryLossOptionNames,
+  classLossOptionNames,
+  crossEntropyOptionNames,
+  lossOptionNames,
+} from "../functional/losses.js";
 import {
   type BinaryLossOptions,
   bceWithLogits,
@@ -31,6 +38,7 @@ import { Loss } from "./loss.js";
  */
 export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
   constructor(options: CrossEntropyOptions = {}) {
+    checkOptions("nn.CrossEntropyLoss", options, crossEntropyOptionNames);
     super(options);
   }
 
@@ -54,6 +62,7 @@ export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
  */
 export class NLLLoss extends Loss<ClassLossOptions> {
   constructor(options: ClassLossOptions = {}) {
+    checkOptions("nn.NLLLoss", options, classLossOptionNames);
     super(options);
   }
 
@@ -76,6 +85,7 @@ export class NLLLoss extends Loss<ClassLossOptions> {
  */
 export class MSELoss extends Loss<LossOptions> {
   constructor(options: LossOptions = {}) {
+    checkOptions("nn.MSELoss", options, lossOptionNames);
     super(options);
   }
 
@@ -98,6 +108,7 @@ export class MSELoss extends Loss<LossOptions> {
  */
 export class L1Loss extends Loss<LossOptions> {
   constructor(options: LossOptions = {}) {
+    checkOptions("nn.L1Loss", options, lossOptionNames);
     super(options);
   }
 
@@ -120,6 +131,7 @@ export class L1Loss extends Loss<LossOptions> {
  */
 export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
   constructor(options: LossOptions & { readonly delta?: number } = {}) {
+    checkOptions("nn.HuberLoss", options, { reduction: true, delta: true });
     super(options);
   }
 
@@ -142,6 +154,7 @@ export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
  */
 export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }> {
   constructor(options: LossOptions & { readonly beta?: number } = {}) {
+    checkOptions("nn.SmoothL1Loss", options, { reduction: true, beta: true });
     super(options);
   }
 
@@ -165,6 +178,7 @@ export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }>
  */
 export class BCEWithLogitsLoss extends Loss<BinaryLossOptions> {
   constructor(options: BinaryLossOptions = {}) {
+    checkOptions("nn.BCEWithLogitsLoss", options, binaryLossOptionNames);
     super(options);
   }
 

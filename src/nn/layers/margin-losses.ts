@@ -1,6 +1,15 @@
 /** Losses of distances, similarities and margins as modules. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { lossOptionNames } from "../functional/losses.js";
+import {
+  marginOptionNames,
+  multiMarginOptionNames,
+  pairwiseDistanceOptionNames,
+  tripletDistanceOptionNames,
+  tripletMarginOptionNames,
+} from "../functional/margin-losses.js";
 import {
   cosineEmbeddingLoss,
   cosineSimilarity,
@@ -33,6 +42,7 @@ import { Loss, OptionsModule } from "./loss.js";
  */
 export class MarginRankingLoss extends OptionsModule<MarginOptions> {
   constructor(options: MarginOptions = {}) {
+    checkOptions("nn.MarginRankingLoss", options, marginOptionNames);
     super(options);
   }
 
@@ -55,6 +65,7 @@ export class MarginRankingLoss extends OptionsModule<MarginOptions> {
  */
 export class HingeEmbeddingLoss extends Loss<MarginOptions> {
   constructor(options: MarginOptions = {}) {
+    checkOptions("nn.HingeEmbeddingLoss", options, marginOptionNames);
     super(options);
   }
 
@@ -78,6 +89,7 @@ export class HingeEmbeddingLoss extends Loss<MarginOptions> {
  */
 export class CosineEmbeddingLoss extends OptionsModule<MarginOptions> {
   constructor(options: MarginOptions = {}) {
+    checkOptions("nn.CosineEmbeddingLoss", options, marginOptionNames);
     super(options);
   }
 
@@ -101,6 +113,7 @@ export class CosineEmbeddingLoss extends OptionsModule<MarginOptions> {
  */
 export class TripletMarginLoss extends OptionsModule<TripletMarginOptions> {
   constructor(options: TripletMarginOptions = {}) {
+    checkOptions("nn.TripletMarginLoss", options, tripletMarginOptionNames);
     super(options);
   }
 
@@ -124,6 +137,7 @@ export class TripletMarginLoss extends OptionsModule<TripletMarginOptions> {
  */
 export class TripletMarginWithDistanceLoss extends OptionsModule<TripletDistanceOptions> {
   constructor(options: TripletDistanceOptions = {}) {
+    checkOptions("nn.TripletMarginWithDistanceLoss", options, tripletDistanceOptionNames);
     super(options);
   }
 
@@ -146,6 +160,7 @@ export class TripletMarginWithDistanceLoss extends OptionsModule<TripletDistance
  */
 export class MultiMarginLoss extends Loss<MultiMarginOptions> {
   constructor(options: MultiMarginOptions = {}) {
+    checkOptions("nn.MultiMarginLoss", options, multiMarginOptionNames);
     super(options);
   }
 
@@ -169,6 +184,7 @@ export class MultiMarginLoss extends Loss<MultiMarginOptions> {
  */
 export class MultiLabelMarginLoss extends Loss<LossOptions> {
   constructor(options: LossOptions = {}) {
+    checkOptions("nn.MultiLabelMarginLoss", options, lossOptionNames);
     super(options);
   }
 
@@ -191,6 +207,7 @@ export class MultiLabelMarginLoss extends Loss<LossOptions> {
  */
 export class CosineSimilarity extends OptionsModule<{ readonly axis?: number; readonly eps?: number }> {
   constructor(options: { readonly axis?: number; readonly eps?: number } = {}) {
+    checkOptions("nn.CosineSimilarity", options, { axis: true, eps: true });
     super(options);
   }
 
@@ -214,6 +231,7 @@ export class CosineSimilarity extends OptionsModule<{ readonly axis?: number; re
  */
 export class PairwiseDistance extends OptionsModule<PairwiseDistanceOptions> {
   constructor(options: PairwiseDistanceOptions = {}) {
+    checkOptions("nn.PairwiseDistance", options, pairwiseDistanceOptionNames);
     super(options);
   }
 

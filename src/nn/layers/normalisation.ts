@@ -1,5 +1,6 @@
 /** LayerNorm and RMSNorm: normalize rows, then apply a learned scale. */
 
+import { checkOptions } from "../../errors/index.js";
 import { formatShape, type Shape } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { layerNorm, rmsNorm } from "../functional.js";
@@ -42,10 +43,12 @@ export class LayerNorm extends Module {
   readonly weight: Parameter | null;
   readonly bias: Parameter | null;
 
-  constructor(
-    normalizedShape: number | Shape,
-    { eps = 1e-5, elementwiseAffine = true, bias = true }: LayerNormOptions = {},
-  ) {
+  constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
+    const {
+      eps = 1e-5,
+      elementwiseAffine = true,
+      bias = true,
+    } = checkOptions("nn.LayerNorm", options, { eps: true, elementwiseAffine: true, bias: true });
     super();
     this.normalizedShape = rowShape("LayerNorm", normalizedShape);
     this.eps = eps;
@@ -80,7 +83,11 @@ export class RMSNorm extends Module {
   readonly eps: number | undefined;
   readonly weight: Parameter | null;
 
-  constructor(normalizedShape: number | Shape, { eps, elementwiseAffine = true }: RMSNormOptions = {}) {
+  constructor(normalizedShape: number | Shape, options: RMSNormOptions = {}) {
+    const { eps, elementwiseAffine = true } = checkOptions("nn.RMSNorm", options, {
+      eps: true,
+      elementwiseAffine: true,
+    });
     super();
     this.normalizedShape = rowShape("RMSNorm", normalizedShape);
     this.eps = eps;

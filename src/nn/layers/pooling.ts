@@ -1,12 +1,16 @@
 /** Pooling: the maximum or mean of every window. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
 import type { PoolOptions, Tensor } from "../../tensor/index.js";
+import { poolOptionNames } from "../../tensor/index.js";
 import { avgPool1d, avgPool2d, avgPool3d, maxPool1d, maxPool2d, maxPool3d } from "../functional.js";
 import { Module } from "../module.js";
 
 /** Average pooling has no dilation. */
 export type AvgPoolOptions = Omit<PoolOptions, "dilation">;
+
+const avgPoolOptionNames: OptionNames<AvgPoolOptions> = { stride: true, padding: true };
 
 abstract class Pool<Options extends PoolOptions> extends Module {
   readonly kernelSize: PerAxis;
@@ -40,6 +44,7 @@ abstract class Pool<Options extends PoolOptions> extends Module {
  */
 export class MaxPool1d extends Pool<PoolOptions> {
   constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
+    checkOptions("nn.MaxPool1d", options, poolOptionNames);
     super(kernelSize, options);
   }
 
@@ -62,6 +67,7 @@ export class MaxPool1d extends Pool<PoolOptions> {
  */
 export class MaxPool2d extends Pool<PoolOptions> {
   constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
+    checkOptions("nn.MaxPool2d", options, poolOptionNames);
     super(kernelSize, options);
   }
 
@@ -84,6 +90,7 @@ export class MaxPool2d extends Pool<PoolOptions> {
  */
 export class AvgPool1d extends Pool<AvgPoolOptions> {
   constructor(kernelSize: PerAxis, options: AvgPoolOptions = {}) {
+    checkOptions("nn.AvgPool1d", options, avgPoolOptionNames);
     super(kernelSize, options);
   }
 
@@ -106,6 +113,7 @@ export class AvgPool1d extends Pool<AvgPoolOptions> {
  */
 export class AvgPool2d extends Pool<AvgPoolOptions> {
   constructor(kernelSize: PerAxis, options: AvgPoolOptions = {}) {
+    checkOptions("nn.AvgPool2d", options, avgPoolOptionNames);
     super(kernelSize, options);
   }
 
@@ -129,6 +137,7 @@ export class AvgPool2d extends Pool<AvgPoolOptions> {
  */
 export class MaxPool3d extends Pool<PoolOptions> {
   constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
+    checkOptions("nn.MaxPool3d", options, poolOptionNames);
     super(kernelSize, options);
   }
 
@@ -152,6 +161,7 @@ export class MaxPool3d extends Pool<PoolOptions> {
  */
 export class AvgPool3d extends Pool<AvgPoolOptions> {
   constructor(kernelSize: PerAxis, options: AvgPoolOptions = {}) {
+    checkOptions("nn.AvgPool3d", options, avgPoolOptionNames);
     super(kernelSize, options);
   }
 

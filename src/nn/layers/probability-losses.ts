@@ -1,6 +1,16 @@
 /** Losses of probabilities, counts and sequences as modules. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { ctcLossOptionNames } from "../functional/ctc-loss.js";
+import { lossOptionNames } from "../functional/losses.js";
+import {
+  focalLossOptionNames,
+  gaussianNLLLossOptionNames,
+  klDivOptionNames,
+  poissonNLLLossOptionNames,
+  probabilityLossOptionNames,
+} from "../functional/probability-losses.js";
 import {
   binaryCrossEntropy,
   type CTCLossOptions,
@@ -33,6 +43,7 @@ import { Loss, OptionsModule } from "./loss.js";
  */
 export class BCELoss extends Loss<ProbabilityLossOptions> {
   constructor(options: ProbabilityLossOptions = {}) {
+    checkOptions("nn.BCELoss", options, probabilityLossOptionNames);
     super(options);
   }
 
@@ -56,6 +67,7 @@ export class BCELoss extends Loss<ProbabilityLossOptions> {
  */
 export class KLDivLoss extends Loss<KLDivOptions> {
   constructor(options: KLDivOptions = {}) {
+    checkOptions("nn.KLDivLoss", options, klDivOptionNames);
     super(options);
   }
 
@@ -78,6 +90,7 @@ export class KLDivLoss extends Loss<KLDivOptions> {
  */
 export class PoissonNLLLoss extends Loss<PoissonNLLLossOptions> {
   constructor(options: PoissonNLLLossOptions = {}) {
+    checkOptions("nn.PoissonNLLLoss", options, poissonNLLLossOptionNames);
     super(options);
   }
 
@@ -100,6 +113,7 @@ export class PoissonNLLLoss extends Loss<PoissonNLLLossOptions> {
  */
 export class GaussianNLLLoss extends OptionsModule<GaussianNLLLossOptions> {
   constructor(options: GaussianNLLLossOptions = {}) {
+    checkOptions("nn.GaussianNLLLoss", options, gaussianNLLLossOptionNames);
     super(options);
   }
 
@@ -122,6 +136,7 @@ export class GaussianNLLLoss extends OptionsModule<GaussianNLLLossOptions> {
  */
 export class SoftMarginLoss extends Loss<LossOptions> {
   constructor(options: LossOptions = {}) {
+    checkOptions("nn.SoftMarginLoss", options, lossOptionNames);
     super(options);
   }
 
@@ -145,6 +160,7 @@ export class SoftMarginLoss extends Loss<LossOptions> {
  */
 export class MultiLabelSoftMarginLoss extends Loss<ProbabilityLossOptions> {
   constructor(options: ProbabilityLossOptions = {}) {
+    checkOptions("nn.MultiLabelSoftMarginLoss", options, probabilityLossOptionNames);
     super(options);
   }
 
@@ -168,6 +184,7 @@ export class MultiLabelSoftMarginLoss extends Loss<ProbabilityLossOptions> {
  */
 export class FocalLoss extends Loss<FocalLossOptions> {
   constructor(options: FocalLossOptions = {}) {
+    checkOptions("nn.FocalLoss", options, focalLossOptionNames);
     super(options);
   }
 
@@ -192,6 +209,7 @@ export class FocalLoss extends Loss<FocalLossOptions> {
  */
 export class CTCLoss extends OptionsModule<CTCLossOptions> {
   constructor(options: CTCLossOptions = {}) {
+    checkOptions("nn.CTCLoss", options, ctcLossOptionNames);
     super(options);
   }
 

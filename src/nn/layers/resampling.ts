@@ -1,7 +1,9 @@
 /** Changes of resolution as modules: adaptive and power pooling, upsampling, and shuffles. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { interpolateOptionNames, lpPoolOptionNames } from "../functional/resampling.js";
 import {
   type AdaptiveSize,
   adaptiveAvgPool1d,
@@ -162,6 +164,7 @@ export class LPPool1d extends Module {
   readonly options: LpPoolOptions;
 
   constructor(p: number, kernelSize: number, options: LpPoolOptions = {}) {
+    checkOptions("nn.LPPool1d", options, lpPoolOptionNames);
     super();
     this.p = p;
     this.kernelSize = kernelSize;
@@ -195,6 +198,7 @@ export class LPPool2d extends Module {
   readonly options: LpPoolOptions;
 
   constructor(p: number, kernelSize: PerAxis, options: LpPoolOptions = {}) {
+    checkOptions("nn.LPPool2d", options, lpPoolOptionNames);
     super();
     this.p = p;
     this.kernelSize = kernelSize;
@@ -227,6 +231,7 @@ export class Upsample extends Module {
   readonly options: InterpolateOptions;
 
   constructor(options: InterpolateOptions) {
+    checkOptions("nn.Upsample", options, interpolateOptionNames);
     super();
     this.options = options;
   }

@@ -1,6 +1,6 @@
 /** RotaryEmbedding: positions as rotations of the queries and keys of attention. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { cat, type Tensor } from "../../tensor/index.js";
 import { Buffer } from "../buffer.js";
@@ -37,7 +37,11 @@ export class RotaryEmbedding extends Module {
   readonly cosines: Buffer;
   readonly sines: Buffer;
 
-  constructor(width: number, { maxLength = 4096, base = 10_000 }: RotaryEmbeddingOptions = {}) {
+  constructor(width: number, options: RotaryEmbeddingOptions = {}) {
+    const { maxLength = 4096, base = 10_000 } = checkOptions("nn.RotaryEmbedding", options, {
+      maxLength: true,
+      base: true,
+    });
     super();
     requireSizes("RotaryEmbedding", { width, maxLength });
     requireDivides("RotaryEmbedding", width, "width", 2, "halves");
@@ -60,7 +64,8 @@ export class RotaryEmbedding extends Module {
   }
 
   /** […, rows, width] to the same shape. The first row has the position `start`. */
-  forward(x: Tensor, { start = 0 }: { readonly start?: number } = {}): Tensor {
+  forward(x: Tensor, options: { readonly start?: number } = {}): Tensor {
+    const { start = 0 } = checkOptions("nn.RotaryEmbedding.forward", options, { start: true });
     const [rows = 0, width] = x.shape.slice(-2);
     if (width !== this.width || start + rows > this.maxLength || start < 0) {
       throw new HoldfastError(

@@ -1,5 +1,6 @@
 /** TransformerDecoderLayer: attention to the target, attention to the memory, and a feed-forward network. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { gelu, relu } from "../functional.js";
 import { Module } from "../module.js";
@@ -8,6 +9,7 @@ import { Dropout } from "./dropout.js";
 import { Linear } from "./linear.js";
 import { LayerNorm } from "./normalisation.js";
 import type { TransformerEncoderLayerOptions } from "./transformer.js";
+import { transformerEncoderLayerOptionNames } from "./transformer.js";
 
 /** Masks of a decoder; see the options of `MultiheadAttention`. */
 export interface DecodeOptions {
@@ -18,6 +20,15 @@ export interface DecodeOptions {
   readonly tgtIsCausal?: boolean;
   readonly memoryIsCausal?: boolean;
 }
+
+export const decodeOptionNames: OptionNames<DecodeOptions> = {
+  tgtMask: true,
+  memoryMask: true,
+  tgtKeyPaddingMask: true,
+  memoryKeyPaddingMask: true,
+  tgtIsCausal: true,
+  memoryIsCausal: true,
+};
 
 /**
  * One decoder layer of a transformer.
@@ -46,10 +57,8 @@ export class TransformerDecoderLayer extends Module {
   readonly normFirst: boolean;
   readonly #activate: (x: Tensor) => Tensor;
 
-  constructor(
-    dModel: number,
-    heads: number,
-    {
+  constructor(dModel: number, heads: number, options: TransformerEncoderLayerOptions = {}) {
+    const {
       dimFeedforward = 2048,
       dropout = 0.1,
       activation = "relu",
@@ -57,8 +66,7 @@ export class TransformerDecoderLayer extends Module {
       layerNormEps: eps = 1e-5,
       bias = true,
       batchFirst = true,
-    }: TransformerEncoderLayerOptions = {},
-  ) {
+    } = checkOptions("nn.TransformerDecoderLayer", options, transformerEncoderLayerOptionNames);
     super();
     this.selfAttn = new MultiheadAttention(dModel, heads, { bias, dropout, batchFirst });
     this.multiheadAttn = new MultiheadAttention(dModel, heads, { bias, dropout, batchFirst });
@@ -77,6 +85,7 @@ export class TransformerDecoderLayer extends Module {
 
   /** A target [batch, rows, width] and a memory [batch, columns, width] to the target's shape. */
   forward(tgt: Tensor, memory: Tensor, options: DecodeOptions = {}): Tensor {
+    checkOptions("nn.TransformerDecoderLayer.forward", options, decodeOptionNames);
     const { norm1, norm2, norm3 } = this;
     if (this.normFirst) {
       const own = tgt.add(this.#attendSelf(norm1.forward(tgt), options));

@@ -1,20 +1,24 @@
 /** TransformerEncoder, TransformerDecoder and Transformer: stacks of layers. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { xavierUniform } from "../init.js";
 import { Module } from "../module.js";
 import type { AttendOptions } from "./attention.js";
+import { attendOptionNames } from "./attention.js";
 import { requireSizes } from "./checks.js";
 import { ModuleList } from "./containers.js";
 import { LayerNorm } from "./normalisation.js";
 import { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";
-import { type DecodeOptions, TransformerDecoderLayer } from "./transformer-decoder.js";
+import { type DecodeOptions, decodeOptionNames, TransformerDecoderLayer } from "./transformer-decoder.js";
 
 /** Options of `TransformerEncoder` and `TransformerDecoder`. */
 export interface TransformerStackOptions {
   /** Applied to the result of the last layer. Default: none. */
   readonly norm?: LayerNorm | null;
 }
+
+const transformerStackOptionNames: OptionNames<TransformerStackOptions> = { norm: true };
 
 /**
  * Encoder layers in sequence. The function makes each layer. (PyTorch copies a layer instead.)
@@ -35,8 +39,9 @@ export class TransformerEncoder extends Module {
   constructor(
     makeLayer: () => TransformerEncoderLayer,
     numLayers: number,
-    { norm = null }: TransformerStackOptions = {},
+    options: TransformerStackOptions = {},
   ) {
+    const { norm = null } = checkOptions("nn.TransformerEncoder", options, transformerStackOptionNames);
     super();
     requireSizes("TransformerEncoder", { numLayers });
     this.layers = new ModuleList(Array.from({ length: numLayers }, makeLayer));
@@ -45,6 +50,7 @@ export class TransformerEncoder extends Module {
 
   /** [batch, rows, width] to the same shape; the options are passed to every layer. */
   forward(src: Tensor, options: AttendOptions = {}): Tensor {
+    checkOptions("nn.TransformerEncoder.forward", options, attendOptionNames);
     const encoded = [...this.layers].reduce((x, layer) => layer.forward(x, options), src);
     return this.norm ? this.norm.forward(encoded) : encoded;
   }
@@ -69,8 +75,9 @@ export class TransformerDecoder extends Module {
   constructor(
     makeLayer: () => TransformerDecoderLayer,
     numLayers: number,
-    { norm = null }: TransformerStackOptions = {},
+    options: TransformerStackOptions = {},
   ) {
+    const { norm = null } = checkOptions("nn.TransformerDecoder", options, transformerStackOptionNames);
     super();
     requireSizes("TransformerDecoder", { numLayers });
     this.layers = new ModuleList(Array.from({ length: numLayers }, makeLayer));
@@ -79,6 +86,7 @@ export class TransformerDecoder extends Module {
 
   /** A target [batch, rows, width] and a memory [batch, columns, width] to the target's shape. */
   forward(tgt: Tensor, memory: Tensor, options: DecodeOptions = {}): Tensor {
+    checkOptions("nn.TransformerDecoder.forward", options, decodeOptionNames);
     const decoded = [...this.layers].reduce((x, layer) => layer.forward(x, memory, options), tgt);
     return this.norm ? this.norm.forward(decoded) : decoded;
   }
@@ -118,10 +126,24 @@ export class Transformer extends Module {
   readonly encoder: TransformerEncoder;
   readonly decoder: TransformerDecoder;
 
-  constructor(
-    dModel = 512,
-    { heads = 8, numEncoderLayers = 6, numDecoderLayers = 6, ...options }: TransformerOptions = {},
-  ) {
+  constructor(dModel = 512, given: TransformerOptions = {}) {
+    const {
+      heads = 8,
+      numEncoderLayers = 6,
+      numDecoderLayers = 6,
+      ...options
+    } = checkOptions("nn.Transformer", given, {
+      heads: true,
+      numEncoderLayers: true,
+      numDecoderLayers: true,
+      dimFeedforward: true,
+      dropout: true,
+      activation: true,
+      normFirst: true,
+      layerNormEps: true,
+      bias: true,
+      batchFirst: true,
+    });
     super();
     const norm = (): LayerNorm =>
       new LayerNorm(dModel, { eps: options.layerNormEps ?? 1e-5, bias: options.bias ?? true });
@@ -136,11 +158,22 @@ export class Transformer extends Module {
 
   /** A source [batch, columns, width] and a target [batch, rows, width] to the target's shape. */
   forward(src: Tensor, tgt: Tensor, options: TransformOptions = {}): Tensor {
-    const { srcMask, srcKeyPaddingMask, srcIsCausal = false } = options;
+    checkOptions("nn.Transformer.forward", options, {
+      srcMask: true,
+      srcKeyPaddingMask: true,
+      srcIsCausal: true,
+      tgtMask: true,
+      memoryMask: true,
+      tgtKeyPaddingMask: true,
+      memoryKeyPaddingMask: true,
+      tgtIsCausal: true,
+      memoryIsCausal: true,
+    });
+    const { srcMask, srcKeyPaddingMask, srcIsCausal = false, ...decoding } = options;
     const memory = this.encoder.forward(src, {
       ...{ mask: srcMask ?? null, keyPaddingMask: srcKeyPaddingMask ?? null },
       isCausal: srcIsCausal,
     });
-    return this.decoder.forward(tgt, memory, options);
+    return this.decoder.forward(tgt, memory, decoding);
   }
 }

@@ -1,9 +1,10 @@
 /** TransformerEncoderLayer: attention and a feed-forward network, each with a residual and a norm. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { gelu, relu } from "../functional.js";
 import { Module } from "../module.js";
-import { type AttendOptions, MultiheadAttention } from "./attention.js";
+import { type AttendOptions, attendOptionNames, MultiheadAttention } from "./attention.js";
 import { Dropout } from "./dropout.js";
 import { Linear } from "./linear.js";
 import { LayerNorm } from "./normalisation.js";
@@ -22,6 +23,16 @@ export interface TransformerEncoderLayerOptions {
   /** Inputs are [batch, rows, width]. Default: true; PyTorch's default is false. */
   readonly batchFirst?: boolean;
 }
+
+export const transformerEncoderLayerOptionNames: OptionNames<TransformerEncoderLayerOptions> = {
+  dimFeedforward: true,
+  dropout: true,
+  activation: true,
+  normFirst: true,
+  layerNormEps: true,
+  bias: true,
+  batchFirst: true,
+};
 
 /**
  * One encoder layer of a transformer.
@@ -47,10 +58,8 @@ export class TransformerEncoderLayer extends Module {
   readonly normFirst: boolean;
   readonly #activate: (x: Tensor) => Tensor;
 
-  constructor(
-    dModel: number,
-    heads: number,
-    {
+  constructor(dModel: number, heads: number, options: TransformerEncoderLayerOptions = {}) {
+    const {
       dimFeedforward = 2048,
       dropout = 0.1,
       activation = "relu",
@@ -58,8 +67,7 @@ export class TransformerEncoderLayer extends Module {
       layerNormEps: eps = 1e-5,
       bias = true,
       batchFirst = true,
-    }: TransformerEncoderLayerOptions = {},
-  ) {
+    } = checkOptions("nn.TransformerEncoderLayer", options, transformerEncoderLayerOptionNames);
     super();
     this.selfAttn = new MultiheadAttention(dModel, heads, { bias, dropout, batchFirst });
     this.linear1 = new Linear(dModel, dimFeedforward, { bias });
@@ -75,6 +83,7 @@ export class TransformerEncoderLayer extends Module {
 
   /** [batch, rows, width] to the same shape; the options are passed to its attention. */
   forward(x: Tensor, options: AttendOptions = {}): Tensor {
+    checkOptions("nn.TransformerEncoderLayer.forward", options, attendOptionNames);
     if (this.normFirst) {
       const attended = x.add(this.#attend(this.norm1.forward(x), options));
       return attended.add(this.#feedForward(this.norm2.forward(attended)));

@@ -1,5 +1,6 @@
 /** ConvTranspose1d, ConvTranspose2d and ConvTranspose3d: learned kernels that enlarge images. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
 import type { Tensor, TransposedConvolutionOptions } from "../../tensor/index.js";
 import { convTranspose1d, convTranspose2d, convTranspose3d } from "../functional.js";
@@ -11,6 +12,15 @@ import { perAxis, textOf } from "./convolution.js";
 
 /** Options of transposed convolution layers. */
 export type TransposedConvolutionLayerOptions = TransposedConvolutionOptions & { readonly bias?: boolean };
+
+const transposedConvolutionLayerOptionNames: OptionNames<TransposedConvolutionLayerOptions> = {
+  stride: true,
+  padding: true,
+  dilation: true,
+  outputPadding: true,
+  groups: true,
+  bias: true,
+};
 
 /** The common base: a weight [in, out / groups, …kernel] and a bias [out]. */
 abstract class TransposedConvolution extends Module {
@@ -71,6 +81,7 @@ export class ConvTranspose1d extends TransposedConvolution {
     kernelSize: PerAxis,
     options: TransposedConvolutionLayerOptions = {},
   ) {
+    checkOptions("nn.ConvTranspose1d", options, transposedConvolutionLayerOptionNames);
     super(inChannels, outChannels, perAxis(kernelSize, 1), options);
   }
 
@@ -99,6 +110,7 @@ export class ConvTranspose2d extends TransposedConvolution {
     kernelSize: PerAxis,
     options: TransposedConvolutionLayerOptions = {},
   ) {
+    checkOptions("nn.ConvTranspose2d", options, transposedConvolutionLayerOptionNames);
     super(inChannels, outChannels, perAxis(kernelSize, 2), options);
   }
 
@@ -127,6 +139,7 @@ export class ConvTranspose3d extends TransposedConvolution {
     kernelSize: PerAxis,
     options: TransposedConvolutionLayerOptions = {},
   ) {
+    checkOptions("nn.ConvTranspose3d", options, transposedConvolutionLayerOptionNames);
     super(inChannels, outChannels, perAxis(kernelSize, 3), options);
   }
 

@@ -1,6 +1,8 @@
 /** Windows as columns, and back. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { PerAxis, WindowOptions } from "../../ops/index.js";
+import { windowOptionNames } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { fold, unfold } from "../functional.js";
 import { Module } from "../module.js";
@@ -21,6 +23,7 @@ export class Unfold extends Module {
   readonly options: WindowOptions;
 
   constructor(kernelSize: PerAxis, options: WindowOptions = {}) {
+    checkOptions("nn.Unfold", options, windowOptionNames);
     super();
     this.kernelSize = kernelSize;
     this.options = options;
@@ -53,6 +56,7 @@ export class Fold extends Module {
   readonly options: WindowOptions;
 
   constructor(outputSize: PerAxis, kernelSize: PerAxis, options: WindowOptions = {}) {
+    checkOptions("nn.Fold", options, windowOptionNames);
     super();
     this.outputSize = outputSize;
     this.kernelSize = kernelSize;

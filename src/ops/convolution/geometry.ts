@@ -1,5 +1,6 @@
 /** The geometry of windows over an array's last axes: checked sizes, strides and paddings for each axis. */
 
+import type { OptionNames } from "../../errors/index.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
 
 /** One number for all axes, or one number for each axis. */
@@ -14,6 +15,8 @@ export type WindowOptions = {
   readonly padding?: PerAxis;
   readonly dilation?: PerAxis;
 };
+
+export const windowOptionNames: OptionNames<WindowOptions> = { stride: true, padding: true, dilation: true };
 
 /** Each field has one number for every axis that windows move along. */
 export interface Windows {

@@ -1,6 +1,6 @@
 /** Schedules made of schedules: one after the other, or all at once. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { requireCount } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule, type ScheduleState } from "./schedule.js";
@@ -94,7 +94,11 @@ abstract class CombinedSchedule extends Schedule {
 export class SequentialLR extends CombinedSchedule {
   readonly #milestones: readonly number[];
 
-  constructor(optimizer: Optimizer, { schedulers, milestones }: SequentialOptions) {
+  constructor(optimizer: Optimizer, options: SequentialOptions) {
+    const { schedulers, milestones } = checkOptions("optim.lrScheduler.SequentialLR", options, {
+      milestones: true,
+      schedulers: true,
+    });
     super(optimizer, "SequentialLR", schedulers);
     for (const milestone of milestones) requireCount("SequentialLR", "milestone", milestone);
     const isAscending = milestones.every(
@@ -134,7 +138,8 @@ export class SequentialLR extends CombinedSchedule {
  * ```
  */
 export class ChainedScheduler extends CombinedSchedule {
-  constructor(optimizer: Optimizer, { schedulers }: ChainedOptions) {
+  constructor(optimizer: Optimizer, options: ChainedOptions) {
+    const { schedulers } = checkOptions("optim.lrScheduler.ChainedScheduler", options, { schedulers: true });
     super(optimizer, "ChainedScheduler", schedulers);
   }
 

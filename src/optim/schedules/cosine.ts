@@ -1,5 +1,6 @@
 /** The cosine schedule: from the first learning rate to the last along half a cosine wave. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -30,7 +31,8 @@ export class CosineSchedule extends Schedule {
   readonly #tMax: number;
   readonly #etaMin: number;
 
-  constructor(optimizer: Optimizer, { tMax, etaMin = 0 }: CosineOptions) {
+  constructor(optimizer: Optimizer, options: CosineOptions) {
+    const { tMax, etaMin = 0 } = checkOptions("optim.CosineSchedule", options, { tMax: true, etaMin: true });
     super(optimizer);
     requireCount("CosineSchedule", "tMax", tMax);
     requireNumber("CosineSchedule", "etaMin", etaMin, { from: 0 });

@@ -1,5 +1,6 @@
 /** The cyclic schedule: up and down between two learning rates, again and again. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -45,6 +46,16 @@ export class CyclicLR extends Schedule {
   readonly #length: number;
 
   constructor(optimizer: Optimizer, options: CyclicOptions) {
+    checkOptions("optim.lrScheduler.CyclicLR", options, {
+      baseLr: true,
+      maxLr: true,
+      stepSizeUp: true,
+      stepSizeDown: true,
+      mode: true,
+      gamma: true,
+      scaleFn: true,
+      scaleMode: true,
+    });
     super(optimizer);
     const { baseLr, maxLr, stepSizeUp = 2000, stepSizeDown = stepSizeUp, gamma = 1 } = options;
     requireNumber("CyclicLR", "baseLr", baseLr, { from: 0 });

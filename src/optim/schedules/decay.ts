@@ -1,5 +1,6 @@
 /** Schedules that lower the learning rate in every step: by a factor, or along a power of the remaining steps. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -25,7 +26,8 @@ export interface ExponentialOptions {
 export class ExponentialLR extends Schedule {
   readonly #gamma: number;
 
-  constructor(optimizer: Optimizer, { gamma }: ExponentialOptions) {
+  constructor(optimizer: Optimizer, options: ExponentialOptions) {
+    const { gamma } = checkOptions("optim.lrScheduler.ExponentialLR", options, { gamma: true });
     super(optimizer);
     requireNumber("ExponentialLR", "gamma", gamma, { from: 0 });
     this.#gamma = gamma;
@@ -61,7 +63,11 @@ export class PolynomialLR extends Schedule {
   readonly #totalIters: number;
   readonly #power: number;
 
-  constructor(optimizer: Optimizer, { totalIters = 5, power = 1 }: PolynomialOptions = {}) {
+  constructor(optimizer: Optimizer, options: PolynomialOptions = {}) {
+    const { totalIters = 5, power = 1 } = checkOptions("optim.lrScheduler.PolynomialLR", options, {
+      totalIters: true,
+      power: true,
+    });
     super(optimizer);
     requireCount("PolynomialLR", "totalIters", totalIters);
     requireNumber("PolynomialLR", "power", power, { from: 0 });

@@ -1,6 +1,6 @@
 /** The lambda schedule: the initial learning rate times a factor that a function returns. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
 
@@ -12,6 +12,8 @@ export interface LambdaOptions {
   /** One function for all groups, or one per group. */
   readonly lrLambda: LrLambda | readonly LrLambda[];
 }
+
+export const lambdaOptionNames: OptionNames<LambdaOptions> = { lrLambda: true };
 
 /**
  * The initial learning rate times a function of the step count; PyTorch's LambdaLR.
@@ -31,7 +33,8 @@ export interface LambdaOptions {
 export class LambdaSchedule extends Schedule {
   readonly #lambdas: readonly LrLambda[];
 
-  constructor(optimizer: Optimizer, { lrLambda }: LambdaOptions) {
+  constructor(optimizer: Optimizer, options: LambdaOptions) {
+    const { lrLambda } = checkOptions("optim.LambdaSchedule", options, lambdaOptionNames);
     super(optimizer);
     this.#lambdas = lambdasOf("LambdaSchedule", optimizer, { lrLambda });
   }

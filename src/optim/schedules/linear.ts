@@ -1,5 +1,6 @@
 /** A schedule that changes the learning rate linearly, from one share of it to another. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -32,10 +33,16 @@ export class LinearLR extends Schedule {
   readonly #endFactor: number;
   readonly #totalIters: number;
 
-  constructor(
-    optimizer: Optimizer,
-    { startFactor = 1 / 3, endFactor = 1, totalIters = 5 }: LinearOptions = {},
-  ) {
+  constructor(optimizer: Optimizer, options: LinearOptions = {}) {
+    const {
+      startFactor = 1 / 3,
+      endFactor = 1,
+      totalIters = 5,
+    } = checkOptions("optim.lrScheduler.LinearLR", options, {
+      startFactor: true,
+      endFactor: true,
+      totalIters: true,
+    });
     super(optimizer);
     requireNumber("LinearLR", "startFactor", startFactor, { above: 0, upTo: 1 });
     requireNumber("LinearLR", "endFactor", endFactor, { from: 0, upTo: 1 });

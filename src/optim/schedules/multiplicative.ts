@@ -1,7 +1,8 @@
 /** The multiplicative schedule: each step multiplies the learning rate by what a function returns. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Optimizer } from "../optimizer.js";
-import { type LambdaOptions, type LrLambda, lambdasOf } from "./lambda.js";
+import { type LambdaOptions, type LrLambda, lambdaOptionNames, lambdasOf } from "./lambda.js";
 import { Schedule } from "./schedule.js";
 
 /**
@@ -23,6 +24,7 @@ export class MultiplicativeLR extends Schedule {
   readonly #products: { steps: number; product: number }[];
 
   constructor(optimizer: Optimizer, options: LambdaOptions) {
+    checkOptions("optim.lrScheduler.MultiplicativeLR", options, lambdaOptionNames);
     super(optimizer);
     this.#lambdas = lambdasOf("MultiplicativeLR", optimizer, options);
     this.#products = this.#lambdas.map(() => ({ steps: 0, product: 1 }));

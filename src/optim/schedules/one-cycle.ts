@@ -1,6 +1,6 @@
 /** The one-cycle schedule: up to a maximum learning rate and down to almost zero, over a known number of steps. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -46,6 +46,15 @@ export class OneCycleSchedule extends Schedule {
   readonly #phases: readonly Phase[];
 
   constructor(optimizer: Optimizer, options: OneCycleOptions) {
+    checkOptions("optim.lrScheduler.OneCycleLR", options, {
+      maxLr: true,
+      totalSteps: true,
+      pctStart: true,
+      annealStrategy: true,
+      divFactor: true,
+      finalDivFactor: true,
+      threePhase: true,
+    });
     super(optimizer);
     const { maxLr, totalSteps, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options;
     requireNumber("OneCycleSchedule", "maxLr", maxLr, { from: 0 });

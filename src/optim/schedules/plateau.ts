@@ -1,5 +1,6 @@
 /** Lowers the learning rate when a metric stops improving. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 
@@ -51,6 +52,16 @@ export class ReduceOnPlateau {
   #state: { steps: number; best?: number; badSteps: number; cooldownLeft: number };
 
   constructor(optimizer: Optimizer, options: PlateauOptions = {}) {
+    checkOptions("optim.lrScheduler.ReduceLROnPlateau", options, {
+      mode: true,
+      factor: true,
+      patience: true,
+      threshold: true,
+      thresholdMode: true,
+      cooldown: true,
+      minLr: true,
+      eps: true,
+    });
     this.#optimizer = optimizer;
     this.#options = {
       ...{ mode: "min", factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: "rel" },

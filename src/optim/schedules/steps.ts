@@ -1,5 +1,6 @@
 /** Schedules with a piecewise constant learning rate. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -34,7 +35,11 @@ export class ConstantSchedule extends Schedule {
   readonly #factor: number;
   readonly #totalIters: number;
 
-  constructor(optimizer: Optimizer, { factor = 1, totalIters = Infinity }: ConstantOptions = {}) {
+  constructor(optimizer: Optimizer, options: ConstantOptions = {}) {
+    const { factor = 1, totalIters = Infinity } = checkOptions("optim.ConstantSchedule", options, {
+      factor: true,
+      totalIters: true,
+    });
     super(optimizer);
     requireNumber("ConstantSchedule", "factor", factor, { from: 0 });
     if (totalIters !== Infinity) requireCount("ConstantSchedule", "totalIters", totalIters);
@@ -75,7 +80,11 @@ export class StepSchedule extends Schedule {
   readonly #stepSize: number;
   readonly #gamma: number;
 
-  constructor(optimizer: Optimizer, { stepSize, gamma = 0.1 }: StepOptions) {
+  constructor(optimizer: Optimizer, options: StepOptions) {
+    const { stepSize, gamma = 0.1 } = checkOptions("optim.lrScheduler.StepLR", options, {
+      stepSize: true,
+      gamma: true,
+    });
     super(optimizer);
     requireCount("StepSchedule", "stepSize", stepSize);
     requireNumber("StepSchedule", "gamma", gamma, { from: 0 });
@@ -112,7 +121,11 @@ export class MultiStepSchedule extends Schedule {
   readonly #milestones: readonly number[];
   readonly #gamma: number;
 
-  constructor(optimizer: Optimizer, { milestones, gamma = 0.1 }: MultiStepOptions) {
+  constructor(optimizer: Optimizer, options: MultiStepOptions) {
+    const { milestones, gamma = 0.1 } = checkOptions("optim.lrScheduler.MultiStepLR", options, {
+      milestones: true,
+      gamma: true,
+    });
     super(optimizer);
     for (const milestone of milestones) requireCount("MultiStepSchedule", "milestone", milestone);
     requireNumber("MultiStepSchedule", "gamma", gamma, { from: 0 });

@@ -1,5 +1,6 @@
 /** The schedule of stochastic weight averaging: from the present learning rate to a constant one. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -36,7 +37,16 @@ export class SWALR extends Schedule {
   readonly #annealEpochs: number;
   readonly #isLinear: boolean;
 
-  constructor(optimizer: Optimizer, { swaLr, annealEpochs = 10, annealStrategy = "cos" }: SwaLrOptions) {
+  constructor(optimizer: Optimizer, options: SwaLrOptions) {
+    const {
+      swaLr,
+      annealEpochs = 10,
+      annealStrategy = "cos",
+    } = checkOptions("optim.swaUtils.SWALR", options, {
+      swaLr: true,
+      annealEpochs: true,
+      annealStrategy: true,
+    });
     super(optimizer);
     requireNumber("SWALR", "swaLr", swaLr, { from: 0 });
     requireCount("SWALR", "annealEpochs", annealEpochs, 0);

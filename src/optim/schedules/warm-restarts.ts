@@ -1,5 +1,6 @@
 /** The cosine schedule that starts again and again, each time for longer if you like. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule } from "./schedule.js";
@@ -32,7 +33,16 @@ export class CosineAnnealingWarmRestarts extends Schedule {
   readonly #tMult: number;
   readonly #etaMin: number;
 
-  constructor(optimizer: Optimizer, { t0, tMult = 1, etaMin = 0 }: WarmRestartsOptions) {
+  constructor(optimizer: Optimizer, options: WarmRestartsOptions) {
+    const {
+      t0,
+      tMult = 1,
+      etaMin = 0,
+    } = checkOptions("optim.lrScheduler.CosineAnnealingWarmRestarts", options, {
+      t0: true,
+      tMult: true,
+      etaMin: true,
+    });
     super(optimizer);
     requireCount("CosineAnnealingWarmRestarts", "t0", t0);
     requireCount("CosineAnnealingWarmRestarts", "tMult", tMult);

@@ -1,5 +1,6 @@
 /** A linear warm-up, followed by any other schedule. */
 
+import { checkOptions } from "../../errors/index.js";
 import { requireCount, requireNumber } from "../numbers.js";
 import type { Optimizer } from "../optimizer.js";
 import { Schedule, type ScheduleState } from "./schedule.js";
@@ -38,7 +39,12 @@ export class WarmupSchedule extends Schedule {
   readonly #startFactor: number;
   readonly #after: Schedule | undefined;
 
-  constructor(optimizer: Optimizer, { steps, startFactor = 1 / 3, after }: WarmupOptions) {
+  constructor(optimizer: Optimizer, options: WarmupOptions) {
+    const {
+      steps,
+      startFactor = 1 / 3,
+      after,
+    } = checkOptions("optim.WarmupSchedule", options, { steps: true, startFactor: true, after: true });
     super(optimizer);
     requireCount("WarmupSchedule", "steps", steps);
     requireNumber("WarmupSchedule", "startFactor", startFactor, { above: 0, upTo: 1 });

@@ -1,12 +1,14 @@
 /** Distances between the rows of matrices. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { cat } from "../functions.js";
 import type { Tensor } from "../tensor.js";
 
 /** `p`: default: 2, the Euclidean distance. */
 export type DistanceOptions = { readonly p?: number };
+
+const distanceOptionNames: OptionNames<DistanceOptions> = { p: true };
 
 /**
  * The distance between each row of `a` [..., P, M] and each row of `b` [..., R, M]: [..., P, R].
@@ -20,7 +22,8 @@ export type DistanceOptions = { readonly p?: number };
  * cpu.close();
  * ```
  */
-export function cdist(a: Tensor, b: Tensor, { p = 2 }: DistanceOptions = {}): Tensor {
+export function cdist(a: Tensor, b: Tensor, options: DistanceOptions = {}): Tensor {
+  const { p = 2 } = checkOptions("cdist", options, distanceOptionNames);
   if (a.ndim < 2 || b.ndim < 2 || a.size(-1) !== b.size(-1)) {
     throw new HoldfastError(
       "BAD_SHAPE",
@@ -42,7 +45,8 @@ export function cdist(a: Tensor, b: Tensor, { p = 2 }: DistanceOptions = {}): Te
  * cpu.close();
  * ```
  */
-export function pdist(x: Tensor, { p = 2 }: DistanceOptions = {}): Tensor {
+export function pdist(x: Tensor, options: DistanceOptions = {}): Tensor {
+  const { p = 2 } = checkOptions("pdist", options, distanceOptionNames);
   if (x.ndim !== 2) {
     throw new HoldfastError(
       "BAD_SHAPE",

@@ -1,7 +1,8 @@
 /** `autograd.grad` and `autograd.backward`: gradients of several tensors at once. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import type { BackwardOptions } from "../device-methods/backward.js";
+import { backwardOptionNames } from "../device-methods/backward.js";
 import type { Tensor } from "../tensor.js";
 
 /** Options of `autograd.grad`. */
@@ -52,8 +53,18 @@ export function grad<const Inputs extends readonly Tensor[]>(
 export function grad(
   outputs: Tensor | readonly Tensor[],
   inputs: readonly Tensor[],
-  { gradOutputs, allowUnused = false, ...options }: GradOptions = {},
+  given: GradOptions = {},
 ): readonly (Tensor | null)[] {
+  const {
+    gradOutputs,
+    allowUnused = false,
+    ...options
+  } = checkOptions("autograd.grad", given, {
+    gradOutputs: true,
+    createGraph: true,
+    retainGraph: true,
+    allowUnused: true,
+  });
   const [roots, requested] = [listOf(outputs), inputs];
   const [first] = roots;
   if (!first) throw new HoldfastError("BAD_ARGUMENT", "grad takes at least one output, but got none.");
@@ -85,6 +96,7 @@ export function backward(
   gradTensors?: Tensor | readonly (Tensor | null)[],
   options: BackwardOptions = {},
 ): void {
+  checkOptions("autograd.backward", options, backwardOptionNames);
   const roots = listOf(tensors);
   const [first] = roots;
   if (!first) throw new HoldfastError("BAD_ARGUMENT", "backward takes at least one tensor, but got none.");

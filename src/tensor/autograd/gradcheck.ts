@@ -1,7 +1,7 @@
 /** Checks of gradients by central differences. */
 
 import { enableGrad, noGrad } from "../../autograd/index.js";
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../tensor.js";
 import { grad } from "./grad.js";
 
@@ -38,6 +38,7 @@ export function gradcheck(
   inputs: readonly Tensor[],
   options: GradcheckOptions = {},
 ): boolean {
+  checkOptions("autograd.gradcheck", options, { eps: true, atol: true, rtol: true, raiseException: true });
   const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = options;
   const checked = inputs.flatMap((input, index) => (input.requiresGrad ? [index] : []));
   const other = checked.find((index) => inputs[index]?.dtype !== "f64");
@@ -103,6 +104,13 @@ export function gradgradcheck(
   inputs: readonly Tensor[],
   options: GradcheckOptions & { readonly gradOutputs?: readonly Tensor[] } = {},
 ): boolean {
+  checkOptions("autograd.gradgradcheck", options, {
+    eps: true,
+    atol: true,
+    rtol: true,
+    raiseException: true,
+    gradOutputs: true,
+  });
   const { gradOutputs, ...others } = options;
   const seeds =
     gradOutputs ??

@@ -1,7 +1,7 @@
 /** Methods of a device that differentiate tensors. */
 
 import { type Accumulator, type Cut, type Root, Value } from "../../autograd/index.js";
-import { HoldfastError } from "../../errors/index.js";
+import { HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, isSameShape, sizeOf } from "../../ops/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
@@ -17,6 +17,12 @@ export interface BackwardOptions {
   /** The only tensors that accumulate a gradient. Default: all leaves. */
   readonly inputs?: readonly Tensor[];
 }
+
+export const backwardOptionNames: OptionNames<BackwardOptions> = {
+  retainGraph: true,
+  createGraph: true,
+  inputs: true,
+};
 
 declare module "../device.js" {
   interface Device {

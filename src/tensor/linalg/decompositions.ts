@@ -1,6 +1,6 @@
 /** Decompositions into triangles and orthonormal bases. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, linearAlgebra as ops } from "../../ops/index.js";
 import { eye } from "../creation.js";
 import { cat } from "../functions.js";
@@ -12,6 +12,8 @@ import { found, solveTriangular } from "./solvers.js";
 export interface CholeskyOptions {
   readonly upper?: boolean;
 }
+
+const choleskyOptionNames: OptionNames<CholeskyOptions> = { upper: true };
 
 /**
  * The lower triangle L of A = L · Lᵀ, for symmetric positive definite A. Of another matrix the symmetric part (A + Aᵀ) / 2 counts. If it is not
@@ -25,7 +27,8 @@ export interface CholeskyOptions {
  * cpu.close();
  * ```
  */
-export function cholesky(a: Tensor, { upper = false }: CholeskyOptions = {}): Tensor {
+export function cholesky(a: Tensor, options: CholeskyOptions = {}): Tensor {
+  const { upper = false } = checkOptions("linalg.cholesky", options, choleskyOptionNames);
   requireMatrix("linalg.cholesky", a);
   const [factor, info] = a.device.applyAll(ops.choleskyFactor, [a]);
   requireRegular(
@@ -49,7 +52,8 @@ export function cholesky(a: Tensor, { upper = false }: CholeskyOptions = {}): Te
  * cpu.close();
  * ```
  */
-export function choleskySolve(b: Tensor, l: Tensor, { upper = false }: CholeskyOptions = {}): Tensor {
+export function choleskySolve(b: Tensor, l: Tensor, options: CholeskyOptions = {}): Tensor {
+  const { upper = false } = checkOptions("linalg.choleskySolve", options, choleskyOptionNames);
   const lower = upper ? l.transpose(-2, -1) : l;
   const half = solveTriangular(lower, b, { upper: false });
   return solveTriangular(lower.transpose(-2, -1), half, { upper: true });
@@ -67,6 +71,7 @@ export function choleskySolve(b: Tensor, l: Tensor, { upper = false }: CholeskyO
  * ```
  */
 export function choleskyInverse(l: Tensor, options: CholeskyOptions = {}): Tensor {
+  checkOptions("linalg.choleskyInverse", options, choleskyOptionNames);
   requireMatrix("linalg.choleskyInverse", l);
   const { device, dtype } = l;
   return choleskySolve(eye(l.size(-1), l.size(-1), { device, dtype }), l, options);
@@ -209,7 +214,8 @@ export interface QrOptions {
  * cpu.close();
  * ```
  */
-export function qr(a: Tensor, { mode = "reduced" }: QrOptions = {}): QrDecomposition {
+export function qr(a: Tensor, options: QrOptions = {}): QrDecomposition {
+  const { mode = "reduced" } = checkOptions("linalg.qr", options, { mode: true });
   requireMatrix("linalg.qr", a);
   const [m, n] = [a.size(-2), a.size(-1)];
   if (m < n) {

@@ -1,6 +1,6 @@
 /** Norms of vectors and matrices, and condition numbers. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { axisOf } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import { requireMatrix } from "./checks.js";
@@ -26,7 +26,12 @@ export interface VectorNormOptions {
  * cpu.close();
  * ```
  */
-export function vectorNorm(x: Tensor, { ord = 2, axes, keepdim = false }: VectorNormOptions = {}): Tensor {
+export function vectorNorm(x: Tensor, options: VectorNormOptions = {}): Tensor {
+  const {
+    ord = 2,
+    axes,
+    keepdim = false,
+  } = checkOptions("linalg.vectorNorm", options, { ord: true, axes: true, keepdim: true });
   if (ord === 0) return x.ne(0).sum(axes, { keepdim }).to(x.dtype);
   return x.norm(axes, { p: ord, keepdim });
 }
@@ -54,10 +59,12 @@ export interface MatrixNormOptions {
  * cpu.close();
  * ```
  */
-export function matrixNorm(
-  a: Tensor,
-  { ord = "fro", axes = [-2, -1], keepdim = false }: MatrixNormOptions = {},
-): Tensor {
+export function matrixNorm(a: Tensor, options: MatrixNormOptions = {}): Tensor {
+  const {
+    ord = "fro",
+    axes = [-2, -1],
+    keepdim = false,
+  } = checkOptions("linalg.matrixNorm", options, { ord: true, axes: true, keepdim: true });
   requireMatrix("linalg.matrixNorm", a);
   const [row, column] = [
     axisOf("linalg.matrixNorm", axes[0], a.ndim),
@@ -116,7 +123,12 @@ export interface NormOptions {
  * cpu.close();
  * ```
  */
-export function norm(x: Tensor, { ord, axes, keepdim = false }: NormOptions = {}): Tensor {
+export function norm(x: Tensor, options: NormOptions = {}): Tensor {
+  const {
+    ord,
+    axes,
+    keepdim = false,
+  } = checkOptions("linalg.norm", options, { ord: true, axes: true, keepdim: true });
   const pair = axes === undefined && x.ndim === 2 ? [0, 1] : axes;
   const isMatrix = typeof pair === "object" && pair.length === 2;
   if (ord !== undefined && isMatrix) {
@@ -146,7 +158,8 @@ export function norm(x: Tensor, { ord, axes, keepdim = false }: NormOptions = {}
  * cpu.close();
  * ```
  */
-export function cond(a: Tensor, { ord = 2 }: { readonly ord?: MatrixOrder } = {}): Tensor {
+export function cond(a: Tensor, options: { readonly ord?: MatrixOrder } = {}): Tensor {
+  const { ord = 2 } = checkOptions("linalg.cond", options, { ord: true });
   requireMatrix("linalg.cond", a);
   if (ord !== 2 && ord !== -2) return matrixNorm(a, { ord }).mul(matrixNorm(inv(a), { ord }));
   const values = svdvals(a);

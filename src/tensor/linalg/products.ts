@@ -1,6 +1,6 @@
 /** Products and powers of matrices. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { formatShape, linearAlgebra as ops } from "../../ops/index.js";
 import { eye, onesLike } from "../creation.js";
 import { stack } from "../functions.js";
@@ -123,7 +123,8 @@ export function matrixExp(a: Tensor): Tensor {
  * cpu.close();
  * ```
  */
-export function vecdot(x: Tensor, y: Tensor, { axis = -1 }: { readonly axis?: number } = {}): Tensor {
+export function vecdot(x: Tensor, y: Tensor, options: { readonly axis?: number } = {}): Tensor {
+  const { axis = -1 } = checkOptions("linalg.vecdot", options, { axis: true });
   return x.mul(y).sum(axis);
 }
 
@@ -139,7 +140,8 @@ export function vecdot(x: Tensor, y: Tensor, { axis = -1 }: { readonly axis?: nu
  * cpu.close();
  * ```
  */
-export function vander(x: Tensor, { n = x.size(-1) }: { readonly n?: number } = {}): Tensor {
+export function vander(x: Tensor, options: { readonly n?: number } = {}): Tensor {
+  const { n = x.size(-1) } = checkOptions("linalg.vander", options, { n: true });
   if (!Number.isInteger(n) || n < 1) {
     throw new HoldfastError("BAD_ARGUMENT", `linalg.vander: ${n} powers; pass a whole number, 1 or more.`, {
       numbers: { n },

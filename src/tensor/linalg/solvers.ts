@@ -1,6 +1,6 @@
 /** Systems of linear equations, inverses and least squares. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, isSameShape, linearAlgebra as ops } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import { broadcastBatches, defaultTolerance, isSingular, requireMatrix, requireRegular } from "./checks.js";
@@ -24,7 +24,8 @@ export interface SolveOptions {
  * cpu.close();
  * ```
  */
-export function solve(a: Tensor, b: Tensor, { left = true }: SolveOptions = {}): Tensor {
+export function solve(a: Tensor, b: Tensor, options: SolveOptions = {}): Tensor {
+  const { left = true } = checkOptions("linalg.solve", options, { left: true });
   if (!left) return solve(a.transpose(-2, -1), b.transpose(-2, -1)).transpose(-2, -1);
   if (isVector(a, b)) return solve(a, b.unsqueeze(-1)).squeeze(-1);
   const operands = broadcastBatches("linalg.solve", a, b);
@@ -62,11 +63,12 @@ export interface SolveTriangularOptions extends SolveOptions {
  * cpu.close();
  * ```
  */
-export function solveTriangular(
-  a: Tensor,
-  b: Tensor,
-  { upper, left = true, unitriangular = false }: SolveTriangularOptions,
-): Tensor {
+export function solveTriangular(a: Tensor, b: Tensor, options: SolveTriangularOptions): Tensor {
+  const {
+    upper,
+    left = true,
+    unitriangular = false,
+  } = checkOptions("linalg.solveTriangular", options, { upper: true, unitriangular: true, left: true });
   const right = left ? b : b.transpose(-2, -1);
   const operands = broadcastBatches("linalg.solveTriangular", a, right);
   const attributes = { isUpper: upper, isTransposed: !left, isUnit: unitriangular };
@@ -99,6 +101,8 @@ export interface RankOptions {
   readonly atol?: number;
 }
 
+const rankOptionNames: OptionNames<RankOptions> = { rtol: true, atol: true };
+
 /**
  * The Moore-Penrose inverse. Default of `rtol`: the dtype's epsilon times the larger side; 0 if `atol` is given.
  *
@@ -110,7 +114,8 @@ export interface RankOptions {
  * cpu.close();
  * ```
  */
-export function pinv(a: Tensor, { rtol, atol }: RankOptions = {}): Tensor {
+export function pinv(a: Tensor, options: RankOptions = {}): Tensor {
+  const { rtol, atol } = checkOptions("linalg.pinv", options, rankOptionNames);
   requireMatrix("linalg.pinv", a);
   const relative = rtol ?? (atol === undefined ? defaultTolerance(a) : 0);
   return a.device.apply(ops.pseudoInverse, [a], { relative, absolute: atol ?? 0 });
@@ -127,7 +132,8 @@ export function pinv(a: Tensor, { rtol, atol }: RankOptions = {}): Tensor {
  * cpu.close();
  * ```
  */
-export function matrixRank(a: Tensor, { rtol, atol }: RankOptions = {}): Tensor {
+export function matrixRank(a: Tensor, options: RankOptions = {}): Tensor {
+  const { rtol, atol } = checkOptions("linalg.matrixRank", options, rankOptionNames);
   const values = svdvals(a.detach());
   if (values.size(-1) === 0) return values.sum(-1).to("i32");
   const relative = rtol ?? (atol === undefined ? defaultTolerance(a) : 0);
@@ -161,7 +167,8 @@ export interface LeastSquares {
  * cpu.close();
  * ```
  */
-export function lstsq(a: Tensor, b: Tensor, { rcond }: { readonly rcond?: number } = {}): LeastSquares {
+export function lstsq(a: Tensor, b: Tensor, options: { readonly rcond?: number } = {}): LeastSquares {
+  const { rcond } = checkOptions("linalg.lstsq", options, { rcond: true });
   if (isVector(a, b)) {
     const { solution, residuals, ...rest } = lstsq(a, b.unsqueeze(-1), rcond === undefined ? {} : { rcond });
     return {
@@ -203,7 +210,8 @@ export function lstsq(a: Tensor, b: Tensor, { rcond }: { readonly rcond?: number
  * cpu.close();
  * ```
  */
-export function tensorinv(a: Tensor, { ind = 2 }: { readonly ind?: number } = {}): Tensor {
+export function tensorinv(a: Tensor, options: { readonly ind?: number } = {}): Tensor {
+  const { ind = 2 } = checkOptions("linalg.tensorinv", options, { ind: true });
   const [first, rest] = [a.shape.slice(0, ind), a.shape.slice(ind)];
   const [rows, columns] = [sizeOf(first), sizeOf(rest)];
   if (rows !== columns || ind < 1) {
@@ -231,8 +239,9 @@ export function tensorinv(a: Tensor, { ind = 2 }: { readonly ind?: number } = {}
 export function tensorsolve(
   a: Tensor,
   b: Tensor,
-  { axes }: { readonly axes?: readonly number[] } = {},
+  options: { readonly axes?: readonly number[] } = {},
 ): Tensor {
+  const { axes } = checkOptions("linalg.tensorsolve", options, { axes: true });
   const moved = axes
     ? a.movedim(
         axes,

@@ -1,5 +1,6 @@
 /** Eigenvalues of symmetric matrices, and singular values. */
 
+import { checkOptions } from "../../errors/index.js";
 import { linearAlgebra as ops } from "../../ops/index.js";
 import { cat } from "../functions.js";
 import type { Tensor } from "../tensor.js";
@@ -71,7 +72,8 @@ export interface SvdOptions {
  * cpu.close();
  * ```
  */
-export function svd(a: Tensor, { fullMatrices = true }: SvdOptions = {}): SingularValues {
+export function svd(a: Tensor, options: SvdOptions = {}): SingularValues {
+  const { fullMatrices = true } = checkOptions("linalg.svd", options, { fullMatrices: true });
   requireMatrix("linalg.svd", a);
   const [m, n] = [a.size(-2), a.size(-1)];
   const packed = a.device.apply(ops.svdFactor, [a]);

@@ -1,5 +1,6 @@
 /** Comparisons and logic as methods of tensors; all return booleans except `where`. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import { comparisons, isSameShape } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
@@ -13,6 +14,8 @@ export interface Closeness {
   /** Whether NaN is close to NaN. Default: false. */
   readonly equalNan?: boolean;
 }
+
+const closenesNames: OptionNames<Closeness> = { rtol: true, atol: true, equalNan: true };
 
 export const comparisonMethods = {
   /**
@@ -232,6 +235,7 @@ export const comparisonMethods = {
    * ```
    */
   allclose(this: Tensor, other: Tensor, closeness: Closeness = {}): boolean {
+    checkOptions("allclose", closeness, closenesNames);
     return this.isclose(other, closeness).all().item() === 1;
   },
   /**
@@ -247,11 +251,8 @@ export const comparisonMethods = {
    * cpu.close();
    * ```
    */
-  isclose(
-    this: Tensor,
-    other: Tensor,
-    { rtol = 1e-5, atol = 1e-8, equalNan = false }: Closeness = {},
-  ): Tensor {
+  isclose(this: Tensor, other: Tensor, options: Closeness = {}): Tensor {
+    const { rtol = 1e-5, atol = 1e-8, equalNan = false } = checkOptions("isclose", options, closenesNames);
     const distance = this.sub(other).abs();
     const isNear = distance.le(other.abs().mul(rtol).add(atol)).logicalAnd(distance.isfinite());
     // Infinities of one sign are equal, although their difference is NaN.

@@ -1,8 +1,9 @@
 /** Maxima, minima and their indices, `any` and `all`, as methods of tensors. */
 
+import { checkOptions } from "../../errors/index.js";
 import { all, amax, amin, any, argmax, argmin, type PlaceAttributes } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
-import { type Axes, type ReductionOptions, reductionAttributes } from "./reduction.js";
+import { type Axes, type ReductionOptions, reductionAttributes, reductionOptionNames } from "./reduction.js";
 
 export const extremeMethods = {
   /**
@@ -18,6 +19,7 @@ export const extremeMethods = {
    * ```
    */
   amax(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("amax", options, reductionOptionNames);
     return this.device.apply(amax, [this], reductionAttributes(axes, options));
   },
   /**
@@ -34,6 +36,7 @@ export const extremeMethods = {
    * ```
    */
   amin(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("amin", options, reductionOptionNames);
     return this.device.apply(amin, [this], reductionAttributes(axes, options));
   },
   /**
@@ -49,6 +52,7 @@ export const extremeMethods = {
    * ```
    */
   argmax(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
+    checkOptions("argmax", options, reductionOptionNames);
     return this.device.apply(argmax, [this], indexAttributes(axis, options));
   },
   /**
@@ -63,6 +67,7 @@ export const extremeMethods = {
    * ```
    */
   argmin(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
+    checkOptions("argmin", options, reductionOptionNames);
     return this.device.apply(argmin, [this], indexAttributes(axis, options));
   },
   /**
@@ -77,6 +82,7 @@ export const extremeMethods = {
    * ```
    */
   all(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("all", options, reductionOptionNames);
     return this.device.apply(all, [this], reductionAttributes(axes, options));
   },
   /**
@@ -92,6 +98,7 @@ export const extremeMethods = {
    * ```
    */
   any(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("any", options, reductionOptionNames);
     return this.device.apply(any, [this], reductionAttributes(axes, options));
   },
   /**
@@ -135,15 +142,14 @@ export interface ExtremeMethod {
   (this: Tensor, axis: number, options?: ReductionOptions): Extremes;
 }
 
+const extremeNames = { amax: "max", amin: "min" } as const;
+
 /** The values are gathered from the indices, so the gradient goes to one element. */
 function extreme(indexOf: "argmax" | "argmin", ofAll: "amax" | "amin"): ExtremeMethod {
   function method(this: Tensor): Tensor;
   function method(this: Tensor, axis: number, options?: ReductionOptions): Extremes;
-  function method(
-    this: Tensor,
-    axis?: number,
-    { keepdim = false }: ReductionOptions = {},
-  ): Tensor | Extremes {
+  function method(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor | Extremes {
+    const { keepdim = false } = checkOptions(extremeNames[ofAll], options, reductionOptionNames);
     if (axis === undefined) return this[ofAll]();
     const indices = this[indexOf](axis, { keepdim: true });
     const values = this.gather(axis, indices);

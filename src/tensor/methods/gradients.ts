@@ -1,7 +1,9 @@
 /** Methods of tensors that run backward, and that enable or clear gradients. */
 
 import { hooksOf, retainGradient } from "../../autograd/index.js";
+import { checkOptions } from "../../errors/index.js";
 import type { BackwardOptions } from "../device-methods/backward.js";
+import { backwardOptionNames } from "../device-methods/backward.js";
 import { type GradientHook, type HookHandle, hookOfTensor, requireGradient } from "../gradient-hook.js";
 import type { Tensor } from "../tensor.js";
 
@@ -101,6 +103,7 @@ export const gradientMethods = {
    * ```
    */
   backward(this: Tensor, gradient?: Tensor | null, options: BackwardOptions = {}): void {
+    checkOptions("backward", options, backwardOptionNames);
     this.device.backward([this], [gradient], options);
   },
 };

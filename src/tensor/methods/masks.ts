@@ -1,5 +1,6 @@
 /** Selections whose size depends on the values, as methods of tensors. They read from the device. */
 
+import { checkOptions } from "../../errors/index.js";
 import { broadcastShapes } from "../../ops/index.js";
 import { fromTyped, onesLike, zeros } from "../creation.js";
 import { cat } from "../functions.js";
@@ -149,10 +150,8 @@ export const maskMethods = {
    * cpu.close();
    * ```
    */
-  bincount(
-    this: Tensor,
-    { weights, minLength = 0 }: { readonly weights?: Tensor; readonly minLength?: number } = {},
-  ): Tensor {
+  bincount(this: Tensor, options: { readonly weights?: Tensor; readonly minLength?: number } = {}): Tensor {
+    const { weights, minLength = 0 } = checkOptions("bincount", options, { weights: true, minLength: true });
     const size = Math.max(minLength, this.numel === 0 ? 0 : this.max().item() + 1);
     const amounts = weights ?? onesLike(this, { dtype: "i32" });
     return zeros([size], { dtype: amounts.dtype, device: this.device }).scatterAdd(0, this, amounts);

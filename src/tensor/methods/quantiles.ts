@@ -1,17 +1,19 @@
 /** Medians and quantiles as methods of tensors. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { axisOf } from "../../ops/index.js";
 import { stack } from "../functions.js";
 import type { Tensor } from "../tensor.js";
 import type { ExtremeMethod, Extremes } from "./extremes.js";
-import type { ReductionOptions } from "./reduction.js";
+import { type ReductionOptions, reductionOptionNames } from "./reduction.js";
 
 /** The options of `quantile`. */
 export interface QuantileOptions extends ReductionOptions {
   /** The value of a quantile that lies between two elements. Default: "linear". */
   readonly interpolation?: "linear" | "lower" | "higher" | "midpoint" | "nearest";
 }
+
+const quantileOptionNames: OptionNames<QuantileOptions> = { interpolation: true, keepdim: true };
 
 /** The rank of the median, given the numbers in each row that are not NaN (they come first), and the length of a row. */
 type MedianRank = (count: Tensor, length: number) => Tensor;
@@ -24,11 +26,8 @@ const rankWithoutNan: MedianRank = (count) => count.sub(1).floorDivide(2).clampM
 function medianMethod(rankOf: MedianRank): ExtremeMethod {
   function method(this: Tensor): Tensor;
   function method(this: Tensor, axis: number, options?: ReductionOptions): Extremes;
-  function method(
-    this: Tensor,
-    axis?: number,
-    { keepdim = false }: ReductionOptions = {},
-  ): Tensor | Extremes {
+  function method(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor | Extremes {
+    const { keepdim = false } = checkOptions("median", options, reductionOptionNames);
     if (axis === undefined) return median(this.flatten(), 0).values.squeeze(0);
     const { values, indices } = median(this, axis);
     return keepdim ? { values, indices } : { values: values.squeeze(axis), indices: indices.squeeze(axis) };
@@ -127,6 +126,7 @@ export const quantileMethods = {
     axis?: number,
     options: QuantileOptions = {},
   ): Tensor {
+    checkOptions("quantile", options, quantileOptionNames);
     return quantiles(this, q, axis, options, false);
   },
   /**
@@ -146,6 +146,7 @@ export const quantileMethods = {
     axis?: number,
     options: QuantileOptions = {},
   ): Tensor {
+    checkOptions("nanquantile", options, quantileOptionNames);
     return quantiles(this, q, axis, options, true);
   },
 };

@@ -1,9 +1,9 @@
 /** Draws with the probabilities that a tensor has, as methods. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import { standardUniform } from "../../kernels/index.js";
-import { draw, drawnDtype, type MultinomialOptions } from "../random.js";
+import { draw, drawnDtype, type MultinomialOptions, multinomialOptionNames } from "../random.js";
 import type { Tensor } from "../tensor.js";
 
 export const randomMethods = {
@@ -35,7 +35,8 @@ export const randomMethods = {
    * cpu.close();
    * ```
    */
-  multinomial(this: Tensor, count: number, { replacement = false }: MultinomialOptions = {}): Tensor {
+  multinomial(this: Tensor, count: number, options: MultinomialOptions = {}): Tensor {
+    const { replacement = false } = checkOptions("multinomial", options, multinomialOptionNames);
     requireFloats("multinomial", this);
     const { shape } = this;
     const choices = shape.at(-1) ?? 0;

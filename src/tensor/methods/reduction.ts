@@ -1,5 +1,6 @@
 /** Sums and statistics as methods of tensors, over axes or over all elements. */
 
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import {
   cumsum,
   logsumexp,
@@ -21,6 +22,8 @@ export interface ReductionOptions {
   readonly keepdim?: boolean;
 }
 
+export const reductionOptionNames: OptionNames<ReductionOptions> = { keepdim: true };
+
 export function reductionAttributes(
   axes: Axes | undefined,
   { keepdim = false }: ReductionOptions,
@@ -32,6 +35,8 @@ export interface VarianceOptions extends ReductionOptions {
   /** Subtracted from the count in the divisor. Default: 1. */
   readonly correction?: number;
 }
+
+export const varianceOptionNames: OptionNames<VarianceOptions> = { correction: true, keepdim: true };
 
 export interface NormOptions extends ReductionOptions {
   /** The exponent; may be infinite. Default: 2. */
@@ -53,6 +58,7 @@ export const reductionMethods = {
    * ```
    */
   sum(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("sum", options, reductionOptionNames);
     return this.device.apply(sum, [this], reductionAttributes(axes, options));
   },
   /**
@@ -68,6 +74,7 @@ export const reductionMethods = {
    * ```
    */
   mean(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("mean", options, reductionOptionNames);
     return this.device.apply(mean, [this], reductionAttributes(axes, options));
   },
   /**
@@ -82,6 +89,7 @@ export const reductionMethods = {
    * ```
    */
   prod(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("prod", options, reductionOptionNames);
     return this.device.apply(prod, [this], reductionAttributes(axes, options));
   },
   /**
@@ -96,7 +104,8 @@ export const reductionMethods = {
    * cpu.close();
    * ```
    */
-  var(this: Tensor, axes?: Axes, { correction = 1, ...options }: VarianceOptions = {}): Tensor {
+  var(this: Tensor, axes?: Axes, given: VarianceOptions = {}): Tensor {
+    const { correction = 1, ...options } = checkOptions("var", given, varianceOptionNames);
     return this.device.apply(variance, [this], { ...reductionAttributes(axes, options), correction });
   },
   /**
@@ -110,7 +119,8 @@ export const reductionMethods = {
    * cpu.close();
    * ```
    */
-  std(this: Tensor, axes?: Axes, { correction = 1, ...options }: VarianceOptions = {}): Tensor {
+  std(this: Tensor, axes?: Axes, given: VarianceOptions = {}): Tensor {
+    const { correction = 1, ...options } = checkOptions("std", given, varianceOptionNames);
     return this.device.apply(std, [this], { ...reductionAttributes(axes, options), correction });
   },
   /**
@@ -125,7 +135,8 @@ export const reductionMethods = {
    * cpu.close();
    * ```
    */
-  norm(this: Tensor, axes?: Axes, { p = 2, ...options }: NormOptions = {}): Tensor {
+  norm(this: Tensor, axes?: Axes, given: NormOptions = {}): Tensor {
+    const { p = 2, ...options } = checkOptions("norm", given, { p: true, keepdim: true });
     return this.device.apply(norm, [this], { ...reductionAttributes(axes, options), p });
   },
   /**
@@ -140,6 +151,7 @@ export const reductionMethods = {
    * ```
    */
   logsumexp(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("logsumexp", options, reductionOptionNames);
     return this.device.apply(logsumexp, [this], reductionAttributes(axes, options));
   },
   /**

@@ -1,5 +1,6 @@
 /** Rounding and remainders as methods of tensors. */
 
+import { checkOptions } from "../../errors/index.js";
 import { rounding } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
@@ -17,7 +18,8 @@ export const roundingMethods = {
    * cpu.close();
    * ```
    */
-  round(this: Tensor, { decimals = 0 }: { readonly decimals?: number } = {}): Tensor {
+  round(this: Tensor, options: { readonly decimals?: number } = {}): Tensor {
+    const { decimals = 0 } = checkOptions("round", options, { decimals: true });
     if (decimals === 0) return this.device.apply(rounding.round, [this]);
     const scale = 10 ** Math.abs(decimals);
     return decimals > 0 ? this.mul(scale).round().div(scale) : this.div(scale).round().mul(scale);

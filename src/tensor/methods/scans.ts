@@ -1,6 +1,7 @@
 /** Scans, differences and integrals along an axis, as methods of tensors. */
 
 import { noGrad } from "../../autograd/index.js";
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import { axisOf, isFloat } from "../../ops/index.js";
 import { arange } from "../creation.js";
 import { cat } from "../functions.js";
@@ -15,6 +16,8 @@ export interface TrapezoidOptions {
   /** Default: the last axis. */
   readonly axis?: number;
 }
+
+const trapezoidOptionNames: OptionNames<TrapezoidOptions> = { x: true, dx: true, axis: true };
 
 /** The areas of the trapezoids between neighbouring points. */
 function trapezoids(y: Tensor, { x, dx = 1, axis = -1 }: TrapezoidOptions): Tensor {
@@ -176,8 +179,9 @@ export const scanMethods = {
     this: Tensor,
     n = 1,
     axis = -1,
-    { prepend, append }: { readonly prepend?: Tensor; readonly append?: Tensor } = {},
+    options: { readonly prepend?: Tensor; readonly append?: Tensor } = {},
   ): Tensor {
+    const { prepend, append } = checkOptions("diff", options, { prepend: true, append: true });
     const parts = [...(prepend ? [prepend] : []), this, ...(append ? [append] : [])];
     let x: Tensor = parts.length > 1 ? cat(parts, axis) : this;
     for (let times = 0; times < n; times++) {
@@ -200,6 +204,7 @@ export const scanMethods = {
    * ```
    */
   trapezoid(this: Tensor, options: TrapezoidOptions = {}): Tensor {
+    checkOptions("trapezoid", options, trapezoidOptionNames);
     return trapezoids(this, options).sum(options.axis ?? -1);
   },
   /**
@@ -214,6 +219,7 @@ export const scanMethods = {
    * ```
    */
   cumulativeTrapezoid(this: Tensor, options: TrapezoidOptions = {}): Tensor {
+    checkOptions("cumulativeTrapezoid", options, trapezoidOptionNames);
     return trapezoids(this, options).cumsum(options.axis ?? -1);
   },
 };

@@ -1,5 +1,6 @@
 /** Writes at the indices of other tensors, as methods that return copies. */
 
+import { checkOptions } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import { axisOf, broadcastShapes, type Shape } from "../../ops/index.js";
 import { arange, onesLike, zeros } from "../creation.js";
@@ -97,8 +98,9 @@ export const scatteringMethods = {
     index: Tensor,
     source: Tensor,
     reduce: ScatterReduction,
-    { includeSelf = true }: { readonly includeSelf?: boolean } = {},
+    options: { readonly includeSelf?: boolean } = {},
   ): Tensor {
+    const { includeSelf = true } = checkOptions("scatterReduce", options, { includeSelf: true });
     const written = isWritten(this, axis, index);
     const values = sourceFor(this, index, source);
     const start = includeSelf ? this : this.where(written.logicalNot(), identities[reduce]);
@@ -140,8 +142,9 @@ export const scatteringMethods = {
     axis: number,
     index: Tensor,
     source: Tensor,
-    { alpha = 1 }: { readonly alpha?: number } = {},
+    options: { readonly alpha?: number } = {},
   ): Tensor {
+    const { alpha = 1 } = checkOptions("indexAdd", options, { alpha: true });
     return this.scatterAdd(axis, alongAxis(index, axis, source), alpha === 1 ? source : source.mul(alpha));
   },
   /**
@@ -225,12 +228,8 @@ export const scatteringMethods = {
    * cpu.close();
    * ```
    */
-  put(
-    this: Tensor,
-    index: Tensor,
-    source: Tensor,
-    { accumulate = false }: { readonly accumulate?: boolean } = {},
-  ): Tensor {
+  put(this: Tensor, index: Tensor, source: Tensor, options: { readonly accumulate?: boolean } = {}): Tensor {
+    const { accumulate = false } = checkOptions("put", options, { accumulate: true });
     const [flat, at, values] = [this.flatten(), fromEnd(index, this.numel).flatten(), source.flatten()];
     return (accumulate ? flat.scatterAdd(0, at, values) : flat.scatter(0, at, values)).reshape(this.shape);
   },
@@ -290,12 +289,13 @@ export const scatteringMethods = {
     this: Tensor,
     source: Tensor,
     axis = 0,
-    {
+    options: { readonly start?: number; readonly end?: number; readonly step?: number } = {},
+  ): Tensor {
+    const {
       start = 0,
       end,
       step = 1,
-    }: { readonly start?: number; readonly end?: number; readonly step?: number } = {},
-  ): Tensor {
+    } = checkOptions("sliceScatter", options, { start: true, end: true, step: true });
     const along = axisOf("sliceScatter", axis, this.ndim);
     const size = this.shape[along] ?? 0;
     const clampIndex = (index: number): number =>

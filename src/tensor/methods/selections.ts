@@ -1,5 +1,6 @@
 /** Signs, maxima without NaN, interpolation and replacements, as methods of tensors. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Dtype } from "../../ir/index.js";
 import { selections } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
@@ -118,7 +119,8 @@ export const selectionMethods = {
    * cpu.close();
    * ```
    */
-  addcmul(this: Tensor, a: Tensor, b: Tensor, { value = 1 }: { readonly value?: number } = {}): Tensor {
+  addcmul(this: Tensor, a: Tensor, b: Tensor, options: { readonly value?: number } = {}): Tensor {
+    const { value = 1 } = checkOptions("addcmul", options, { value: true });
     return this.device.apply(selections.addcmul, [this, a, b], { value });
   },
   /**
@@ -132,7 +134,8 @@ export const selectionMethods = {
    * cpu.close();
    * ```
    */
-  addcdiv(this: Tensor, a: Tensor, b: Tensor, { value = 1 }: { readonly value?: number } = {}): Tensor {
+  addcdiv(this: Tensor, a: Tensor, b: Tensor, options: { readonly value?: number } = {}): Tensor {
+    const { value = 1 } = checkOptions("addcdiv", options, { value: true });
     return this.device.apply(selections.addcdiv, [this, a, b], { value });
   },
   /**
@@ -146,7 +149,12 @@ export const selectionMethods = {
    * cpu.close();
    * ```
    */
-  nanToNum(this: Tensor, { nan = 0, posinf, neginf }: NanReplacements = {}): Tensor {
+  nanToNum(this: Tensor, options: NanReplacements = {}): Tensor {
+    const {
+      nan = 0,
+      posinf,
+      neginf,
+    } = checkOptions("nanToNum", options, { nan: true, posinf: true, neginf: true });
     const limit = largest[this.dtype] ?? 0;
     return this.device.apply(selections.nanToNum, [this], {
       ...{ nan, posinf: posinf ?? limit, neginf: neginf ?? -limit },

@@ -1,18 +1,21 @@
 /** Sorting and order statistics as methods of tensors. */
 
 import { noGrad } from "../../autograd/index.js";
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { axisOf, sort } from "../../ops/index.js";
 import { arange } from "../creation.js";
 import { cat } from "../functions.js";
 import type { Tensor } from "../tensor.js";
 import type { Extremes } from "./extremes.js";
 import type { ReductionOptions } from "./reduction.js";
+import { reductionOptionNames } from "./reduction.js";
 
 export interface SortOptions {
   /** From the largest to the smallest. Default: false. */
   readonly descending?: boolean;
 }
+
+const sortOptionNames: OptionNames<SortOptions> = { descending: true };
 
 export const sortingMethods = {
   /**
@@ -28,7 +31,8 @@ export const sortingMethods = {
    * cpu.close();
    * ```
    */
-  sort(this: Tensor, axis = -1, { descending = false }: SortOptions = {}): Extremes {
+  sort(this: Tensor, axis = -1, options: SortOptions = {}): Extremes {
+    const { descending = false } = checkOptions("sort", options, sortOptionNames);
     const [values, indices] = this.device.applyAll(sort, [this], { axis, isDescending: descending });
     if (values && indices) return { values, indices };
     throw new HoldfastError("BAD_ARGUMENT", "sort has no result.");
@@ -45,6 +49,7 @@ export const sortingMethods = {
    * ```
    */
   argsort(this: Tensor, axis = -1, options: SortOptions = {}): Tensor {
+    checkOptions("argsort", options, sortOptionNames);
     return this.detach().sort(axis, options).indices;
   },
   /**
@@ -74,12 +79,8 @@ export const sortingMethods = {
    * cpu.close();
    * ```
    */
-  topk(
-    this: Tensor,
-    k: number,
-    axis = -1,
-    { largest = true }: { readonly largest?: boolean } = {},
-  ): Extremes {
+  topk(this: Tensor, k: number, axis = -1, options: { readonly largest?: boolean } = {}): Extremes {
+    const { largest = true } = checkOptions("topk", options, { largest: true });
     const sorted = this.sort(axis, { descending: largest });
     const size = this.shape[this.ndim === 0 ? 0 : axisOf("topk", axis, this.ndim)] ?? 1;
     if (!Number.isInteger(k) || k < 0 || k > size) {
@@ -103,7 +104,8 @@ export const sortingMethods = {
    * cpu.close();
    * ```
    */
-  kthvalue(this: Tensor, k: number, axis = -1, { keepdim = false }: ReductionOptions = {}): Extremes {
+  kthvalue(this: Tensor, k: number, axis = -1, options: ReductionOptions = {}): Extremes {
+    const { keepdim = false } = checkOptions("kthvalue", options, reductionOptionNames);
     const size = this.shape[this.ndim === 0 ? 0 : axisOf("kthvalue", axis, this.ndim)] ?? 1;
     if (!Number.isInteger(k) || k < 1 || k > size) {
       throw new HoldfastError(
@@ -130,7 +132,8 @@ export const sortingMethods = {
    * cpu.close();
    * ```
    */
-  mode(this: Tensor, axis = -1, { keepdim = false }: ReductionOptions = {}): Extremes {
+  mode(this: Tensor, axis = -1, options: ReductionOptions = {}): Extremes {
+    const { keepdim = false } = checkOptions("mode", options, reductionOptionNames);
     const indices = noGrad(() => {
       const sorted = this.detach().sort(axis);
       const along = axisOf("mode", axis, this.ndim);

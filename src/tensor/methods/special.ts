@@ -1,6 +1,6 @@
 /** Exponentials, logarithms, and the error and gamma functions, as methods of tensors. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { special } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
@@ -136,7 +136,8 @@ export const specialMethods = {
    * cpu.close();
    * ```
    */
-  logit(this: Tensor, { eps }: { readonly eps?: number } = {}): Tensor {
+  logit(this: Tensor, options: { readonly eps?: number } = {}): Tensor {
+    const { eps } = checkOptions("logit", options, { eps: true });
     return this.device.apply(special.logit, [this], eps === undefined ? {} : { eps });
   },
   /**

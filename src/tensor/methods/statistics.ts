@@ -1,7 +1,9 @@
 /** Sums without NaN, pairs of statistics, and covariance, as methods of tensors. */
 
+import { checkOptions } from "../../errors/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Axes, ReductionOptions, VarianceOptions } from "./reduction.js";
+import { reductionOptionNames, varianceOptionNames } from "./reduction.js";
 
 /** The options of `cov`. */
 export interface CovarianceOptions {
@@ -26,6 +28,7 @@ export const statisticsMethods = {
    * ```
    */
   nansum(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("nansum", options, reductionOptionNames);
     return this.where(this.isnan().logicalNot(), 0).sum(axes, options);
   },
   /**
@@ -40,6 +43,7 @@ export const statisticsMethods = {
    * ```
    */
   nanmean(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    checkOptions("nanmean", options, reductionOptionNames);
     const isNumber = this.isnan().logicalNot();
     return this.where(isNumber, 0).sum(axes, options).div(isNumber.sum(axes, options));
   },
@@ -70,6 +74,7 @@ export const statisticsMethods = {
    * ```
    */
   stdMean(this: Tensor, axes?: Axes, options: VarianceOptions = {}): readonly [Tensor, Tensor] {
+    checkOptions("stdMean", options, varianceOptionNames);
     return [this.std(axes, options), this.mean(axes, { keepdim: options.keepdim ?? false })];
   },
   /**
@@ -85,6 +90,7 @@ export const statisticsMethods = {
    * ```
    */
   varMean(this: Tensor, axes?: Axes, options: VarianceOptions = {}): readonly [Tensor, Tensor] {
+    checkOptions("varMean", options, varianceOptionNames);
     return [this.var(axes, options), this.mean(axes, { keepdim: options.keepdim ?? false })];
   },
   /**
@@ -104,6 +110,7 @@ export const statisticsMethods = {
     axis?: number,
     options: ReductionOptions = {},
   ): { readonly min: Tensor; readonly max: Tensor } {
+    checkOptions("aminmax", options, reductionOptionNames);
     return { min: this.amin(axis, options), max: this.amax(axis, options) };
   },
   /**
@@ -117,7 +124,12 @@ export const statisticsMethods = {
    * cpu.close();
    * ```
    */
-  cov(this: Tensor, { correction = 1, fweights, aweights }: CovarianceOptions = {}): Tensor {
+  cov(this: Tensor, options: CovarianceOptions = {}): Tensor {
+    const {
+      correction = 1,
+      fweights,
+      aweights,
+    } = checkOptions("cov", options, { correction: true, fweights: true, aweights: true });
     const x = this.ndim < 2 ? this.reshape([1, -1]) : this;
     const counts = fweights && aweights ? aweights.mul(fweights) : (aweights ?? fweights?.to(x.dtype));
     const total = counts ? counts.sum() : (x.shape[1] ?? 0);

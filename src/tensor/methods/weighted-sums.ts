@@ -1,6 +1,6 @@
 /** Weighted sums of a tensor and a product of others, as methods of tensors, by PyTorch's names. A beta of 0 drops the tensor, NaN and all. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { broadcastShapes, contiguous, formatShape, isSameShape } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
@@ -9,6 +9,8 @@ export interface SumFactors {
   readonly beta?: number;
   readonly alpha?: number;
 }
+
+const sumFactorNames: OptionNames<SumFactors> = { beta: true, alpha: true };
 
 export const weightedSumMethods = {
   /**
@@ -23,6 +25,7 @@ export const weightedSumMethods = {
    * ```
    */
   addmm(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addmm", factors, sumFactorNames);
     return weightedSum("addmm", this, productOf.addmm(a, b), factors);
   },
   /**
@@ -37,6 +40,7 @@ export const weightedSumMethods = {
    * ```
    */
   addmv(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addmv", factors, sumFactorNames);
     return weightedSum("addmv", this, productOf.addmv(a, b), factors);
   },
   /**
@@ -51,6 +55,7 @@ export const weightedSumMethods = {
    * ```
    */
   addr(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addr", factors, sumFactorNames);
     return weightedSum("addr", this, productOf.addr(a, b), factors);
   },
   /**
@@ -65,6 +70,7 @@ export const weightedSumMethods = {
    * ```
    */
   baddbmm(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("baddbmm", factors, sumFactorNames);
     return weightedSum("baddbmm", this, productOf.baddbmm(a, b), factors);
   },
   /**
@@ -79,6 +85,7 @@ export const weightedSumMethods = {
    * ```
    */
   addbmm(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addbmm", factors, sumFactorNames);
     return weightedSum("addbmm", this, productOf.addbmm(a, b), factors);
   },
   /**
@@ -93,6 +100,7 @@ export const weightedSumMethods = {
    * ```
    */
   addmm_(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addmm_", factors, sumFactorNames);
     return this.device.applyInPlace(contiguous, this, [this.addmm(a, b, factors)]);
   },
   /**
@@ -107,6 +115,7 @@ export const weightedSumMethods = {
    * ```
    */
   addmv_(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addmv_", factors, sumFactorNames);
     return this.device.applyInPlace(contiguous, this, [this.addmv(a, b, factors)]);
   },
   /**
@@ -121,6 +130,7 @@ export const weightedSumMethods = {
    * ```
    */
   addr_(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addr_", factors, sumFactorNames);
     return this.device.applyInPlace(contiguous, this, [this.addr(a, b, factors)]);
   },
   /**
@@ -135,6 +145,7 @@ export const weightedSumMethods = {
    * ```
    */
   baddbmm_(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("baddbmm_", factors, sumFactorNames);
     return this.device.applyInPlace(contiguous, this, [this.baddbmm(a, b, factors)]);
   },
   /**
@@ -149,6 +160,7 @@ export const weightedSumMethods = {
    * ```
    */
   addbmm_(this: Tensor, a: Tensor, b: Tensor, factors: SumFactors = {}): Tensor {
+    checkOptions("addbmm_", factors, sumFactorNames);
     return this.device.applyInPlace(contiguous, this, [this.addbmm(a, b, factors)]);
   },
 };

@@ -1,6 +1,6 @@
 /** vmap: calls a function of one member of a batch for all members at once. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { axisOf, expand, formatShape } from "../../ops/index.js";
 import { Tensor } from "../tensor.js";
 import { BatchedTensor } from "./batched-tensor.js";
@@ -33,8 +33,13 @@ export interface VmapOptions {
  */
 export function vmap<Args extends readonly unknown[] = Tensor[], Result = Tensor>(
   fn: (...args: Args) => Result,
-  { inDims = 0, outDims = 0, randomness = "error" }: VmapOptions = {},
+  options: VmapOptions = {},
 ): (...args: Args) => Result {
+  const {
+    inDims = 0,
+    outDims = 0,
+    randomness = "error",
+  } = checkOptions("vmap", options, { inDims: true, outDims: true, randomness: true });
   return (...args) => {
     const dims = args.map((_, index) => (typeof inDims === "object" && inDims ? inDims[index] : inDims));
     if (typeof inDims === "object" && inDims && inDims.length !== args.length)

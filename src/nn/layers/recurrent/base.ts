@@ -1,6 +1,6 @@
 /** RecurrentLayer: the base of RNN, LSTM and GRU, with their parameters, stacked layers and directions. */
 
-import { HoldfastError } from "../../../errors/index.js";
+import { HoldfastError, type OptionNames } from "../../../errors/index.js";
 import type { Cell } from "../../../ops/index.js";
 import { arange, cat, stack, Tensor, tensor, zeros } from "../../../tensor/index.js";
 import { dropout } from "../../functional.js";
@@ -22,6 +22,14 @@ export interface RecurrentOptions {
   readonly bidirectional?: boolean;
 }
 
+export const recurrentOptionNames: OptionNames<RecurrentOptions> = {
+  numLayers: true,
+  bias: true,
+  batchFirst: true,
+  dropout: true,
+  bidirectional: true,
+};
+
 /** Options of a call of a recurrent layer. */
 export interface SequenceOptions {
   /**
@@ -31,6 +39,8 @@ export interface SequenceOptions {
    */
   readonly lengths?: Tensor | readonly number[];
 }
+
+export const sequenceOptionNames: OptionNames<SequenceOptions> = { lengths: true };
 
 /** The final or the initial states of all layers and directions, [layers · directions, batch, hidden]. */
 export interface LayerStates {

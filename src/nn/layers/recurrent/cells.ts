@@ -1,6 +1,6 @@
 /** RNNCell, LSTMCell and GRUCell: one time step of a recurrent layer, for your own loop. */
 
-import { HoldfastError } from "../../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../../errors/index.js";
 import type { Cell } from "../../../ops/index.js";
 import { type Tensor, zeros } from "../../../tensor/index.js";
 import { Module } from "../../module.js";
@@ -13,6 +13,8 @@ export interface CellOptions {
   /** Default: true. */
   readonly bias?: boolean;
 }
+
+const cellOptionNames: OptionNames<CellOptions> = { bias: true };
 
 /** Options of an `RNNCell`. */
 export interface RNNCellOptions extends CellOptions {
@@ -91,11 +93,11 @@ abstract class RecurrentCell extends Module {
  * ```
  */
 export class RNNCell extends RecurrentCell {
-  constructor(
-    inputSize: number,
-    hiddenSize: number,
-    { nonlinearity = "tanh", ...options }: RNNCellOptions = {},
-  ) {
+  constructor(inputSize: number, hiddenSize: number, given: RNNCellOptions = {}) {
+    const { nonlinearity = "tanh", ...options } = checkOptions("nn.RNNCell", given, {
+      nonlinearity: true,
+      bias: true,
+    });
     super(nonlinearity === "relu" ? "relu" : "tanh", inputSize, hiddenSize, options);
   }
 
@@ -120,6 +122,7 @@ export class RNNCell extends RecurrentCell {
  */
 export class LSTMCell extends RecurrentCell {
   constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
+    checkOptions("nn.LSTMCell", options, cellOptionNames);
     super("lstm", inputSize, hiddenSize, options);
   }
 
@@ -143,6 +146,7 @@ export class LSTMCell extends RecurrentCell {
  */
 export class GRUCell extends RecurrentCell {
   constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
+    checkOptions("nn.GRUCell", options, cellOptionNames);
     super("gru", inputSize, hiddenSize, options);
   }
 

@@ -1,7 +1,14 @@
 /** RNN, LSTM and GRU, with PyTorch's gates, parameter names and results. */
 
+import { checkOptions } from "../../../errors/index.js";
 import type { Tensor } from "../../../tensor/index.js";
-import { RecurrentLayer, type RecurrentOptions, type SequenceOptions } from "./base.js";
+import {
+  RecurrentLayer,
+  type RecurrentOptions,
+  recurrentOptionNames,
+  type SequenceOptions,
+  sequenceOptionNames,
+} from "./base.js";
 
 /** Options of an `RNN` layer. */
 export interface RNNOptions extends RecurrentOptions {
@@ -23,7 +30,15 @@ export interface RNNOptions extends RecurrentOptions {
  * ```
  */
 export class RNN extends RecurrentLayer {
-  constructor(inputSize: number, hiddenSize: number, { nonlinearity = "tanh", ...options }: RNNOptions = {}) {
+  constructor(inputSize: number, hiddenSize: number, given: RNNOptions = {}) {
+    const { nonlinearity = "tanh", ...options } = checkOptions("nn.RNN", given, {
+      nonlinearity: true,
+      numLayers: true,
+      bias: true,
+      batchFirst: true,
+      dropout: true,
+      bidirectional: true,
+    });
     super(nonlinearity === "relu" ? "relu" : "tanh", inputSize, hiddenSize, options);
   }
 
@@ -32,6 +47,7 @@ export class RNN extends RecurrentLayer {
    * without a batch. The initial state is 0 by default.
    */
   forward(x: Tensor, state?: Tensor, options: SequenceOptions = {}): [output: Tensor, state: Tensor] {
+    checkOptions("nn.RNN.forward", options, sequenceOptionNames);
     const result = this.run(x, state && { state, cell: undefined }, options);
     return [result.output, result.state];
   }
@@ -54,6 +70,7 @@ export class RNN extends RecurrentLayer {
  */
 export class LSTM extends RecurrentLayer {
   constructor(inputSize: number, hiddenSize: number, options: RecurrentOptions = {}) {
+    checkOptions("nn.LSTM", options, recurrentOptionNames);
     super("lstm", inputSize, hiddenSize, options);
   }
 
@@ -66,6 +83,7 @@ export class LSTM extends RecurrentLayer {
     states?: readonly [state: Tensor, cell: Tensor],
     options: SequenceOptions = {},
   ): [output: Tensor, states: [state: Tensor, cell: Tensor]] {
+    checkOptions("nn.LSTM.forward", options, sequenceOptionNames);
     const initial = states && { state: states[0], cell: states[1] };
     const { output, state, cell } = this.run(x, initial, options);
     return [output, [state, cell ?? state]];
@@ -88,6 +106,7 @@ export class LSTM extends RecurrentLayer {
  */
 export class GRU extends RecurrentLayer {
   constructor(inputSize: number, hiddenSize: number, options: RecurrentOptions = {}) {
+    checkOptions("nn.GRU", options, recurrentOptionNames);
     super("gru", inputSize, hiddenSize, options);
   }
 
@@ -96,6 +115,7 @@ export class GRU extends RecurrentLayer {
    * without a batch. The initial state is 0 by default.
    */
   forward(x: Tensor, state?: Tensor, options: SequenceOptions = {}): [output: Tensor, state: Tensor] {
+    checkOptions("nn.GRU.forward", options, sequenceOptionNames);
     const result = this.run(x, state && { state, cell: undefined }, options);
     return [result.output, result.state];
   }

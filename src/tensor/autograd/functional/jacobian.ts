@@ -1,7 +1,7 @@
 /** jacobian and hessian. */
 
 import { enableGrad } from "../../../autograd/index.js";
-import { HoldfastError } from "../../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../../errors/index.js";
 import { cast, comparisons, cumsum, formatShape, functions, reshape } from "../../../ops/index.js";
 import { stack } from "../../functions.js";
 import type { Tensor } from "../../tensor.js";
@@ -23,6 +23,12 @@ export interface JacobianOptions extends FunctionalOptions {
   /** Compute all rows at once, by `vmap` over copies of the function. Default: one backward pass for each row. */
   readonly vectorize?: boolean;
 }
+
+const jacobianOptionNames: OptionNames<JacobianOptions> = {
+  vectorize: true,
+  createGraph: true,
+  strict: true,
+};
 
 /**
  * The derivatives of all elements of a function's result by all elements of its inputs: `[...result.shape, ...input.shape]`. A list of
@@ -62,6 +68,7 @@ export function jacobian(
   inputs: OneOrMore,
   options: JacobianOptions = {},
 ): unknown {
+  checkOptions("autograd.functional.jacobian", options, jacobianOptionNames);
   return enableGrad(() => {
     const points = pointsOf("jacobian", inputs, options.createGraph ?? false);
     const results = fn(...points);
@@ -103,6 +110,7 @@ export function hessian(
   inputs: OneOrMore,
   options: JacobianOptions = {},
 ): unknown {
+  checkOptions("autograd.functional.hessian", options, jacobianOptionNames);
   const slopes = (...points: Tensor[]): readonly Tensor[] => {
     const y = fn(...points);
     requireNumber("hessian", y);

@@ -1,6 +1,6 @@
 /** Shared by the functions that differentiate functions: the points at which they do, and gradients without holes. */
 
-import { HoldfastError } from "../../../errors/index.js";
+import { HoldfastError, type OptionNames } from "../../../errors/index.js";
 import { expand, functions } from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
 import { grad } from "../grad.js";
@@ -15,6 +15,8 @@ export interface FunctionalOptions {
   /** Reject results that do not depend on an input. Default: their derivative is 0. */
   readonly strict?: boolean;
 }
+
+export const functionalOptionNames: OptionNames<FunctionalOptions> = { createGraph: true, strict: true };
 
 export function listOf(items: OneOrMore): readonly Tensor[] {
   return Array.isArray(items) ? items : [items as Tensor];

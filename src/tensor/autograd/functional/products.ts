@@ -1,11 +1,13 @@
 /** Products of vectors with Jacobians and Hessians, which need no matrix. */
 
 import { enableGrad } from "../../../autograd/index.js";
+import { checkOptions } from "../../../errors/index.js";
 import type { Tensor } from "../../tensor.js";
 import { requireNumber } from "./jacobian.js";
 import {
   type FunctionalOptions,
   finished,
+  functionalOptionNames,
   gradientsOf,
   likeList,
   listOf,
@@ -34,6 +36,7 @@ export function vjp<Result extends OneOrMore, Inputs extends OneOrMore>(
   v?: OneOrMore | null,
   options: FunctionalOptions = {},
 ): [Result, Inputs] {
+  checkOptions("autograd.functional.vjp", options, functionalOptionNames);
   return enableGrad(() => {
     const { createGraph = false } = options;
     const points = pointsOf("vjp", inputs, createGraph);
@@ -64,6 +67,7 @@ export function jvp<Result extends OneOrMore, Inputs extends OneOrMore>(
   v?: OneOrMore | null,
   options: FunctionalOptions = {},
 ): [Result, Result] {
+  checkOptions("autograd.functional.jvp", options, functionalOptionNames);
   return enableGrad(() => {
     const { createGraph = false, strict = false } = options;
     const points = pointsOf("jvp", inputs, createGraph);
@@ -95,6 +99,7 @@ export function hvp<Inputs extends OneOrMore>(
   v?: OneOrMore | null,
   options: FunctionalOptions = {},
 ): [Tensor, Inputs] {
+  checkOptions("autograd.functional.hvp", options, functionalOptionNames);
   return hessianProduct("hvp", fn, inputs, v, options);
 }
 
@@ -116,6 +121,7 @@ export function vhp<Inputs extends OneOrMore>(
   v?: OneOrMore | null,
   options: FunctionalOptions = {},
 ): [Tensor, Inputs] {
+  checkOptions("autograd.functional.vhp", options, functionalOptionNames);
   return hessianProduct("vhp", fn, inputs, v, options);
 }
 
