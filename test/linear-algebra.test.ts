@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { eye, HoldfastError, linalg, type Tensor } from "holdfast";
 import { openCpuDevice } from "./support/devices.js";
+import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const cpu = openCpuDevice({ threads: 1 });
@@ -49,6 +50,29 @@ const rejected: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
   "a fraction of a power": [() => linalg.matrixPower(batch, 0.5), /pass square matrices and a whole number/],
   integers: [() => linalg.inv(cpu.fromHost([1, 0, 0, 1], [2, 2], "i32")), /it needs floats/],
 };
+
+const oblong = matrix([1, 2, 3, 4, 5, 6], 2, 3);
+const whole = cpu.fromHost([1, 0, 0, 1], [2, 2], "i32");
+
+test("an error names the public function, not the op that it uses", () => {
+  const { cholesky, det, eigh, eigvalsh, inv, logdet, matrixExp, slogdet, solve } = linalg;
+  for (const [name, call] of Object.entries({ cholesky, det, eigh, eigvalsh, inv, matrixExp, slogdet })) {
+    const start = new RegExp(`^linalg\\.${name}`);
+    rejects("BAD_SHAPE", () => call(oblong), start);
+    rejects("BAD_DTYPE", () => call(whole), start);
+  }
+  const { cond, luFactor, matrixRank, pinv, qr, svd, svdvals } = linalg;
+  const nuclear = (a: Tensor): Tensor => linalg.matrixNorm(a, { ord: "nuc" });
+  for (const [name, call] of Object.entries({ cond, luFactor, matrixRank, pinv, qr, svd, svdvals, nuclear }))
+    rejects(
+      "BAD_DTYPE",
+      () => call(whole),
+      new RegExp(`^linalg\\.${name === "nuclear" ? "matrixNorm" : name}`),
+    );
+  rejects("BAD_SHAPE", () => solve(oblong, oblong), /^linalg\.solve: \[2, 3\]/);
+  rejects("BAD_DTYPE", () => solve(batch, whole), /^linalg\.solve of i32/);
+  rejects("BAD_SHAPE", () => logdet(oblong), /^linalg\.logdet/);
+});
 
 for (const [what, [use, message]] of Object.entries(rejected)) {
   test(`${what}: the error says what is valid`, () => {

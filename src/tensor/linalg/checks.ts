@@ -1,6 +1,8 @@
 /** What functions of linear algebra check: shapes of batches before they compute, and singular matrices after it. */
 
 import { HoldfastError } from "../../errors/index.js";
+import { dtypes } from "../../ir/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import { broadcastShapes, formatShape, type Shape } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
@@ -21,6 +23,30 @@ export function requireMatrix(op: string, a: Tensor): void {
     `${op}: ${formatShape(a.shape)} is no matrix; pass [..., rows, columns].`,
     { numbers: { op } },
   );
+}
+
+/** A matrix that a decomposition or a solver takes: of floats, on a CPU. */
+export function requireDecomposable(op: string, a: Tensor): void {
+  requireMatrix(op, a);
+  if (dtypes[a.dtype].kind !== "float") {
+    throw new HoldfastError("BAD_DTYPE", `${op} of ${a.dtype}: it needs floats. Convert with to("f64").`, {
+      numbers: { op },
+    });
+  }
+  if (capabilitiesOf(a.device.runtime).runsHostKernels) return;
+  throw new HoldfastError(
+    "UNSUPPORTED",
+    `${op}: decompositions and solvers run on the CPU. Read the matrix with data(), and compute on a tensor of device("cpu").`,
+    { numbers: { op } },
+  );
+}
+
+export function requireSquare(op: string, a: Tensor): void {
+  requireDecomposable(op, a);
+  if (a.size(-1) === a.size(-2)) return;
+  throw new HoldfastError("BAD_SHAPE", `${op}: ${formatShape(a.shape)}: the matrices must be square.`, {
+    numbers: { op },
+  });
 }
 
 /** Two batches of matrices with the same leading axes, to which both broadcast. */

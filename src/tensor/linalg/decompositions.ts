@@ -5,7 +5,7 @@ import { formatShape, linearAlgebra as ops } from "../../ops/index.js";
 import { eye } from "../creation.js";
 import { cat } from "../functions.js";
 import type { Tensor } from "../tensor.js";
-import { broadcastBatches, requireMatrix, requireRegular } from "./checks.js";
+import { broadcastBatches, requireDecomposable, requireRegular, requireSquare } from "./checks.js";
 import { found, solveTriangular } from "./solvers.js";
 
 /** `upper`: U of A = Uᵀ · U instead of L. Default: false. */
@@ -29,7 +29,7 @@ const choleskyOptionNames: OptionNames<CholeskyOptions> = { upper: true };
  */
 export function cholesky(a: Tensor, options: CholeskyOptions = {}): Tensor {
   const { upper = false } = checkOptions("linalg.cholesky", options, choleskyOptionNames);
-  requireMatrix("linalg.cholesky", a);
+  requireSquare("linalg.cholesky", a);
   const [factor, info] = a.device.applyAll(ops.choleskyFactor, [a]);
   requireRegular(
     "linalg.cholesky",
@@ -72,7 +72,7 @@ export function choleskySolve(b: Tensor, l: Tensor, options: CholeskyOptions = {
  */
 export function choleskyInverse(l: Tensor, options: CholeskyOptions = {}): Tensor {
   checkOptions("linalg.choleskyInverse", options, choleskyOptionNames);
-  requireMatrix("linalg.choleskyInverse", l);
+  requireSquare("linalg.choleskyInverse", l);
   const { device, dtype } = l;
   return choleskySolve(eye(l.size(-1), l.size(-1), { device, dtype }), l, options);
 }
@@ -111,7 +111,7 @@ interface CheckedFactors extends LuFactors {
 
 /** The op has the gradient of square matrices. Further rows of L and columns of U follow from their square parts. */
 function factorLu(op: string, a: Tensor): CheckedFactors {
-  requireMatrix(op, a);
+  requireDecomposable(op, a);
   const [m, n] = [a.size(-2), a.size(-1)];
   if (m === n || !a.requiresGrad) return luOf(a);
   if (m < n) {
@@ -216,7 +216,7 @@ export interface QrOptions {
  */
 export function qr(a: Tensor, options: QrOptions = {}): QrDecomposition {
   const { mode = "reduced" } = checkOptions("linalg.qr", options, { mode: true });
-  requireMatrix("linalg.qr", a);
+  requireDecomposable("linalg.qr", a);
   const [m, n] = [a.size(-2), a.size(-1)];
   if (m < n) {
     const { Q, R } = qr(a.narrow(-1, 0, m), { mode: "reduced" });

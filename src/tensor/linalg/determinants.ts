@@ -2,7 +2,7 @@
 
 import { linearAlgebra as ops } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
-import { requireMatrix } from "./checks.js";
+import { requireSquare } from "./checks.js";
 import { found } from "./solvers.js";
 
 /**
@@ -17,7 +17,7 @@ import { found } from "./solvers.js";
  * ```
  */
 export function det(a: Tensor): Tensor {
-  requireMatrix("linalg.det", a);
+  requireSquare("linalg.det", a);
   return a.device.apply(ops.determinant, [a]);
 }
 
@@ -40,7 +40,7 @@ export interface SignAndLogarithm {
  * ```
  */
 export function slogdet(a: Tensor): SignAndLogarithm {
-  requireMatrix("linalg.slogdet", a);
+  requireSquare("linalg.slogdet", a);
   const [logarithm, sign] = a.device.applyAll(ops.logAbsDeterminant, [a]);
   return { sign: found(sign).detach(), logabsdet: found(logarithm) };
 }
@@ -57,6 +57,7 @@ export function slogdet(a: Tensor): SignAndLogarithm {
  * ```
  */
 export function logdet(a: Tensor): Tensor {
+  requireSquare("linalg.logdet", a);
   const { sign, logabsdet } = slogdet(a);
   return logabsdet.where(sign.ge(0), Number.NaN);
 }

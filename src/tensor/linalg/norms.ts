@@ -3,7 +3,7 @@
 import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { axisOf } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
-import { requireMatrix } from "./checks.js";
+import { requireDecomposable, requireMatrix } from "./checks.js";
 import { inv } from "./solvers.js";
 import { svdvals } from "./spectral.js";
 
@@ -65,7 +65,8 @@ export function matrixNorm(a: Tensor, options: MatrixNormOptions = {}): Tensor {
     axes = [-2, -1],
     keepdim = false,
   } = checkOptions("linalg.matrixNorm", options, { ord: true, axes: true, keepdim: true });
-  requireMatrix("linalg.matrixNorm", a);
+  const needsValues = ord === "nuc" || ord === 2 || ord === -2;
+  (needsValues ? requireDecomposable : requireMatrix)("linalg.matrixNorm", a);
   const [row, column] = [
     axisOf("linalg.matrixNorm", axes[0], a.ndim),
     axisOf("linalg.matrixNorm", axes[1], a.ndim),
@@ -160,7 +161,7 @@ export function norm(x: Tensor, options: NormOptions = {}): Tensor {
  */
 export function cond(a: Tensor, options: { readonly ord?: MatrixOrder } = {}): Tensor {
   const { ord = 2 } = checkOptions("linalg.cond", options, { ord: true });
-  requireMatrix("linalg.cond", a);
+  requireDecomposable("linalg.cond", a);
   if (ord !== 2 && ord !== -2) return matrixNorm(a, { ord }).mul(matrixNorm(inv(a), { ord }));
   const values = svdvals(a);
   const [largest, smallest] = [values.select(-1, 0), values.select(-1, -1)];

@@ -5,7 +5,7 @@ import { formatShape, linearAlgebra as ops } from "../../ops/index.js";
 import { eye, onesLike } from "../creation.js";
 import { stack } from "../functions.js";
 import type { Tensor } from "../tensor.js";
-import { requireMatrix } from "./checks.js";
+import { requireMatrix, requireSquare } from "./checks.js";
 import { found, inv } from "./solvers.js";
 
 /**
@@ -108,7 +108,7 @@ export function matrixPower(a: Tensor, n: number): Tensor {
  * ```
  */
 export function matrixExp(a: Tensor): Tensor {
-  requireMatrix("linalg.matrixExp", a);
+  requireSquare("linalg.matrixExp", a);
   return a.device.apply(ops.matrixExponential, [a]);
 }
 

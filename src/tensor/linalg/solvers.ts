@@ -3,7 +3,14 @@
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, isSameShape, linearAlgebra as ops } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
-import { broadcastBatches, defaultTolerance, isSingular, requireMatrix, requireRegular } from "./checks.js";
+import {
+  broadcastBatches,
+  defaultTolerance,
+  isSingular,
+  requireDecomposable,
+  requireRegular,
+  requireSquare,
+} from "./checks.js";
 import { svdvals } from "./spectral.js";
 
 /** `left`: false solves X · A = B. Default: true. */
@@ -28,6 +35,8 @@ export function solve(a: Tensor, b: Tensor, options: SolveOptions = {}): Tensor 
   const { left = true } = checkOptions("linalg.solve", options, { left: true });
   if (!left) return solve(a.transpose(-2, -1), b.transpose(-2, -1)).transpose(-2, -1);
   if (isVector(a, b)) return solve(a, b.unsqueeze(-1)).squeeze(-1);
+  requireSquare("linalg.solve", a);
+  requireDecomposable("linalg.solve", b);
   const operands = broadcastBatches("linalg.solve", a, b);
   const [x, info] = a.device.applyAll(ops.solve, operands);
   requireRegular("linalg.solve", found(info), isSingular);
@@ -70,6 +79,8 @@ export function solveTriangular(a: Tensor, b: Tensor, options: SolveTriangularOp
     unitriangular = false,
   } = checkOptions("linalg.solveTriangular", options, { upper: true, unitriangular: true, left: true });
   const right = left ? b : b.transpose(-2, -1);
+  requireSquare("linalg.solveTriangular", a);
+  requireDecomposable("linalg.solveTriangular", right);
   const operands = broadcastBatches("linalg.solveTriangular", a, right);
   const attributes = { isUpper: upper, isTransposed: !left, isUnit: unitriangular };
   const x = a.device.apply(ops.triangularSolve, operands, attributes);
@@ -89,7 +100,7 @@ export function solveTriangular(a: Tensor, b: Tensor, options: SolveTriangularOp
  * ```
  */
 export function inv(a: Tensor): Tensor {
-  requireMatrix("linalg.inv", a);
+  requireSquare("linalg.inv", a);
   const [x, info] = a.device.applyAll(ops.inverse, [a]);
   requireRegular("linalg.inv", found(info), isSingular);
   return found(x);
@@ -116,7 +127,7 @@ const rankOptionNames: OptionNames<RankOptions> = { rtol: true, atol: true };
  */
 export function pinv(a: Tensor, options: RankOptions = {}): Tensor {
   const { rtol, atol } = checkOptions("linalg.pinv", options, rankOptionNames);
-  requireMatrix("linalg.pinv", a);
+  requireDecomposable("linalg.pinv", a);
   const relative = rtol ?? (atol === undefined ? defaultTolerance(a) : 0);
   return a.device.apply(ops.pseudoInverse, [a], { relative, absolute: atol ?? 0 });
 }
@@ -134,6 +145,7 @@ export function pinv(a: Tensor, options: RankOptions = {}): Tensor {
  */
 export function matrixRank(a: Tensor, options: RankOptions = {}): Tensor {
   const { rtol, atol } = checkOptions("linalg.matrixRank", options, rankOptionNames);
+  requireDecomposable("linalg.matrixRank", a);
   const values = svdvals(a.detach());
   if (values.size(-1) === 0) return values.sum(-1).to("i32");
   const relative = rtol ?? (atol === undefined ? defaultTolerance(a) : 0);
@@ -177,8 +189,8 @@ export function lstsq(a: Tensor, b: Tensor, options: { readonly rcond?: number }
       residuals: residuals.ndim > 0 ? residuals.squeeze(-1) : residuals,
     };
   }
-  requireMatrix("linalg.lstsq", a);
-  requireMatrix("linalg.lstsq", b);
+  requireDecomposable("linalg.lstsq", a);
+  requireDecomposable("linalg.lstsq", b);
   if (a.size(-2) !== b.size(-2)) {
     throw new HoldfastError(
       "BAD_SHAPE",

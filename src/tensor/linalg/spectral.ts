@@ -4,7 +4,7 @@ import { checkOptions } from "../../errors/index.js";
 import { linearAlgebra as ops } from "../../ops/index.js";
 import { cat } from "../functions.js";
 import type { Tensor } from "../tensor.js";
-import { requireMatrix } from "./checks.js";
+import { requireDecomposable, requireSquare } from "./checks.js";
 
 /** The result of `eigh`: values in ascending order, and a column for each vector. */
 export interface Eigen {
@@ -26,7 +26,7 @@ export interface Eigen {
  * ```
  */
 export function eigh(a: Tensor): Eigen {
-  requireMatrix("linalg.eigh", a);
+  requireSquare("linalg.eigh", a);
   const packed = a.device.apply(ops.eighFactor, [a]);
   return { eigenvalues: packed.select(-2, 0), eigenvectors: packed.narrow(-2, 1, a.size(-1)) };
 }
@@ -43,7 +43,7 @@ export function eigh(a: Tensor): Eigen {
  * ```
  */
 export function eigvalsh(a: Tensor): Tensor {
-  requireMatrix("linalg.eigvalsh", a);
+  requireSquare("linalg.eigvalsh", a);
   return a.device.apply(ops.eighValues, [a]);
 }
 
@@ -74,7 +74,7 @@ export interface SvdOptions {
  */
 export function svd(a: Tensor, options: SvdOptions = {}): SingularValues {
   const { fullMatrices = true } = checkOptions("linalg.svd", options, { fullMatrices: true });
-  requireMatrix("linalg.svd", a);
+  requireDecomposable("linalg.svd", a);
   const [m, n] = [a.size(-2), a.size(-1)];
   const packed = a.device.apply(ops.svdFactor, [a]);
   const [U, S, V] = [packed.narrow(-2, 0, m), packed.select(-2, m), packed.narrow(-2, m + 1, n)];
@@ -100,6 +100,6 @@ function completed(vectors: Tensor): Tensor {
  * ```
  */
 export function svdvals(a: Tensor): Tensor {
-  requireMatrix("linalg.svdvals", a);
+  requireDecomposable("linalg.svdvals", a);
   return a.device.apply(ops.svdValues, [a]);
 }
