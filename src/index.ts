@@ -221,6 +221,21 @@ export {
   zerosLike,
 } from "./tensor/index.js";
 export {
+  ByteTokenizer,
+  type ByteTokenizerOptions,
+  type ChatMessage,
+  type ChatTemplateOptions,
+  type DecodeOptions,
+  DecodeStream,
+  type EncodeBatchOptions,
+  type EncodedBatch,
+  type EncodeOptions,
+  loadTokenizer,
+  saveTokenizer,
+  Tokenizer,
+  type TokenizerFiles,
+} from "./text/index.js";
+export {
   type Checkpoint,
   type CheckpointContents,
   CheckpointStore,

@@ -21,7 +21,7 @@ const layers: LayerTable = [
   ["tensor"],
   ["nn"],
   ["optim", "data"],
-  ["models"],
+  ["models", "text"],
   ["train"],
   ["crossasset"],
   ["inspect"],

@@ -1,0 +1,16 @@
+/** text: tokenizers, chat templates, and text data for language models. */
+
+export type { ChatMessage, ChatTemplateOptions } from "./chat/index.js";
+export {
+  ByteTokenizer,
+  type ByteTokenizerOptions,
+  type DecodeOptions,
+  DecodeStream,
+  type EncodeBatchOptions,
+  type EncodedBatch,
+  type EncodeOptions,
+  loadTokenizer,
+  saveTokenizer,
+  Tokenizer,
+  type TokenizerFiles,
+} from "./tokenizer/index.js";
