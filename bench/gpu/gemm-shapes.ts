@@ -42,6 +42,10 @@ const layers: readonly Layer[] = [
   { name: "GPT-2 down", rows: 8192, inputs: 3072, outputs: 768 },
   { name: "GPT-2 qkv", rows: 8192, inputs: 768, outputs: 2304 },
   { name: "GPT-2 proj", rows: 8192, inputs: 768, outputs: 768 },
+  { name: "characters up", rows: 16_384, inputs: 384, outputs: 1536 },
+  { name: "characters down", rows: 16_384, inputs: 1536, outputs: 384 },
+  { name: "characters qkv", rows: 16_384, inputs: 384, outputs: 1152 },
+  { name: "characters proj", rows: 16_384, inputs: 384, outputs: 384 },
   { name: "GPT-2 head", rows: 8192, inputs: 768, outputs: 50304 },
 ];
 

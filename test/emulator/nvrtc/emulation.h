@@ -226,8 +226,8 @@ static inline const unsigned char* emulatorTile(unsigned address, int line) {
 }
 
 template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
-static inline void wgmmaSs(float (&acc)[columns / 2], unsigned left, unsigned right, int line = __builtin_LINE()) {
-  emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, true, threadIdx.x % 128, acc, emulatorTile(left, line),
+static inline void wgmmaSs(float (&acc)[columns / 2], unsigned left, unsigned right, bool accumulates = true, int line = __builtin_LINE()) {
+  emulatorHooks.wgmmaSs(Element::element, columns, isAKMajor, isBKMajor, accumulates, threadIdx.x % 128, acc, emulatorTile(left, line),
                         emulatorTile(right, line));
 }
 

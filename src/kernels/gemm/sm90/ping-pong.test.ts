@@ -374,6 +374,11 @@ describe("a ping-pong GEMM", { skip: cudaMissing }, () => {
       assert.notEqual(wrong, "none");
     });
 
+    test("a tile whose first products are added to the sums of the warpgroup's last one", () => {
+      const found = difference(epilogues["two results"], false, "kTile > 0 || kStep > 0", "true");
+      assert.equal(found, "wrong");
+    });
+
     test("stages of the other warpgroup that are not skipped", () => {
       assert.notEqual(difference(epilogues["two results"], false, "stage += kTiles;", ""), "none");
     });

@@ -260,15 +260,8 @@ function consumer(config: Sm90Config, arrays: readonly StagedArray[], printed: P
     loadBias(biases[0], firstN);`
         : ""
     }
+    // The first products of a tile replace what these hold.
     float acc[mmaM][mmaN / 2];
-#pragma unroll
-    for (unsigned i = 0; i < mmaM; i++) {
-#pragma unroll
-      for (unsigned e = 0; e < mmaN / 2; e++) {
-        acc[i][e] = 0;
-        fenceOperand(acc[i][e]);
-      }
-    }
     // The other warpgroup has waited for all k-tiles before this tile. So the parities of this warpgroup are those of the next phases.
     mbarrierWait(turn + warpgroup, round ^ warpgroup ^ 1);${mainloop}
     if (lane == 0) mbarrierArrive(turn + (warpgroup ^ 1));
@@ -311,7 +304,8 @@ const mainloop = `
 #pragma unroll
         for (unsigned i = 0; i < mmaM; i++) {
           wgmmaSs<Element, mmaN, TileA::isKMajor, TileB::isKMajor>(
-              acc[i], advance(tileA, TileA::offset(64 * i, kStep)), advance(tileB, TileB::offset(0, kStep)));
+              acc[i], advance(tileA, TileA::offset(64 * i, kStep)), advance(tileB, TileB::offset(0, kStep)),
+              kTile > 0 || kStep > 0);
         }
       }
       wgmmaCommit();

@@ -55,18 +55,18 @@ function accumulators(n: number): {
 export function wgmmaSs(element: MmaElement, n: number): string {
   const { placeholders, constraints, next } = accumulators(n);
   const isTf32 = element === "tf32";
-  const transposes = isTf32 ? "" : `, %${next + 2}, %${next + 3}`;
+  const transposes = isTf32 ? "" : `, %${next + 3}, %${next + 4}`;
   const transposeOperands = isTf32 ? "" : `, "n"(!isAKMajor), "n"(!isBKMajor)`;
   return `${tileDescriptor}
-// acc[64, n] += a[64, 32 bytes] · b[32 bytes, n], distributed over four warps. Asynchronous.
+// acc[64, n] (+)= a[64, 32 bytes] · b[32 bytes, n], distributed over four warps. Asynchronous.
 template <class Element, unsigned n, bool isAKMajor, bool isBKMajor>
 static __device__ __forceinline__ void wgmmaSs(
-    float (&acc)[n / 2], TileAddress a, TileAddress b) {
+    float (&acc)[n / 2], TileAddress a, TileAddress b, bool accumulates = true) {
   asm volatile(
-      "{\\n.reg .pred scaleD;\\nsetp.eq.u32 scaleD, 0, 0;\\n"
+      "{\\n.reg .pred scaleD;\\nsetp.ne.u32 scaleD, %${next + 2}, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n${n}k${mmaElements[element].k}.f32.${element}.${element} {${placeholders}}, %${next}, %${next + 1}, scaleD, 1, 1${transposes};\\n}"
       : ${constraints}
-      : "l"(tileDescriptor(a, isAKMajor ? 16 : 8192)), "l"(tileDescriptor(b, isBKMajor ? 16 : 8192))${transposeOperands});
+      : "l"(tileDescriptor(a, isAKMajor ? 16 : 8192)), "l"(tileDescriptor(b, isBKMajor ? 16 : 8192)), "r"((unsigned)accumulates)${transposeOperands});
 }`;
 }
 
