@@ -36,6 +36,11 @@ export interface AsyncDataLoaderOptions<Sample, Batch = Collated<Sample>> {
   readonly workerSource?: WorkerSource;
   /** Batches whose samples are loaded before they are needed. Default: 2. */
   readonly prefetch?: number;
+  /**
+   * Make the next batch when one is drawn, if its samples are loaded, and upload it beside the work on the drawn one. It takes the memory of one
+   * more batch. Default: false.
+   */
+  readonly uploadAhead?: boolean;
 }
 
 /** A loader's position and the seed of its orders; plain data, for JSON. */
@@ -78,11 +83,14 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
   readonly #dropLast: boolean;
   readonly #collate: (samples: readonly Sample[], options: { readonly device: Device }) => Batch;
   readonly #prefetch: number;
+  readonly #uploadsAhead: boolean;
   readonly #workers: SampleWorkers | undefined;
   readonly #samplers: (seed: Seed) => BatchSampler | undefined;
   #seed: Seed;
   #position = { epoch: 0, batch: 0 };
   #live: readonly Tensor[] = [];
+  /** The next batch, if it is made. */
+  #ahead: Made<Batch> | undefined;
   #pass = 0;
 
   constructor(
@@ -101,8 +109,10 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
       numWorkers: true,
       workerSource: true,
       prefetch: true,
+      uploadAhead: true,
     });
     const { batchSize = 1, dropLast = false, numWorkers = 0, prefetch = 2, seed = currentSeed() } = options;
+    const { uploadAhead = false } = options;
     requireWhole("batchSize", batchSize, 1);
     requireWhole("numWorkers", numWorkers, 0);
     requireWhole("prefetch", prefetch, 0);
@@ -111,7 +121,8 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
     this.device = options.device ?? defaultDevice();
     this.#batchSize = batchSize;
     this.#dropLast = dropLast;
-    this.#prefetch = prefetch;
+    this.#prefetch = uploadAhead ? Math.max(1, prefetch) : prefetch;
+    this.#uploadsAhead = uploadAhead;
     this.#seed = seed;
     this.#collate =
       options.collate ?? ((samples, { device }) => defaultCollate(samples, { device }) as unknown as Batch);
@@ -208,24 +219,24 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
     this.device.requireOpen();
     const pass = ++this.#pass;
     const { epoch, batch: firstBatch } = this.#position;
-    const pending: Promise<readonly Sample[] | undefined>[] = [];
+    const pending: Load<Sample>[] = [];
     const loads = this.#loads(epoch, firstBatch);
-    const startNext = (): void => {
-      const load = loads.next();
-      // Failures are reported when the batch is due.
-      load.catch(() => undefined);
-      pending.push(load.then(({ value }) => value?.samples));
-      pending.at(-1)?.catch(() => undefined);
+    const startLoads = (): void => {
+      while (pending.length <= this.#prefetch) pending.push(startLoad(loads));
     };
     try {
       for (let batch = firstBatch; ; batch++) {
-        while (pending.length <= this.#prefetch) startNext();
-        const samples = await pending.shift();
+        startLoads();
+        const samples = await pending.shift()?.samples;
         if (pass !== this.#pass) throw concurrentPass();
         if (!samples) break;
-        this.#release();
+        const drawn = this.#take(samples);
         this.#position = { epoch, batch: batch + 1 };
-        yield this.#make(samples);
+        if (this.#uploadsAhead) {
+          startLoads();
+          this.#makeAhead(pending[0]?.loaded);
+        }
+        yield drawn;
         if (pass !== this.#pass) throw concurrentPass();
       }
       this.#position = { epoch: epoch + 1, batch: 0 };
@@ -278,18 +289,72 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
     };
   }
 
-  #make(samples: readonly Sample[]): Batch {
-    const own = new Set(tensorsIn(samples));
-    const batch = this.#collate(samples, { device: this.device });
-    this.#live = tensorsIn(batch).filter((tensor) => !own.has(tensor));
-    return batch;
+  /** The next batch. The one before is freed. */
+  #take(samples: readonly Sample[]): Batch {
+    const ahead = this.#ahead;
+    this.#ahead = undefined;
+    this.#release();
+    if (ahead) this.device.runtime.awaitUploads();
+    const { batch, tensors } = ahead ?? this.#make(samples);
+    this.#live = tensors;
+    return batch();
   }
 
-  /** Frees the tensors of the last batch; the user may have done so already. */
-  #release(): void {
-    if (this.device.isOpen) for (const tensor of this.#live) tensor.release();
-    this.#live = [];
+  /** Makes the next batch, if its samples are loaded. An error is thrown when the batch is due. */
+  #makeAhead(samples: readonly Sample[] | undefined): void {
+    if (!samples) return;
+    try {
+      this.#ahead = this.device.runtime.uploadBeside(() => this.#make(samples));
+    } catch (error) {
+      const batch = (): never => {
+        throw error;
+      };
+      this.#ahead = { batch, tensors: [] };
+    }
   }
+
+  #make(samples: readonly Sample[]): Made<Batch> {
+    const own = new Set(tensorsIn(samples));
+    const batch = this.#collate(samples, { device: this.device });
+    return { batch: () => batch, tensors: tensorsIn(batch).filter((tensor) => !own.has(tensor)) };
+  }
+
+  /** Frees the tensors of the last batch, and of the next one; the user may have done so already. */
+  #release(): void {
+    const { device } = this;
+    if (this.#ahead && device.isOpen) device.runtime.awaitUploads();
+    const tensors = [...this.#live, ...(this.#ahead?.tensors ?? [])];
+    if (device.isOpen) for (const tensor of tensors) tensor.release();
+    this.#live = [];
+    this.#ahead = undefined;
+  }
+}
+
+interface Made<Batch> {
+  /** The batch, or the error of making it. */
+  readonly batch: () => Batch;
+  /** Those of the batch that the samples do not have. */
+  readonly tensors: readonly Tensor[];
+}
+
+interface Load<Sample> {
+  /** Undefined after the last batch. */
+  readonly samples: Promise<readonly Sample[] | undefined>;
+  /** Set once they are loaded. */
+  loaded: readonly Sample[] | undefined;
+}
+
+function startLoad<Sample>(loads: LoadQueue<Sample>): Load<Sample> {
+  const load: Load<Sample> = {
+    samples: loads.next().then(({ value }) => {
+      load.loaded = value?.samples;
+      return value?.samples;
+    }),
+    loaded: undefined,
+  };
+  // Failures are reported when the batch is due.
+  load.samples.catch(() => undefined);
+  return load;
 }
 
 interface LoadQueue<Sample> {

@@ -8,7 +8,7 @@ import { checkOptions, HoldfastError } from "../errors/index.js";
 import { dtypes } from "../ir/index.js";
 import { permutation, type Seed, submit } from "../kernels/index.js";
 import { contiguousStrides, type DeviceArray, indexedCopyCalls, sizeOf } from "../ops/index.js";
-import type { Region, Storage } from "../runtime/index.js";
+import type { Region, Storage, UploadItem } from "../runtime/index.js";
 import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
 import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
@@ -33,6 +33,11 @@ export interface DataLoaderOptions {
    * Keep the data set on the device (default). Otherwise every batch's rows are uploaded, for data that does not fit.
    */
   readonly resident?: boolean;
+  /**
+   * With `resident: false`: upload the rows of the next batch beside the work on the drawn one. It takes the memory of one more batch. Default:
+   * false.
+   */
+  readonly uploadAhead?: boolean;
 }
 
 /** A loader's position and the seed of its orders; plain data, for JSON. */
@@ -86,6 +91,10 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   readonly #resident: readonly DeviceArray[] | undefined;
   /** A batch of each column, then the epoch's order. */
   readonly #region: Region;
+  /** The next batch of each column, if it is uploaded ahead. */
+  readonly #aheadRegion: Region | undefined;
+  /** The batch in it. */
+  #ahead: BatchNumber | undefined;
   /** The order of the rows in the current epoch. */
   #order: Uint32Array;
   /** The start of the next pass. */
@@ -104,6 +113,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
       dropLast: true,
       device: true,
       resident: true,
+      uploadAhead: true,
     });
     const { batchSize, shuffle = false, seed = currentSeed(), dropLast = false, resident = true } = options;
     const { sampler } = options;
@@ -126,13 +136,15 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     this.#order = sampler ? this.#sampled(0) : Uint32Array.from({ length: rows }, (_, row) => row);
     this.#resident = resident ? dataset.placeOn(this.device) : undefined;
     const maxRows = Math.min(batchSize, rows);
-    this.#region = this.device.runtime.persistent.place("data set", "batches", [
-      ...columns.map((column, index) => ({
-        name: `batch of column ${index}`,
-        size: maxRows * rowLength(column) * dtypes[column.dtype].bytes,
-      })),
-      { name: "order of the rows", size: rows * indexBytes },
-    ]);
+    const batch = columns.map((column, index) => ({
+      name: `batch of column ${index}`,
+      size: maxRows * rowLength(column) * dtypes[column.dtype].bytes,
+    }));
+    const { persistent } = this.device.runtime;
+    const order = { name: "order of the rows", size: rows * indexBytes };
+    this.#region = persistent.place("data set", "batches", [...batch, order]);
+    if (!resident && options.uploadAhead)
+      this.#aheadRegion = persistent.place("data set", "next batches", batch);
     this.#uploadOrder();
   }
 
@@ -262,6 +274,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
       this.#uploadOrder();
     }
     this.#current = undefined;
+    this.#ahead = undefined;
     let last: BatchNumber | undefined;
     for (let batch = firstBatch; batch < this.length; batch++) {
       if (this.#current !== last) throw concurrentPass(epoch, this.#current);
@@ -290,8 +303,11 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
    */
   close(): void {
     this.#current = undefined;
-    const { persistent } = this.device.runtime;
-    if (this.device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
+    if (!this.device.isOpen) return;
+    const { runtime } = this.device;
+    runtime.awaitUploads();
+    for (const region of [this.#region, this.#aheadRegion])
+      if (region && runtime.persistent.regions.includes(region)) runtime.persistent.release(region);
   }
 
   /** The sampler's rows in an epoch, checked: the device gathers them unchecked. */
@@ -319,7 +335,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
       return { shape, strides: contiguousStrides(shape), dtype, storage };
     });
     if (this.#resident) this.#gather(this.#resident, first, buffers);
-    else this.#send(first, buffers);
+    else this.#send(number, buffers);
     for (const { storage } of buffers) noteWrite(storage);
     const isCurrent = (): boolean => this.#current === number;
     const tensors = buffers.map(
@@ -352,15 +368,43 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     }
   }
 
-  /** Uploads the same rows from the host, in one upload for all columns. */
-  #send(first: number, buffers: readonly DeviceArray[]): void {
+  /** Uploads the same rows from the host, or copies them from where they were uploaded ahead. Then uploads the next batch ahead. */
+  #send(number: BatchNumber, buffers: readonly DeviceArray[]): void {
+    const { runtime } = this.device;
+    const targets = buffers.flatMap(({ storage }) => storage ?? []);
+    if (this.#ahead?.epoch === number.epoch && this.#ahead.batch === number.batch) {
+      runtime.awaitUploads();
+      const sources = this.#aheadStorages(number.batch);
+      for (const [column, target] of targets.entries()) {
+        const source = sources[column];
+        if (source) runtime.copy(target, source);
+      }
+    } else runtime.upload(this.#rowsOf(number.batch, targets));
+    this.#ahead = undefined;
+    const batch = number.batch + 1;
+    if (!this.#aheadRegion || batch >= this.length) return;
+    runtime.uploadBeside(() => runtime.upload(this.#rowsOf(batch, this.#aheadStorages(batch))));
+    this.#ahead = { epoch: number.epoch, batch };
+  }
+
+  /** The memory of a batch of each column that is uploaded ahead. */
+  #aheadStorages(batch: number): readonly Storage[] {
+    const count = Math.min(this.batchSize, this.#rows - batch * this.batchSize);
+    return this.dataset.columns.flatMap((column, index) => {
+      const whole = this.#aheadRegion?.storages[index];
+      const size = count * rowLength(column) * dtypes[column.dtype].bytes;
+      return whole ? [this.device.runtime.view(whole, 0, size)] : [];
+    });
+  }
+
+  /** One upload of all columns. */
+  #rowsOf(batch: number, targets: readonly Storage[]): readonly UploadItem[] {
+    const first = batch * this.batchSize;
     const rows = this.#order.subarray(first, first + this.batchSize);
-    this.device.runtime.upload(
-      buffers.flatMap(({ storage: target }, index) => {
-        const column = this.dataset.columns[index];
-        return column && target ? [{ source: pickRows(column, rows), target }] : [];
-      }),
-    );
+    return targets.flatMap((target, index) => {
+      const column = this.dataset.columns[index];
+      return column ? [{ source: pickRows(column, rows), target }] : [];
+    });
   }
 
   #uploadOrder(): void {

@@ -7,6 +7,7 @@ import {
   type Driver,
   findBlas,
   hasMemory64,
+  interceptCalls,
   openBlas,
   openCpuDriver,
   openCudaDriver,
@@ -42,6 +43,7 @@ import { SharedStatus } from "./observe/shared-status.js";
 import { startWatchdog } from "./observe/watchdog/index.js";
 import { watched } from "./observe/watched-driver.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
+import { SideUploads } from "./transfer/side-uploads.js";
 import { StagingRing } from "./transfer/staging.js";
 import { Transfer } from "./transfer/transfer.js";
 
@@ -76,6 +78,7 @@ export interface Components {
   readonly persistent: PersistentMemory;
   readonly arena: Arena;
   readonly transfer: Transfer;
+  readonly sideUploads: SideUploads;
   readonly work: Work;
   /** Rejects a use of a dead storage of any kind. */
   readonly requireLive: (storage: Storage, use: string) => void;
@@ -139,9 +142,19 @@ export function openComponents(
     const persistent = new PersistentMemory({ driver, budget, recorder, captureState });
     closing.push(() => persistent.close());
     const shape = { chunk: chunkSize(chunk, device), capacity: arenaCapacity(settings, device, budget) };
-    const { poison } = settings;
+    const { poison, verifyUploads: verify } = settings;
+    const sideUploads: SideUploads = new SideUploads({
+      ...{ driver, stream, isOn: !verify },
+      orderStreams: (earlier, later) => work.orderStreams(earlier, later),
+    });
     const arena = new Arena({
-      driver,
+      // Freed memory is filled with poison after the uploads into it.
+      driver: poison
+        ? interceptCalls(driver, (call, _, proceed) => {
+            if (call === "fill") sideUploads.beforeWork();
+            return proceed();
+          })
+        : driver,
       stream,
       budget,
       sharedStatus,
@@ -155,8 +168,10 @@ export function openComponents(
 
     const requireLive = (storage: Storage, use: string): void =>
       storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
-    const verify = settings.verifyUploads;
-    const transfer = new Transfer({ driver, stream, staging, recorder, captureState, requireLive, verify });
+    const streamForUpload = (): Stream => sideUploads.streamForUpload();
+    const transfer = new Transfer({
+      ...{ driver, stream, streamForUpload, staging, recorder, captureState, requireLive, verify },
+    });
     const arenaOwnerOf = (storage: Storage): Storage => arena.arenaOwnerOf(storage);
     const work = new Work({
       driver,
@@ -167,6 +182,7 @@ export function openComponents(
       requireLive,
       arenaOwnerOf,
     });
+    closing.push(() => sideUploads.close());
     return {
       settings,
       sharedStatus,
@@ -182,6 +198,7 @@ export function openComponents(
       persistent,
       arena,
       transfer,
+      sideUploads,
       work,
       requireLive,
       closing,

@@ -111,6 +111,7 @@ export class Runtime {
     this.#kernels = new KernelCache(components);
     this.#captures = new Captures({
       ...components,
+      beforeReplay: () => components.sideUploads.beforeWork(),
       warn: (text) => this.warn(text),
       issue: (commands) => this.submit(this.load(commands)),
       lowerDigests: () => this.#lowerDigests,
@@ -170,10 +171,28 @@ export class Runtime {
     return this.phases.run("upload", () => this.#components.transfer.upload(items));
   }
 
+  /**
+   * Runs a function whose uploads go to a side stream: work issued after it does not wait for them until `awaitUploads`, and must not use
+   * their memory before. An upload still waits for the work issued before it.
+   */
+  uploadBeside<T>(body: () => T): T {
+    this.#requireOpen();
+    this.#traceSink?.reject("upload beside a step", "uploadBeside()");
+    return this.#components.sideUploads.run(body);
+  }
+
+  /** Makes later work wait for all uploads so far. */
+  awaitUploads(): void {
+    this.#requireOpen();
+    this.#components.captureState.rejectInside("wait for uploads", "awaitUploads()");
+    this.#components.sideUploads.arrive();
+  }
+
   /** Returns a storage's bytes, after all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
     this.#traceSink?.reject("read the values of a tensor", storage.label);
+    this.#components.sideUploads.beforeWork();
     const bytes = this.phases.run("read-back", () => this.#components.transfer.read(storage));
     this.#notifyReadBack();
     return bytes;
@@ -235,21 +254,30 @@ export class Runtime {
   launch(request: LaunchRequest): void {
     this.#requireOpen();
     if (this.#traceSink) this.#record({ kind: "launch", request });
-    else this.#components.work.launch(request);
+    else {
+      this.#components.sideUploads.beforeWork();
+      this.#components.work.launch(request);
+    }
   }
 
   /** Sets every byte of a storage. */
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
     if (this.#traceSink) this.#record({ kind: "fill", target, byte });
-    else this.#components.work.fill(target, byte);
+    else {
+      this.#components.sideUploads.beforeWork();
+      this.#components.work.fill(target, byte);
+    }
   }
 
   /** Copies a storage's bytes to another storage of the same size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
     if (this.#traceSink) this.#record({ kind: "copy", target, source });
-    else this.#components.work.copy(target, source);
+    else {
+      this.#components.sideUploads.beforeWork();
+      this.#components.work.copy(target, source);
+    }
   }
 
   #record(command: LoadedCommand): void {
@@ -339,6 +367,7 @@ export class Runtime {
     this.#requireOpen();
     this.#components.captureState.rejectInside("synchronization", "synchronize()");
     this.#traceSink?.reject("wait for the device", "synchronize()");
+    this.#components.sideUploads.beforeWork();
     this.#components.driver.synchronize(this.stream);
   }
 
@@ -349,6 +378,7 @@ export class Runtime {
   capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
     this.#traceSink?.reject("capture", name);
+    this.#components.sideUploads.beforeWork();
     return this.#captures.capture(name, body, scratch);
   }
 
@@ -359,6 +389,7 @@ export class Runtime {
   captureForTiming(name: string, body: () => void): Replayable {
     this.#requireOpen();
     this.#traceSink?.reject("time a capture", name);
+    this.#components.sideUploads.beforeWork();
     return this.#captures.captureForTiming(name, body);
   }
 

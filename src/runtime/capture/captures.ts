@@ -25,6 +25,7 @@ export interface CapturesOptions extends CaptureOptions {
   readonly settings: Pick<Settings, "capture">;
   readonly phases: Phases;
   readonly warn: (text: string) => void;
+  readonly beforeReplay: () => void;
 }
 
 export class Captures {
@@ -70,7 +71,10 @@ export class Captures {
     const replayable: Replayable = {
       mode: "graph",
       nodes: graph.graph.nodes,
-      replay: () => graph.replay(),
+      replay: () => {
+        this.#options.beforeReplay();
+        graph.replay();
+      },
       close: () => {
         graph.close();
         this.#open.delete(replayable);

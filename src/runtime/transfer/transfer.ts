@@ -32,6 +32,8 @@ export interface TransferCount {
 export interface TransferOptions {
   readonly driver: Driver;
   readonly stream: Stream;
+  /** The stream of an upload that is about to be issued. Default: `stream`. */
+  readonly streamForUpload?: () => Stream;
   readonly staging: StagingRing;
   readonly recorder: Recorder;
   readonly captureState: CaptureStateMachine;
@@ -60,7 +62,8 @@ export class Transfer {
     for (const item of list) this.#requireUploadable(item);
     const before = { ...this.up };
     const onSent = this.#options.verify ? this.#verifyCopy : undefined;
-    const batch = new UploadBatch(this.#options, this.up, onSent);
+    const stream = this.#options.streamForUpload?.() ?? this.#options.stream;
+    const batch = new UploadBatch({ ...this.#options, stream }, this.up, onSent);
     for (const { source, target } of list) {
       countWrite(target);
       batch.add(asBytes(source), target);
