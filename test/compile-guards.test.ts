@@ -185,6 +185,22 @@ test("a step that ends earlier than its trace is rejected, and audit: false acce
   assert.deepEqual(total.tolist(), [14, 14]);
 });
 
+test("a leaf that a step makes of an input has its gradient in step memory, and audits agree", () => {
+  const x = tensor([1, 2, 3], { device });
+  const body = (input: Tensor): Tensor => {
+    const leaf = input.detach();
+    leaf.requiresGrad = true;
+    leaf.square().sum().backward();
+    return leaf.grad!;
+  };
+  const step = device.compile(body);
+  const { used } = device.runtime.budget;
+  for (let call = 0; call < 4; call++) assert.deepEqual(step(x).tolist(), [2, 4, 6]);
+  assert.equal(step.plans, 1);
+  step.close();
+  assert.ok(device.runtime.budget.used <= used);
+});
+
 test("audits run the function at calls 2 to 8 and at powers of two, and change nothing", () => {
   const model = smallModel();
   const [compiled, eager] = [model, smallModel()];

@@ -1,5 +1,6 @@
 /** The lifetime of a tensor's memory: kept beyond its step, released, dead; and of its gradient. */
 
+import { tracing } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { allocateArray, type DeviceArray, formatShape, isFloat } from "../ops/index.js";
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
@@ -74,7 +75,9 @@ export class Lifetimes {
         `"${tensor.name}" is ${dtype}, and only floats have gradients. Make it with dtype "f32".`,
       );
     }
-    const diesWithStep = openStep > 0 && storage?.kind === "step" && stepOf(storage) === openStep;
+    const isStepMemory = openStep > 0 && storage?.kind === "step" && stepOf(storage) === openStep;
+    // A leaf that a trace makes of persistent memory ends with the trace, and so does its gradient.
+    const diesWithStep = isStepMemory || tracing.guards?.hasCreated(tensor.value) === true;
     const { arena } = this.#runtime;
     const allocate = (): DeviceArray => allocateArray(this.#runtime, shape, dtype, `${tensor.name}.grad`);
     const allocateForLifetime = (): DeviceArray => {
