@@ -72,7 +72,8 @@ export function ones(): Initializer {
  * ```
  */
 export function constant(value: number): Initializer {
-  return (shape) => new Float32Array(sizeOf(shape)).fill(value);
+  const values = (shape: Shape): Float32Array => new Float32Array(sizeOf(shape)).fill(value);
+  return Object.assign(values, { isZero: Object.is(value, 0) });
 }
 
 /**

@@ -18,6 +18,12 @@ export interface Initializer {
    * @internal
    */
   readonly random?: (shape: Shape) => Random;
+  /**
+   * True if all values are 0: placed memory has them already.
+   *
+   * @internal
+   */
+  readonly isZero?: boolean;
 }
 
 export abstract class ModuleTensor extends Tensor {
@@ -134,6 +140,15 @@ export abstract class ModuleTensor extends Tensor {
    */
   initialRandom(dtype: Dtype): Random | undefined {
     return isDrawable(dtype) ? this.#initializer.random?.(this.#shape) : undefined;
+  }
+
+  /**
+   * True if all first values are 0.
+   *
+   * @internal
+   */
+  get startsAsZeros(): boolean {
+    return this.#initializer.isZero === true;
   }
 
   /**

@@ -314,3 +314,28 @@ test("what is no tensor, and a parameter, are no buffers; a buffer that was neve
   rejects("BAD_ARGUMENT", () => model.registerBuffer("a.b", ones([1])), /a text without dots/);
   rejects("NO_DEVICE", () => model.mean.tolist(), /is not on a device yet/);
 });
+
+test("a parameter that is frozen when it is placed has memory for a gradient only once it is trained", () => {
+  const gradientBytes = (): number => cpu.diagnostics().budget.usedByLabel.gradients;
+  const before = gradientBytes();
+  const model = new nn.Sequential(new nn.Linear(3, 4), new nn.Linear(4, 2));
+  model.requiresGrad_(false).to(cpu);
+  assert.equal(gradientBytes(), before);
+  const [, last] = model;
+  last?.requiresGrad_(true);
+  assert.ok(gradientBytes() > before);
+  model
+    .forward(ones([2, 3]))
+    .sum()
+    .backward();
+  assert.deepEqual(
+    model.parameters().map(({ grad }) => grad?.shape),
+    [undefined, undefined, [2, 4], [2]],
+  );
+  model.to(cpu, "bf16");
+  model
+    .forward(ones([2, 3], { dtype: "bf16" }))
+    .sum()
+    .backward();
+  assert.deepEqual(model.parameters()[3]?.grad?.tolist(), [2, 2]);
+});

@@ -18,10 +18,10 @@ export interface ParameterOptions {
   readonly name?: string;
 }
 
-/** The storages of a parameter and its gradient. */
+/** The storages of a parameter and its gradient. That of a frozen parameter is placed when it is first trained. */
 export interface ParameterMemory {
   readonly weight: Storage;
-  readonly gradient: Storage;
+  readonly gradient: Storage | (() => Storage);
 }
 
 /**
@@ -43,6 +43,7 @@ export interface ParameterMemory {
  */
 export class Parameter extends ModuleTensor {
   #requiresGrad: boolean;
+  #gradient: ParameterMemory["gradient"] | undefined;
 
   /** The draw is taken here, so first values depend on the seed and the order in which parameters are created. */
   constructor(shape: Shape, initializer: Initializer, options: ParameterOptions = {}) {
@@ -76,6 +77,8 @@ export class Parameter extends ModuleTensor {
   /** A frozen parameter gets no gradient, and optimizers skip it. */
   override set requiresGrad(requiresGrad: boolean) {
     this.#requiresGrad = requiresGrad;
+    // Here, and not when the first gradient arrives: a compiled step can't place memory.
+    if (requiresGrad) this.#gradientStorage();
     if (this.isPlaced) this.value.leaf = requiresGrad ? this.gradientHolder : undefined;
   }
 
@@ -88,8 +91,15 @@ export class Parameter extends ModuleTensor {
     const { requiresGrad } = this;
     const strides = contiguousStrides(this.shape);
     const array = { shape: this.shape, strides, dtype, storage: weight };
-    const holder = new LeafGradient(device.runtime, () => ({ ...array, storage: gradient }));
+    this.#gradient = gradient;
+    const holder = new LeafGradient(device.runtime, () => ({ ...array, storage: this.#gradientStorage() }));
     this.settle({ device, value: new Value(array, requiresGrad ? { leaf: holder } : {}) }, dtype);
     this.setGradientHolder(holder);
+  }
+
+  #gradientStorage(): Storage | undefined {
+    const gradient = typeof this.#gradient === "function" ? this.#gradient() : this.#gradient;
+    this.#gradient = gradient;
+    return gradient;
   }
 }

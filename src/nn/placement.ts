@@ -5,7 +5,7 @@
 
 import { type Dtype, dtypes } from "../ir/index.js";
 import { contiguousStrides, drawArray, type Random, type Shape } from "../ops/index.js";
-import type { Region, UploadItem } from "../runtime/index.js";
+import type { Placement, Region, Storage, UploadItem } from "../runtime/index.js";
 import { type Device, type Draw, encodeElements, type HostValues } from "../tensor/index.js";
 import type { Buffer } from "./buffer.js";
 import type { ModuleTensor } from "./module-tensor.js";
@@ -14,7 +14,7 @@ import type { Parameter } from "./parameter.js";
 /** The regions of a tensor, and how many tensors share them: the last one to leave releases them. */
 interface Home {
   readonly device: Device;
-  readonly regions: readonly Region[];
+  readonly regions: Region[];
   tensors: number;
 }
 
@@ -42,25 +42,43 @@ export function placeParameters(
   const { persistent } = device.runtime;
   const sizes = incoming.map(({ name, dtype, numel }) => ({ name, size: numel * dtypes[dtype].bytes }));
   const weights = persistent.place("weights", name, sizes);
+  const trained = sizes.filter((_, index) => sized[index]?.requiresGrad);
   let gradients: Region | undefined;
   try {
-    gradients = persistent.place("gradients", `${name} gradients`, sizes);
     // Passes over a whole region include the padding, so it must be zero.
     device.runtime.fill(weights.whole, 0);
-    device.runtime.fill(gradients.whole, 0);
+    if (trained.length > 0) {
+      gradients = persistent.place("gradients", `${name} gradients`, trained);
+      device.runtime.fill(gradients.whole, 0);
+    }
     writeValues(device, incoming, weights);
   } catch (rejection) {
     for (const region of [weights, gradients]) if (region) persistent.release(region);
     throw rejection;
   }
-  const home: Home = { device, regions: [weights, gradients], tensors: sized.length };
+  const home: Home = {
+    device,
+    regions: gradients ? [weights, gradients] : [weights],
+    tensors: sized.length,
+  };
+  const placedGradients = gradients?.storages.values();
   for (const [index, parameter] of sized.entries()) {
-    const [weight, gradient] = [weights.storages[index], gradients.storages[index]];
-    if (!weight || !gradient) continue;
+    const [weight, size] = [weights.storages[index], sizes[index]];
+    if (!weight || !size) continue;
+    const gradient = parameter.requiresGrad ? placedGradients?.next().value : undefined;
     leaveHome(parameter);
-    parameter.settleIn(device, { weight, gradient }, dtype ?? parameter.dtype);
+    const memory = { weight, gradient: gradient ?? (() => placeGradient(home, size)) };
+    parameter.settleIn(device, memory, dtype ?? parameter.dtype);
     homes.set(parameter, home);
   }
+}
+
+/** The gradient of a parameter that was frozen when it was placed: it has no memory before it is trained. */
+function placeGradient({ device, regions }: Home, size: Placement): Storage {
+  const region = device.runtime.persistent.place("gradients", `${size.name} gradient`, [size]);
+  regions.push(region);
+  device.runtime.fill(region.whole, 0);
+  return region.storages[0] ?? region.whole;
 }
 
 /** Moves buffers to a device. Buffers with values keep them; the others are initialized. */
@@ -104,14 +122,17 @@ interface IncomingValues {
   readonly numel: number;
   readonly dtype: Dtype;
   readonly draw: Draw;
-  readonly values: HostValues | Random;
+  /** Undefined for zeros, which new memory has. */
+  readonly values: HostValues | Random | undefined;
 }
 
 function valuesFor(tensor: ModuleTensor, dtype: Dtype): IncomingValues {
   const { name, shape, numel, draw } = tensor;
   const values = tensor.isPlaced
     ? tensor.device.readExact(tensor)
-    : (tensor.initialRandom(dtype) ?? tensor.initialValues());
+    : tensor.startsAsZeros
+      ? undefined
+      : (tensor.initialRandom(dtype) ?? tensor.initialValues());
   return { name, shape, numel, dtype, draw, values };
 }
 
@@ -119,7 +140,7 @@ function writeValues(device: Device, incoming: readonly IncomingValues[], weight
   const uploads: UploadItem[] = [];
   for (const [index, { shape, dtype, draw, values }] of incoming.entries()) {
     const storage = weights.storages[index];
-    if (!storage) continue;
+    if (!storage || !values) continue;
     if (!("kind" in values)) uploads.push({ source: encodeElements(values, dtype), target: storage });
     else
       drawArray(device.runtime, { shape, strides: contiguousStrides(shape), dtype, storage }, values, draw);
