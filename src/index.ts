@@ -100,7 +100,14 @@ export {
   viewElements,
 } from "./ir/index.js";
 export * as models from "./models/index.js";
-export { type ModelFromConfigOptions, modelFromConfig } from "./models/index.js";
+export {
+  type LoadPretrainedOptions,
+  loadPretrained,
+  type ModelFromConfigOptions,
+  modelFromConfig,
+  type SavePretrainedOptions,
+  savePretrained,
+} from "./models/index.js";
 export * as nn from "./nn/index.js";
 export * as optim from "./optim/index.js";
 export type { LabelBytes } from "./records/index.js";

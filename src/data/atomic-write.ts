@@ -39,24 +39,48 @@ export interface AtomicWriteOptions {
   readonly write?: WriteBytes;
 }
 
+/** A file that is written and synced under a temporary name. */
+export interface PreparedWrite {
+  /** Gives the file its name, and replaces an older one. */
+  commit(): void;
+  /** Removes it, if it was not committed. */
+  discard(): void;
+}
+
 /** Writes a file of these chunks, or of this text, at the path. A failure is a BAD_FILE error with advice. */
 export function writeAtomically(
   path: string,
-  content: string | readonly Uint8Array[],
-  { lasting = true, write = writeSync }: AtomicWriteOptions = {},
+  content: string | Iterable<Uint8Array>,
+  options: AtomicWriteOptions = {},
 ): void {
+  prepareWrite(path, content, options).commit();
+}
+
+/** The first half of an atomic write, so that several files can be written before the first gets its name. */
+export function prepareWrite(
+  path: string,
+  content: string | Iterable<Uint8Array>,
+  { lasting = true, write = writeSync }: AtomicWriteOptions = {},
+): PreparedWrite {
   const chunks = typeof content === "string" ? [Buffer.from(content)] : content;
   const temporaryPath = `${path}.${process.pid}-${randomUUID()}.part`;
-  try {
-    duringFileWork("disk-write", () => {
-      writeTemporary(temporaryPath, chunks, lasting, write);
-      renameSync(temporaryPath, path);
-      if (lasting) syncFolder(dirname(path));
-    });
-  } catch (error) {
-    removeTemporary(temporaryPath);
-    throw fileError(`${path} can't be written`, path, error);
-  }
+  const attempt = (body: () => void): void => {
+    try {
+      duringFileWork("disk-write", body);
+    } catch (error) {
+      removeTemporary(temporaryPath);
+      throw fileError(`${path} can't be written`, path, error);
+    }
+  };
+  attempt(() => writeTemporary(temporaryPath, chunks, lasting, write));
+  return {
+    commit: () =>
+      attempt(() => {
+        renameSync(temporaryPath, path);
+        if (lasting) syncFolder(dirname(path));
+      }),
+    discard: () => removeTemporary(temporaryPath),
+  };
 }
 
 /** A failure here must not hide why the write failed; `removeLeftovers` finds the file later. */
@@ -201,7 +225,7 @@ export function withFile<Result>(path: string, flags: number, use: (file: number
 
 function writeTemporary(
   path: string,
-  chunks: readonly Uint8Array[],
+  chunks: Iterable<Uint8Array>,
   lasting: boolean,
   write: WriteBytes,
 ): void {

@@ -9,6 +9,8 @@ export {
   isProcessAlive,
   isThere,
   makeFolder,
+  type PreparedWrite,
+  prepareWrite,
   removeLeftovers,
   syncFolder,
   type WriteBytes,
@@ -61,15 +63,20 @@ export {
 export { type ParquetTable, type ReadParquetOptions, readParquet } from "./parquet-table.js";
 export { badData, quote, wrapFault } from "./rejection.js";
 export {
+  layOutFile,
   listChunks,
   loadSafetensors,
   type MetadataToWrite,
+  type OpenSafetensors,
+  openSafetensors,
   type ReadOptions,
   readSafetensors,
   readWhole,
   type SafetensorsFile,
   type StoredTensor,
   saveSafetensors,
+  type TensorDescription,
+  type TensorInFile,
   type TensorsToWrite,
   writeSafetensors,
 } from "./safetensors/index.js";

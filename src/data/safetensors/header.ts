@@ -2,7 +2,7 @@
 
 import { dtypes } from "../../ir/index.js";
 import { foreignElementBytes } from "./foreign-dtypes.js";
-import { arrayBytes, dtypesByFileName, metadataName } from "./format.js";
+import { arrayBytes, dtypesByFileName, headerLimit, lengthBytes, metadataName } from "./format.js";
 import { JsonCursor } from "./json-cursor.js";
 import { badFile, quote } from "./rejection.js";
 
@@ -21,8 +21,42 @@ export interface Header {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-export function parseHeader(text: string): Header {
-  const cursor = new JsonCursor(text, "the list of tensors");
+const openingBrace = 0x7b;
+
+/** The length of a file's header, from the file's first bytes and its size. */
+export function headerLength(start: Uint8Array, fileBytes: number): number {
+  if (fileBytes < lengthBytes || start.length < lengthBytes) {
+    const message = `The file has ${fileBytes} bytes; a safetensors file begins with ${lengthBytes} that hold its header's length.`;
+    throw badFile(message, { length: fileBytes });
+  }
+  const statedLength = new DataView(start.buffer, start.byteOffset, lengthBytes).getBigUint64(0, true);
+  const availableBytes = fileBytes - lengthBytes;
+  const limit = Math.min(availableBytes, headerLimit);
+  if (statedLength > limit) {
+    const why =
+      limit === availableBytes ? `${availableBytes} bytes follow` : `the format allows ${headerLimit}`;
+    throw badFile(`The file states a header of ${statedLength} bytes, but ${why}.`, {
+      told: String(statedLength),
+      limit,
+    });
+  }
+  return Number(statedLength);
+}
+
+function decodeHeader(header: Uint8Array): string {
+  if (header[0] !== openingBrace) {
+    const found = header[0] === undefined ? "is empty" : `begins with the byte ${header[0]}`;
+    throw badFile(`The header ${found}; it must begin with {.`, { length: header.length });
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(header);
+  } catch (cause) {
+    throw badFile("The header is not text in UTF-8.", { length: header.length }, cause);
+  }
+}
+
+export function parseHeader(header: Uint8Array): Header {
+  const cursor = new JsonCursor(decodeHeader(header), "the list of tensors");
   const entries: Entry[] = [];
   const metadata = new Map<string, string>();
   cursor.object((name) => {

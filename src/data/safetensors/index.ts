@@ -7,5 +7,13 @@
 
 export { loadSafetensors, readWhole, saveSafetensors } from "./files.js";
 export type { SafetensorsFile, StoredTensor } from "./format.js";
+export { type OpenSafetensors, openSafetensors, type TensorInFile } from "./open-file.js";
 export { type ReadOptions, readSafetensors } from "./read.js";
-export { listChunks, type MetadataToWrite, type TensorsToWrite, writeSafetensors } from "./write.js";
+export {
+  layOutFile,
+  listChunks,
+  type MetadataToWrite,
+  type TensorDescription,
+  type TensorsToWrite,
+  writeSafetensors,
+} from "./write.js";

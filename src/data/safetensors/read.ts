@@ -2,15 +2,8 @@
 
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { foreignTensor } from "./foreign-dtypes.js";
-import {
-  dtypesByFileName,
-  headerLimit,
-  lengthBytes,
-  type SafetensorsFile,
-  type StoredTensor,
-} from "./format.js";
-import { checkPlacement, parseHeader } from "./header.js";
-import { badFile } from "./rejection.js";
+import { dtypesByFileName, lengthBytes, type SafetensorsFile, type StoredTensor } from "./format.js";
+import { checkPlacement, headerLength, parseHeader } from "./header.js";
 
 /** Options for reading a safetensors file. */
 export interface ReadOptions {
@@ -19,8 +12,6 @@ export interface ReadOptions {
 }
 
 export const readOptionNames: OptionNames<ReadOptions> = { skip: true };
-
-const openingBrace = 0x7b;
 
 /**
  * Reads the tensors of a safetensors file. Tensors of supported dtypes are not copied: their `bytes` is a view of
@@ -46,8 +37,8 @@ export function readSafetensors(bytes: Uint8Array, options: ReadOptions = {}): S
     throw new HoldfastError("BAD_ARGUMENT", message);
   }
   const isSkipped = skipping(options);
-  const dataStart = lengthBytes + headerLength(bytes);
-  const { entries, metadata } = parseHeader(decodeHeader(bytes.subarray(lengthBytes, dataStart)));
+  const dataStart = lengthBytes + headerLength(bytes, bytes.length);
+  const { entries, metadata } = parseHeader(bytes.subarray(lengthBytes, dataStart));
   checkPlacement(entries, bytes.length - dataStart);
   const tensors = new Map<string, StoredTensor>();
   for (const { name, fileDtype, shape, begin, end } of entries) {
@@ -70,36 +61,4 @@ function skipping({ skip = [] }: ReadOptions): (name: string) => boolean {
     return (name) => names.has(name);
   }
   throw new HoldfastError("BAD_ARGUMENT", "skip takes a list of names, or a function of a name.");
-}
-
-function headerLength(bytes: Uint8Array): number {
-  const { length } = bytes;
-  if (length < lengthBytes) {
-    const message = `The file has ${length} bytes; a safetensors file begins with ${lengthBytes} that hold its header's length.`;
-    throw badFile(message, { length });
-  }
-  const statedLength = new DataView(bytes.buffer, bytes.byteOffset, lengthBytes).getBigUint64(0, true);
-  const availableBytes = length - lengthBytes;
-  const limit = Math.min(availableBytes, headerLimit);
-  if (statedLength > limit) {
-    const why =
-      limit === availableBytes ? `${availableBytes} bytes follow` : `the format allows ${headerLimit}`;
-    throw badFile(`The file states a header of ${statedLength} bytes, but ${why}.`, {
-      told: String(statedLength),
-      limit,
-    });
-  }
-  return Number(statedLength);
-}
-
-function decodeHeader(header: Uint8Array): string {
-  if (header[0] !== openingBrace) {
-    const found = header[0] === undefined ? "is empty" : `begins with the byte ${header[0]}`;
-    throw badFile(`The header ${found}; it must begin with {.`, { length: header.length });
-  }
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(header);
-  } catch (cause) {
-    throw badFile("The header is not text in UTF-8.", { length: header.length }, cause);
-  }
 }

@@ -60,17 +60,32 @@ export function listChunks(
   tensors: TensorsToWrite,
   metadata: MetadataToWrite = new Map(),
 ): readonly Uint8Array[] {
-  const sorted = sortForFile(tensorList(tensors));
+  const list = tensorList(tensors);
+  for (const tensor of list) checkBytes(tensor);
+  const { beginning, sorted } = layOutFile(list, metadata);
+  return [beginning, ...sorted.map(({ bytes }) => bytes)];
+}
+
+/** A tensor without its bytes. */
+export type TensorDescription = Omit<StoredTensor, "bytes" | "stored">;
+
+/** The beginning of a file, and its tensors in the order of their bytes: for writers that don't hold all bytes at once. */
+export function layOutFile<Tensor extends TensorDescription>(
+  tensors: readonly Tensor[],
+  metadata: MetadataToWrite,
+): { readonly beginning: Uint8Array; readonly sorted: readonly Tensor[] } {
+  const sorted = sortForFile(tensors);
   const texts = metadataEntries(metadata);
   const members: string[] = texts.length === 0 ? [] : [metadataMember(texts)];
   let offset = 0;
   for (const { tensor, fileName } of sorted) {
-    const { name, shape, bytes } = tensor;
-    const entry = { dtype: fileName, shape, data_offsets: [offset, offset + bytes.length] };
+    const { name, shape } = tensor;
+    const end = offset + (tensorBytes(tensor.dtype, shape) ?? 0);
+    const entry = { dtype: fileName, shape, data_offsets: [offset, end] };
     members.push(`${JSON.stringify(name)}:${JSON.stringify(entry)}`);
-    offset += bytes.length;
+    offset = end;
   }
-  return [beginning(members), ...sorted.map(({ tensor }) => tensor.bytes)];
+  return { beginning: beginningOf(members), sorted: sorted.map(({ tensor }) => tensor) };
 }
 
 function tensorList(tensors: TensorsToWrite): readonly StoredTensor[] {
@@ -96,13 +111,15 @@ function isRecord(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-interface Placed {
-  readonly tensor: StoredTensor;
+interface Placed<Tensor> {
+  readonly tensor: Tensor;
   readonly fileName: string;
 }
 
-function sortForFile(tensors: readonly StoredTensor[]): readonly Placed[] {
-  const byName = new Map<string, StoredTensor>();
+function sortForFile<Tensor extends TensorDescription>(
+  tensors: readonly Tensor[],
+): readonly Placed<Tensor>[] {
+  const byName = new Map<string, Tensor>();
   for (const tensor of tensors) {
     checkTensor(tensor);
     if (byName.has(tensor.name)) {
@@ -118,22 +135,16 @@ function sortForFile(tensors: readonly StoredTensor[]): readonly Placed[] {
   );
 }
 
-function checkTensor(tensor: StoredTensor): void {
+function checkTensor(tensor: TensorDescription): void {
   if (!isRecord(tensor)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
       `One of the tensors to write is ${String(tensor)}; pass { name, dtype, shape, bytes }.`,
     );
   }
-  const { name, dtype, shape, bytes } = tensor;
+  const { name, dtype, shape } = tensor;
   if (typeof name !== "string") {
     throw new HoldfastError("BAD_ARGUMENT", `A tensor's name is ${String(name)}; pass a text.`);
-  }
-  if (!(bytes instanceof Uint8Array)) {
-    throw badTensor(
-      name,
-      "has no bytes. Pass its elements as a Uint8Array: new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength).",
-    );
   }
   if (!dtypeNames.includes(dtype)) {
     throw badTensor(name, `has the dtype ${String(dtype)}. Use one of ${dtypeNames.join(", ")}.`);
@@ -144,11 +155,22 @@ function checkTensor(tensor: StoredTensor): void {
   if (shape.length > dimensionLimit) {
     throw badTensor(name, `has ${shape.length} dimensions; the maximum is ${dimensionLimit}.`);
   }
+  if (tensorBytes(dtype, shape) === undefined)
+    throw badTensor(name, `has [${shape.join(", ")}], which is not a valid shape.`);
+}
+
+function checkBytes(tensor: StoredTensor): void {
+  checkTensor(tensor);
+  const { name, dtype, shape, bytes } = tensor;
+  if (!(bytes instanceof Uint8Array)) {
+    throw badTensor(
+      name,
+      "has no bytes. Pass its elements as a Uint8Array: new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength).",
+    );
+  }
   const size = tensorBytes(dtype, shape);
   if (size === bytes.length) return;
-  const sizes = `[${shape.join(", ")}]`;
-  const need = size === undefined ? `${sizes} is not a valid shape` : `${dtype} ${sizes} needs ${size}`;
-  throw badTensor(name, `has ${bytes.length} bytes, but ${need}.`);
+  throw badTensor(name, `has ${bytes.length} bytes, but ${dtype} [${shape.join(", ")}] needs ${size}.`);
 }
 
 function badTensor(name: string, what: string): HoldfastError {
@@ -184,7 +206,7 @@ function checkText(text: string, what: string): void {
 }
 
 /** The length and the header, padded so that the data is aligned. */
-function beginning(members: readonly string[]): Uint8Array {
+function beginningOf(members: readonly string[]): Uint8Array {
   // Joined as text: an object would reorder names like "10" and treat "__proto__" specially.
   const json = new TextEncoder().encode(`{${members.join(",")}}`);
   const length = alignUp(json.length, alignment);
