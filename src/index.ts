@@ -109,6 +109,15 @@ export {
   savePretrained,
 } from "./models/index.js";
 export * as nn from "./nn/index.js";
+export {
+  type DynamicAxes,
+  type ExportedModel,
+  type ExportOnnxOptions,
+  exportOnnx,
+  type OnnxExport,
+  type OnnxInputs,
+  type OnnxPort,
+} from "./onnx/index.js";
 export * as optim from "./optim/index.js";
 export type { LabelBytes } from "./records/index.js";
 export {

@@ -23,7 +23,7 @@ const layers: LayerTable = [
   ["optim", "data"],
   ["models", "text"],
   ["train"],
-  ["crossasset"],
+  ["crossasset", "onnx"],
   ["inspect"],
   ["cli"],
 ];

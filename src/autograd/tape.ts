@@ -4,14 +4,15 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { capabilitiesOf, submit } from "../kernels/index.js";
+import { capabilitiesOf } from "../kernels/index.js";
 import {
   type Attributes,
   add as addOp,
-  copyCalls,
+  copyInto,
   type DeviceArray,
   firstOf,
   formatShape,
+  inComposite,
   inStepPhase,
   isFloat,
   type KernelOp,
@@ -108,10 +109,16 @@ export class Tape {
         innerOperands: readonly (Value | number)[],
         innerAttributes = {} as B,
       ): Value => this.apply(innerOp, innerOperands, innerAttributes);
-      return op.compose<Value>(
-        { apply, capabilities: capabilitiesOf(runtime), typeOf: toType },
-        operands,
-        attributes,
+      return inComposite(
+        runtime,
+        () => ({ name: op.name, operands: operands.map(toArray), attributes }),
+        () =>
+          op.compose<Value>(
+            { apply, capabilities: capabilitiesOf(runtime), typeOf: toType },
+            operands,
+            attributes,
+          ),
+        ({ array }) => array,
       );
     }
     const arrays = operands.map(toArray);
@@ -161,7 +168,7 @@ export class Tape {
       const [type] = op.infer(operands.map(toType), attributes);
       requireFits(op.name, type, array);
       const result = this.apply(op, operands, attributes);
-      submit(runtime, copyCalls(result.array, array));
+      copyInto(runtime, result.array, array);
       noteWrite(array.storage);
       if (isRecorded) replaceValue(target, result.source);
       return;

@@ -35,7 +35,7 @@ export const errorCodes = {
     help: "Open a new one; nothing is usable after close().",
   },
   UNSUPPORTED: {
-    meaning: "This device, this version of Node.js or vmap does not support the request.",
+    meaning: "This device, this version of Node.js, vmap or ONNX does not support the request.",
     help: "The message says what is missing and what provides it.",
     exit: "rejected",
   },

@@ -96,7 +96,15 @@ export type {
   ValueType,
   ViewOp,
 } from "./op.js";
-export { inRecomputation, inStepPhase, type LoweredOp, OpTrace } from "./op-trace.js";
+export {
+  copyInto,
+  inComposite,
+  inRecomputation,
+  inStepPhase,
+  type LoweredOp,
+  type OpCall,
+  OpTrace,
+} from "./op-trace.js";
 export { drawArray, drawOnHost, isDrawable, type Random } from "./random/draw.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { type RandomAttributes, random } from "./random/random.js";

@@ -1,19 +1,34 @@
 /** Traces that record ops: the op of each call, and its phase of a training step. */
 
-import { CallTrace, type KernelCall } from "../kernels/index.js";
+import { CallTrace, type KernelCall, submit } from "../kernels/index.js";
 import type { StepPhase } from "../records/index.js";
 import type { Runtime } from "../runtime/index.js";
+import { copyCalls } from "./copy.js";
 import type { DeviceArray } from "./device-array.js";
+import type { Attributes } from "./op.js";
 
-export interface LoweredOp {
+/** A call of an op of the table on arrays. */
+export interface OpCall {
   readonly name: string;
   readonly operands: readonly (DeviceArray | number)[];
+  readonly attributes: Attributes;
+}
+
+export interface LoweredOp extends OpCall {
   readonly outputs: readonly DeviceArray[];
   readonly calls: readonly KernelCall[];
 }
 
 export abstract class OpTrace extends CallTrace {
   abstract recordOp(op: LoweredOp): void;
+  /** A view op, which has no kernel calls. By default it is not recorded. */
+  recordView(_call: OpCall, _output: DeviceArray): void {}
+  /** A copy into memory that exists, after its kernel calls. By default only these are recorded. */
+  recordCopy(_source: DeviceArray, _target: DeviceArray): void {}
+  /** A composite op, before its ops. Returns the function that takes its outputs. By default only its ops are recorded. */
+  enterComposite(_call: OpCall): (outputs: readonly DeviceArray[]) => void {
+    return () => undefined;
+  }
   /** Returns the function that ends the phase. */
   abstract enterStepPhase(phase: StepPhase): () => void;
   /** Marks the calls until the returned function is called: they repeat earlier ones. */
@@ -40,4 +55,26 @@ export function inStepPhase<T>(runtime: Runtime, phase: StepPhase, body: () => T
   } finally {
     leave?.();
   }
+}
+
+/** Runs the ops of a composite op. A trace may record the composite op itself. */
+export function inComposite<V>(
+  runtime: Runtime,
+  call: () => OpCall,
+  compose: () => readonly V[],
+  arrayOf: (value: V) => DeviceArray,
+): readonly V[] {
+  const trace = runtime.traceSink;
+  if (!(trace instanceof OpTrace)) return compose();
+  const leave = trace.enterComposite(call());
+  const outputs = compose();
+  leave(outputs.map(arrayOf));
+  return outputs;
+}
+
+/** Copies an array into the memory of another one. */
+export function copyInto(runtime: Runtime, source: DeviceArray, target: DeviceArray): void {
+  submit(runtime, copyCalls(source, target));
+  const trace = runtime.traceSink;
+  if (trace instanceof OpTrace) trace.recordCopy(source, target);
 }

@@ -16,7 +16,7 @@ import {
   replayLowering,
 } from "./lowering-cache.js";
 import type { Apply, Attributes, KernelOp, Op, ValueType, ViewOp } from "./op.js";
-import { OpTrace } from "./op-trace.js";
+import { copyInto, inComposite, OpTrace } from "./op-trace.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, writeCallSignature, writeViewSignature } from "./signature.js";
 
@@ -31,13 +31,15 @@ export function runOp<A extends Attributes>(
 ): readonly DeviceArray[] {
   switch (op.kind) {
     case "view":
-      return [runView(runtime, op, operands, attributes)];
+      return [runTracedView(runtime, op, operands, attributes)];
     case "composite": {
       op.infer(operands, attributes);
-      return op.compose<DeviceArray>(
-        { apply: applyTo(runtime), capabilities: capabilitiesOf(runtime), typeOf: typeOfOperand },
-        operands,
-        attributes,
+      const build = { apply: applyTo(runtime), capabilities: capabilitiesOf(runtime), typeOf: typeOfOperand };
+      return inComposite(
+        runtime,
+        () => ({ name: op.name, operands, attributes }),
+        () => op.compose<DeviceArray>(build, operands, attributes),
+        (array) => array,
       );
     }
     case "kernel":
@@ -133,7 +135,7 @@ function lowerAndSubmit<A extends Attributes>(
     const { calls } = lowering;
     const trace = runtime.traceSink;
     if (trace instanceof OpTrace) {
-      trace.recordOp({ name: op.name, operands, outputs, calls });
+      trace.recordOp({ name: op.name, operands, outputs, attributes, calls });
       return;
     }
     const commands = runtime.load(lowerCalls(backendOf(runtime), calls));
@@ -182,7 +184,7 @@ export function runInto<A extends Attributes>(
   const [type] = op.infer(operands, attributes);
   requireFits(op.name, type, target);
   const [result, ...others] = runOp(runtime, op, operands, attributes);
-  if (result) submit(runtime, copyCalls(result, target));
+  if (result) copyInto(runtime, result, target);
   if (op.kind !== "kernel") return;
   for (const output of [result, ...others]) if (output?.storage) runtime.arena.free(output.storage);
 }
@@ -218,6 +220,18 @@ export function firstOf<T>(op: string, outputs: readonly T[]): T {
 export function typeOfOperand(operand: ValueType | number): ValueType {
   if (typeof operand === "number") return { shape: [], dtype: "f32" };
   return { shape: operand.shape, dtype: operand.dtype };
+}
+
+function runTracedView<A extends Attributes>(
+  runtime: Runtime,
+  op: ViewOp<A>,
+  operands: readonly Operand[],
+  attributes: A,
+): DeviceArray {
+  const view = runView(runtime, op, operands, attributes);
+  const trace = runtime.traceSink;
+  if (trace instanceof OpTrace) trace.recordView({ name: op.name, operands, attributes }, view);
+  return view;
 }
 
 function runView<A extends Attributes>(

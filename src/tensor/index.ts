@@ -111,6 +111,7 @@ export {
   drawPosition,
   manualSeed,
   nextDraw,
+  rejectingDraws,
   restoreDrawPosition,
 } from "./seed.js";
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";

@@ -1,0 +1,43 @@
+/** Matrix products. */
+
+import type { CallContext, Translation } from "./call-context.js";
+
+/** Adds a leading axis. */
+function unsqueeze(at: CallContext, name: string, axis = 0): string {
+  return at.node("Unsqueeze", [name, at.ints([axis])]);
+}
+
+/** Operands as one tensor with a new first axis. */
+function stacked(at: CallContext, first: number, count: number): string {
+  const parts = Array.from({ length: count }, (_, index) => unsqueeze(at, at.operand(first + index)));
+  return parts.length === 1 ? (parts[0] as string) : at.node("Concat", parts, { axis: { int: 0 } });
+}
+
+export const matmulTranslations: Readonly<Record<string, Translation>> = {
+  matmul: (at) => at.result(at.node("MatMul", [at.operand(0), at.operand(1)])),
+  linear: (at) => {
+    const isOutIn = at.text("layout") !== "inOut";
+    const [x, weight] = [at.operand(0), at.operand(1)];
+    const bias = at.hasOperand(2) ? [at.operand(2)] : [];
+    if (at.value(0).shape.length === 2)
+      return at.result(at.node("Gemm", [x, weight, ...bias], { transB: { int: isOutIn ? 1 : 0 } }));
+    const matrix = isOutIn ? at.transpose(weight, [1, 0]) : weight;
+    const product = at.node("MatMul", [x, matrix]);
+    return at.result(bias.length > 0 ? at.node("Add", [product, ...bias]) : product);
+  },
+  /** x [rows, groups, in], a weight [in, out] and a bias [out] for each group. */
+  batchedLinear: (at) => {
+    const groups = (at.operandCount - 1) / 2;
+    const byGroup = at.transpose(at.operand(0), [1, 0, 2]);
+    const product = at.node("MatMul", [byGroup, stacked(at, 1, groups)]);
+    const biases = unsqueeze(at, stacked(at, 1 + groups, groups), 1);
+    return at.result(at.transpose(at.node("Add", [product, biases]), [1, 0, 2]));
+  },
+  /** x [rows…, in], then a weight [in, out] for each layer; the result is [rows…, layers, out]. */
+  fusedProjections: (at) => {
+    const weights = at.call.operands.slice(1).map((_, layer) => at.operand(1 + layer));
+    const matrix =
+      weights.length === 1 ? (weights[0] as string) : at.node("Concat", weights, { axis: { int: 1 } });
+    return at.result(at.reshape(at.node("MatMul", [at.operand(0), matrix]), at.output.shape));
+  },
+};

@@ -1,0 +1,101 @@
+/** The translation of every op that a forward pass may contain. `docs/onnx.md` and its test are made from this table. */
+
+import { activationTranslations } from "./activations.js";
+import { attentionTranslations } from "./attention.js";
+import type { Translation } from "./call-context.js";
+import { convolutionTranslations } from "./convolution.js";
+import { translateElementwise } from "./expression.js";
+import { indexingTranslations } from "./indexing.js";
+import { lossTranslations } from "./losses.js";
+import { matmulTranslations } from "./matmul.js";
+import { movementTranslations } from "./movement.js";
+import { normalisationTranslations } from "./normalisation.js";
+import { recurrent } from "./recurrent.js";
+import { reductionTranslations } from "./reductions.js";
+
+/** Elementwise ops, whose kernels are translated. */
+export const elementwiseNames = [
+  ...["add", "sub", "mul", "div", "pow", "maximum", "minimum", "remainder", "fmod", "floorDivide"],
+  ...["eq", "ne", "lt", "le", "gt", "ge", "logicalAnd", "logicalOr", "logicalXor", "logicalNot"],
+  ...[
+    "isnan",
+    "isfinite",
+    "where",
+    "clamp",
+    "fill",
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "frac",
+  ],
+  ...[
+    "exp",
+    "expm1",
+    "exp2",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "square",
+    "erf",
+    "erfc",
+    "erfinv",
+  ],
+  ...["lgamma", "digamma", "logit", "xlogy", "logaddexp", "logaddexp2", "sinc", "deg2rad", "rad2deg"],
+  ...[
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+  ],
+  ...["hypot", "copysign", "signbit", "heaviside", "fmax", "fmin", "lerp", "addcmul", "addcdiv", "nanToNum"],
+  ...["bitwiseAnd", "bitwiseOr", "bitwiseXor", "bitwiseNot", "bitwiseLeftShift", "bitwiseRightShift"],
+  ...[
+    "sigmoid",
+    "silu",
+    "logSigmoid",
+    "tanhshrink",
+    "scaledSoftplus",
+    "hardtanh",
+    "hardsigmoid",
+    "hardshrink",
+  ],
+  ...["softshrink", "threshold", "prelu", "sigmoidGate", "runningAverage"],
+] as const;
+
+export const translations: ReadonlyMap<string, Translation> = new Map(
+  Object.entries({
+    ...Object.fromEntries(elementwiseNames.map((name) => [name, translateElementwise])),
+    ...activationTranslations,
+    ...movementTranslations,
+    ...reductionTranslations,
+    ...matmulTranslations,
+    ...normalisationTranslations,
+    ...convolutionTranslations,
+    ...attentionTranslations,
+    ...indexingTranslations,
+    ...lossTranslations,
+    recurrent,
+  }),
+);
+
+/** Why other ops are rejected. */
+export const rejections: Readonly<Record<string, string>> = {
+  dropout: "it draws random numbers. Call eval() on the model, or leave it to exportOnnx",
+  random: "it draws random numbers, which an ONNX file can't repeat. Pass them as an input",
+};

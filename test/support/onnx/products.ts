@@ -1,0 +1,196 @@
+/** Matrix products, convolutions and pools. */
+
+import assert from "node:assert/strict";
+import {
+  broadcastAt,
+  broadcastShape,
+  coordinatesOf,
+  elementAt,
+  floats,
+  generate,
+  numeric,
+  type Operator,
+  type OperatorCall,
+  type PlainArray,
+  requireDtypes,
+} from "./arrays.js";
+
+function matrixProduct(a: PlainArray, b: PlainArray): PlainArray {
+  requireDtypes([a, b], numeric);
+  const left = a.shape.length === 1 ? { ...a, shape: [1, ...a.shape] } : a;
+  const right = b.shape.length === 1 ? { ...b, shape: [...b.shape, 1] } : b;
+  const inner = left.shape.at(-1)!;
+  assert.equal(inner, right.shape.at(-2), `[${a.shape}] · [${b.shape}]`);
+  const batch = broadcastShape(left.shape.slice(0, -2), right.shape.slice(0, -2));
+  const whole = generate(a.dtype, [...batch, left.shape.at(-2)!, right.shape.at(-1)!], (at) => {
+    let sum = 0;
+    const [row, column] = [at.at(-2)!, at.at(-1)!];
+    for (let k = 0; k < inner; k++)
+      sum +=
+        broadcastAt(left, [...at.slice(0, -2), row, k]) * broadcastAt(right, [...at.slice(0, -2), k, column]);
+    return sum;
+  });
+  const rank = whole.shape.length;
+  const dropped = [...(a.shape.length === 1 ? [rank - 2] : []), ...(b.shape.length === 1 ? [rank - 1] : [])];
+  return { ...whole, shape: whole.shape.filter((_, axis) => !dropped.includes(axis)) };
+}
+
+interface Windows {
+  readonly kernel: readonly number[];
+  readonly strides: readonly number[];
+  readonly pads: readonly number[];
+  readonly dilations: readonly number[];
+}
+
+const windowAttributes = { kernel_shape: "ints", strides: "ints", pads: "ints", dilations: "ints" } as const;
+
+function windowsOf({ attributes }: OperatorCall, rank: number): Windows {
+  const list = (name: string, fallback: number, length = rank): readonly number[] => {
+    const values =
+      (attributes[name] as readonly number[] | undefined) ?? new Array<number>(length).fill(fallback);
+    assert.equal(values.length, length, name);
+    return values;
+  };
+  return {
+    kernel: list("kernel_shape", 1),
+    strides: list("strides", 1),
+    pads: list("pads", 0, 2 * rank),
+    dilations: list("dilations", 1),
+  };
+}
+
+function outputSizes(sizes: readonly number[], { kernel, strides, pads, dilations }: Windows): number[] {
+  return sizes.map((size, axis) => {
+    const width = (kernel[axis]! - 1) * dilations[axis]! + 1;
+    return Math.floor((size + pads[axis]! + pads[axis + sizes.length]! - width) / strides[axis]!) + 1;
+  });
+}
+
+/** The offsets in a window, and the place in the image of each; undefined outside. */
+function* placesIn(
+  sizes: readonly number[],
+  { kernel, strides, pads, dilations }: Windows,
+  window: readonly number[],
+) {
+  for (const offset of coordinatesOf(kernel)) {
+    const place = offset.map(
+      (step, axis) => window[axis]! * strides[axis]! - pads[axis]! + step * dilations[axis]!,
+    );
+    yield { offset, place: place.every((at, axis) => at >= 0 && at < sizes[axis]!) ? place : undefined };
+  }
+}
+
+function pool(reduce: (elements: readonly number[], count: number) => number, isAverage: boolean): Operator {
+  return {
+    inputs: [1, 1],
+    attributes: isAverage
+      ? { kernel_shape: "ints", strides: "ints", pads: "ints", count_include_pad: "int" }
+      : windowAttributes,
+    run: (call) => {
+      const [x] = call.inputs as [PlainArray];
+      requireDtypes([x], floats);
+      const sizes = x.shape.slice(2);
+      assert.ok(sizes.length >= 1 && sizes.length <= 3);
+      if (isAverage) assert.equal(call.attributes["count_include_pad"], 1);
+      const windows = windowsOf(call, sizes.length);
+      const count = windows.kernel.reduce((a, b) => a * b);
+      return generate(
+        x.dtype,
+        [...x.shape.slice(0, 2), ...outputSizes(sizes, windows)],
+        ([n, c, ...window]) => {
+          const elements: number[] = [];
+          for (const { place } of placesIn(sizes, windows, window))
+            if (place) elements.push(elementAt(x, [n!, c!, ...place]));
+          return reduce(elements, count);
+        },
+      );
+    },
+  };
+}
+
+const conv: Operator = {
+  inputs: [2, 3],
+  attributes: { ...windowAttributes, group: "int" },
+  run: (call) => {
+    const [x, weight, bias] = call.inputs as [PlainArray, PlainArray, PlainArray | undefined];
+    requireDtypes([x, weight, ...(bias ? [bias] : [])], floats);
+    const sizes = x.shape.slice(2);
+    const windows = windowsOf(call, sizes.length);
+    assert.deepEqual(windows.kernel, weight.shape.slice(2));
+    const [out, width] = weight.shape as [number, number];
+    const groups = Number(call.attributes["group"] ?? 1);
+    assert.equal(x.shape[1], width * groups);
+    return generate(x.dtype, [x.shape[0]!, out, ...outputSizes(sizes, windows)], ([n, o, ...window]) => {
+      const first = Math.floor(o! / (out / groups)) * width;
+      let sum = bias?.data[o!] ?? 0;
+      for (const { offset, place } of placesIn(sizes, windows, window))
+        for (let c = 0; c < width && place; c++)
+          sum += elementAt(x, [n!, first + c, ...place]) * elementAt(weight, [o!, c, ...offset]);
+      return sum;
+    });
+  },
+};
+
+const convTranspose: Operator = {
+  inputs: [2, 3],
+  attributes: { ...windowAttributes, group: "int", output_padding: "ints" },
+  run: (call) => {
+    const [x, weight, bias] = call.inputs as [PlainArray, PlainArray, PlainArray | undefined];
+    requireDtypes([x, weight, ...(bias ? [bias] : [])], floats);
+    const counts = x.shape.slice(2);
+    const windows = windowsOf(call, counts.length);
+    const { kernel, strides, pads, dilations } = windows;
+    const extra = call.attributes["output_padding"] as readonly number[];
+    const sizes = counts.map(
+      (count, axis) =>
+        strides[axis]! * (count - 1) +
+        extra[axis]! +
+        (kernel[axis]! - 1) * dilations[axis]! +
+        1 -
+        pads[axis]! -
+        pads[axis + counts.length]!,
+    );
+    const groups = Number(call.attributes["group"] ?? 1);
+    const [channels, width] = weight.shape as [number, number];
+    assert.equal(x.shape[1], channels);
+    const sums = new Map<string, number>();
+    for (const window of coordinatesOf(counts)) {
+      for (const { offset, place } of placesIn(sizes, windows, window)) {
+        for (let n = 0; n < x.shape[0]! && place; n++)
+          for (let c = 0; c < channels; c++)
+            for (let w = 0; w < width; w++) {
+              const o = Math.floor(c / (channels / groups)) * width + w;
+              const key = String([n, o, ...place]);
+              const product = elementAt(x, [n, c, ...window]) * elementAt(weight, [c, w, ...offset]);
+              sums.set(key, (sums.get(key) ?? 0) + product);
+            }
+      }
+    }
+    return generate(
+      x.dtype,
+      [x.shape[0]!, width * groups, ...sizes],
+      (at) => (sums.get(String(at)) ?? 0) + (bias?.data[at[1]!] ?? 0),
+    );
+  },
+};
+
+export const productOperators: Readonly<Record<string, Operator>> = {
+  MatMul: { inputs: [2, 2], run: ({ inputs }) => matrixProduct(inputs[0]!, inputs[1]!) },
+  Gemm: {
+    inputs: [2, 3],
+    attributes: { transB: "int" },
+    run: ({ inputs, attributes }) => {
+      const [a, b, c] = inputs as [PlainArray, PlainArray, PlainArray | undefined];
+      assert.ok(a.shape.length === 2 && b.shape.length === 2);
+      const turned = generate(b.dtype, b.shape.toReversed(), ([i, j]) => elementAt(b, [j!, i!]));
+      const product = matrixProduct(a, attributes["transB"] === 1 ? turned : b);
+      if (!c) return product;
+      assert.deepEqual(broadcastShape(product.shape, c.shape), product.shape);
+      return generate(a.dtype, product.shape, (at) => elementAt(product, at) + broadcastAt(c, at));
+    },
+  },
+  Conv: conv,
+  ConvTranspose: convTranspose,
+  MaxPool: pool((elements) => elements.reduce((a, b) => Math.max(a, b), -Infinity), false),
+  AveragePool: pool((elements, count) => elements.reduce((a, b) => a + b, 0) / count, true),
+};
