@@ -38,7 +38,7 @@ export function buildGraph({ merged, inputNames, axes, results, names }: GraphTo
   for (const call of liveCalls(merged, results)) {
     graph.layer = call.layer;
     const translation = translations.get(call.op);
-    if (!translation) throw untranslatable(call, rejections[call.op] ?? "ONNX has no such operator");
+    if (!translation) throw untranslatable(call, rejections.get(call.op) ?? "ONNX has no such operator");
     const translated = translation(new CallContext(graph, call, nameOf));
     const outputs = typeof translated === "string" ? [translated] : translated;
     for (const [index, output] of call.outputs.entries()) {

@@ -14,6 +14,7 @@ function stacked(at: CallContext, first: number, count: number): string {
 }
 
 export const matmulTranslations: Readonly<Record<string, Translation>> = {
+  determinant: (at) => at.result(at.node("Det", [at.operand(0)])),
   matmul: (at) => at.result(at.node("MatMul", [at.operand(0), at.operand(1)])),
   linear: (at) => {
     const isOutIn = at.text("layout") !== "inOut";

@@ -48,12 +48,14 @@ export const movementTranslations: Readonly<Record<string, Translation>> = {
   },
   flip: (at) => {
     const axes = at.axes();
+    if (axes.length === 0) return at.input(0);
     const each = (value: number): string => at.ints(axes.map(() => value));
     return at.node("Slice", [at.input(0), each(-1), each(-maxIndex), at.ints(axes), each(-1)]);
   },
   pad: (at) => {
     const pads = at.sizes("pads");
     const rank = at.value(0).shape.length;
+    if (rank === 0) return at.input(0);
     const border = (side: 0 | 1): Size[] =>
       Array.from({ length: rank }, (_, axis) => pads[2 * (rank - 1 - axis) + side] ?? 0);
     const { dtype } = at.output;

@@ -79,7 +79,6 @@ function identityProjection(at: CallContext, width: number): Projection {
 export const recurrent: Translation = (at) => {
   const name = at.text("cell") as Cell;
   const cell = cells[name];
-  const [steps, batch] = at.value(0).shape;
   const [hidden = 1] = at.fixed(at.value(1).shape.slice(1), "the hidden size");
   const width = cell.gates.length * hidden;
   const isReversed = at.flag("isReversed");
@@ -120,19 +119,32 @@ export const recurrent: Translation = (at) => {
     },
     name === "lstm" ? 3 : 2,
   );
-  const [all = "", last = "", finalCell] = outputs;
+  const [all = "", last = "", lastCell = ""] = outputs;
   const states = at.node("Squeeze", [all, at.ints([1])]); // [steps, batch, hidden]
-  // ONNX gives 0 after the end of a sequence; the states stay as they are.
-  const kept = at.hasOperand(mask)
-    ? at.node("Where", [
-        at.node("Unsqueeze", [at.input(mask), at.ints([-1])]),
-        states,
-        isReversed ? initial : last,
-      ])
-    : states;
-  if (steps === undefined || batch === undefined) return at.reject("it has no steps");
-  const rows = isReversed ? [kept, initial] : [initial, kept];
-  return at.result(
-    at.node("Concat", [...rows, ...(finalCell === undefined ? [] : [finalCell])], { axis: { int: 0 } }),
-  );
+  if (lengths === "")
+    return at.result(
+      joinStates(at, isReversed, { initial, states, cell: name === "lstm" ? lastCell : undefined }),
+    );
+  // ONNX gives 0 after the end of a sequence, and for one without steps; the states stay as they are.
+  const hasSteps = at.node("Reshape", [
+    at.node("Greater", [lengths, at.graph.scalar("i32", 0)]),
+    at.ints([1, -1, 1]),
+  ]);
+  const keep = (final: string, start: string): string => at.node("Where", [hasSteps, final, start]);
+  const isInside = at.node("Unsqueeze", [at.input(mask), at.ints([-1])]);
+  const kept = at.node("Where", [isInside, states, isReversed ? initial : keep(last, initial)]);
+  const cellState = name === "lstm" ? keep(lastCell, first(3)) : undefined;
+  return at.result(joinStates(at, isReversed, { initial, states: kept, cell: cellState }));
 };
+
+interface StatesToJoin {
+  readonly initial: string;
+  readonly states: string;
+  readonly cell: string | undefined;
+}
+
+/** The states of all steps with the initial one, then the final cell: [steps + 1 or 2, batch, hidden]. */
+function joinStates(at: CallContext, isReversed: boolean, { initial, states, cell }: StatesToJoin): string {
+  const rows = isReversed ? [states, initial] : [initial, states];
+  return at.node("Concat", [...rows, ...(cell === undefined ? [] : [cell])], { axis: { int: 0 } });
+}

@@ -1,5 +1,6 @@
 /** The translation of every op that a forward pass may contain. `docs/onnx.md` and its test are made from this table. */
 
+import { linearAlgebra } from "../../ops/index.js";
 import { activationTranslations } from "./activations.js";
 import { attentionTranslations } from "./attention.js";
 import type { Translation } from "./call-context.js";
@@ -76,6 +77,8 @@ export const elementwiseNames = [
     "hardshrink",
   ],
   ...["softshrink", "threshold", "prelu", "sigmoidGate", "runningAverage"],
+  ...["squaredError", "absoluteError", "huberError", "binaryCrossEntropy", "hingeEmbedding", "klDivergence"],
+  ...["klDivergenceOfLogs", "poissonOfLog", "poissonOfRate", "probabilityCrossEntropy", "softMargin"],
 ] as const;
 
 export const translations: ReadonlyMap<string, Translation> = new Map(
@@ -94,8 +97,15 @@ export const translations: ReadonlyMap<string, Translation> = new Map(
   }),
 );
 
-/** Why other ops are rejected. */
-export const rejections: Readonly<Record<string, string>> = {
-  dropout: "it draws random numbers. Call eval() on the model, or leave it to exportOnnx",
-  random: "it draws random numbers, which an ONNX file can't repeat. Pass them as an input",
-};
+const isRandom = "it draws random numbers, which an ONNX file can't repeat. Pass them as an input";
+const isDense = "ONNX has no such decomposition of matrices";
+
+/** Why the other kernel ops are rejected. Composite ops without a translation are exported as the ops that they consist of. */
+export const rejections: ReadonlyMap<string, string> = new Map([
+  ["dropout", isRandom],
+  ["random", isRandom],
+  ["attentionWithDropout", isRandom],
+  ...Object.values(linearAlgebra).flatMap(({ name }) =>
+    translations.has(name) ? [] : [[name, isDense] as const],
+  ),
+]);

@@ -72,15 +72,10 @@ export async function compareExport(
     const run = await engine.open(path);
     for (const [index, feed] of feeds.entries()) {
       const plain = Object.fromEntries(Object.entries(feed).map(([key, tensor]) => [key, plainOf(tensor)]));
-      const results = Object.values(await run(plain));
+      const results = Object.entries(await run(plain));
       assert.equal(results.length, expected[index]!.length, `${name}: the number of results`);
-      for (const [at, result] of results.entries())
-        requireClose(
-          `${name} in ${engine.name}, feed ${index}, result ${at}`,
-          result,
-          expected[index]![at]!,
-          tolerance,
-        );
+      for (const [at, [result, array]] of results.entries())
+        requireClose(`${result} in ${engine.name}, feed ${index}`, array, expected[index]![at]!, tolerance);
     }
   }
   return readModel(path);

@@ -174,7 +174,30 @@ const convTranspose: Operator = {
   },
 };
 
+/** By the first row. */
+function determinantOf(rows: readonly (readonly number[])[]): number {
+  const [first = [], ...rest] = rows;
+  if (rows.length === 0) return 1;
+  return first.reduce((sum, value, column) => {
+    const minor = determinantOf(rest.map((row) => row.toSpliced(column, 1)));
+    return sum + (column % 2 === 0 ? value : -value) * minor;
+  }, 0);
+}
+
 export const productOperators: Readonly<Record<string, Operator>> = {
+  Det: {
+    inputs: [1, 1],
+    run: ({ inputs }) => {
+      const [x] = inputs as [PlainArray];
+      requireDtypes([x], floats);
+      const size = x.shape.at(-1)!;
+      assert.equal(x.shape.at(-2), size);
+      const line = Array.from({ length: size }, (_, index) => index);
+      return generate(x.dtype, x.shape.slice(0, -2), (at) =>
+        determinantOf(line.map((row) => line.map((column) => elementAt(x, [...at, row, column])))),
+      );
+    },
+  },
   MatMul: { inputs: [2, 2], run: ({ inputs }) => matrixProduct(inputs[0]!, inputs[1]!) },
   Gemm: {
     inputs: [2, 3],
