@@ -91,6 +91,17 @@ export {
 } from "./driver/index.js";
 export { type ErrorCode, errorCodes, HoldfastError } from "./errors/index.js";
 export {
+  type FinishReason,
+  type GenerateOptions,
+  type GenerateTextOptions,
+  Generation,
+  type GenerationResult,
+  Generator,
+  type GeneratorOptions,
+  generate,
+  type Prompt,
+} from "./generate/index.js";
+export {
   type Dtype,
   type DtypeKind,
   dtypes,

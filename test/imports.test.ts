@@ -22,6 +22,7 @@ const layers: LayerTable = [
   ["nn"],
   ["optim", "data"],
   ["models", "text"],
+  ["generate"],
   ["train"],
   ["crossasset", "onnx"],
   ["inspect"],

@@ -3,11 +3,11 @@
 import { HoldfastError } from "../errors/index.js";
 import { functional } from "../nn/index.js";
 import { arange, type Tensor } from "../tensor/index.js";
-import type { CacheRows, KvCache } from "./kv-cache.js";
+import type { CacheRows, CacheTexts, KvCache } from "./kv-cache.js";
 
 /** Options of a call of a language model, besides the token ids [B, T]. */
 export interface DecodeOptions {
-  /** i32 [B, T] or [1, T]. Default: 0, 1, 2, … Required with a cache, as an input of a compiled step. */
+  /** i32 [B, T] or [1, T]. Default: 0, 1, 2, … Required with a cache, as an input of a compiled step, unless there are `sequences`. */
   readonly positions?: Tensor;
   /** [B, T], of bools or integers: false or 0 for padding, which no other row attends to. Without a cache. */
   readonly attentionMask?: Tensor;
@@ -17,6 +17,11 @@ export interface DecodeOptions {
   readonly cache?: KvCache;
   /** Attends to the first columns of the cache only: at least the largest position + 1. Default: all columns. */
   readonly columns?: number;
+  /**
+   * i32 [B]: the call writes texts from position 0 on to these sequences of the cache, and leaves the others alone. A row attends to
+   * earlier rows of the call. Default: rows at any positions, of the first B sequences.
+   */
+  readonly sequences?: Tensor;
   /** i32 [B]: the row of each sequence whose logits are computed. Default: all rows. */
   readonly logitRows?: Tensor;
 }
@@ -45,23 +50,25 @@ export class DecoderContext {
   readonly columns: number;
   readonly #cache: KvCache | undefined;
   readonly #cacheRows: CacheRows | undefined;
+  readonly #cacheTexts: CacheTexts | undefined;
   readonly #masks: ReadonlyMap<number | null, Mask>;
 
   /** `windows`: those of the model's layers. Masks are made here, because a checkpointed block must not make what others use. */
   constructor(ids: Tensor, options: DecodeOptions, windows: readonly (number | null)[]) {
     requireOptions(ids, options);
-    const { cache, columns } = options;
+    const { cache, columns, sequences } = options;
     const [batch = 1, rows = 1] = ids.shape;
     this.batch = batch;
     this.rows = rows;
     this.positions = options.positions ?? arange(0, rows, 1, { device: ids.device }).unsqueeze(0);
-    this.columns = cache ? (columns ?? cache.sizes.maxLength) : rows;
+    this.columns = cache && !sequences ? (columns ?? cache.sizes.maxLength) : rows;
     this.#cache = cache;
-    this.#cacheRows = cache?.rowsAt(this.positions);
+    this.#cacheRows = sequences ? undefined : cache?.rowsAt(this.positions);
+    this.#cacheTexts = sequences && cache?.textsAt(sequences);
     this.#masks = new Map(
       [...new Set(windows)].map((window) => [
         window,
-        cache ? this.#cachedMask(window) : this.#causalMask(window, options),
+        cache && !sequences ? this.#cachedMask(window) : this.#causalMask(window, options),
       ]),
     );
   }
@@ -73,6 +80,7 @@ export class DecoderContext {
     value: Tensor,
     { layer, window = null, ...options }: AttendOptions,
   ): Tensor {
+    if (this.#cacheTexts) this.#cache?.writeTexts(layer, key, value, this.#cacheTexts);
     const [keys, values] =
       this.#cache && this.#cacheRows
         ? this.#cache.update(layer, key, value, this.#cacheRows, this.columns)
@@ -121,7 +129,7 @@ export class DecoderContext {
 
 function requireOptions(
   ids: Tensor,
-  { positions, attentionMask, segments, cache, columns }: DecodeOptions,
+  { positions, attentionMask, segments, cache, columns, sequences }: DecodeOptions,
 ): void {
   const shape = `[${ids.shape.join(", ")}]`;
   if (ids.ndim !== 2) throw badCall("BAD_SHAPE", `token ids ${shape}; pass [batch, positions]`);
@@ -135,8 +143,17 @@ function requireOptions(
       `${name} [${tensor.shape.join(", ")}] for token ids ${shape}; pass the same shape`,
     );
   }
-  if (!cache) return;
-  if (!positions)
+  if (!cache) {
+    if (sequences) throw badCall("BAD_ARGUMENT", "sequences without a cache; pass the cache too");
+    return;
+  }
+  if (sequences && (positions || columns !== undefined || sequences.shape.join() !== `${batch}`)) {
+    throw badCall(
+      "BAD_ARGUMENT",
+      `sequences [${sequences.shape.join(", ")}] for token ids ${shape}; pass one for each text, without positions and columns`,
+    );
+  }
+  if (!positions && !sequences)
     throw badCall(
       "BAD_ARGUMENT",
       "a cache without positions; pass the positions of the token ids, [batch, positions]",

@@ -114,6 +114,7 @@ class Block extends Module {
 export class Gpt2 extends LanguageModel {
   override readonly hubLayout = hubLayout;
   readonly vocabularySize: number;
+  readonly maxLength: number;
   readonly wte: Embedding;
   readonly wpe: Embedding;
   readonly dropout: Dropout;
@@ -128,6 +129,7 @@ export class Gpt2 extends LanguageModel {
     const { vocabulary, maxLength, width, layers, eps, isTied, initializerRange: std } = sizes;
     this.#sizes = sizes;
     this.vocabularySize = vocabulary;
+    this.maxLength = maxLength;
     this.wte = new Embedding(vocabulary, width);
     this.wte.weight = new Parameter([vocabulary, width], init.normal(0, std));
     this.wpe = new Embedding(maxLength, width);

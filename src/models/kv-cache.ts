@@ -35,6 +35,14 @@ export interface CacheRows {
   readonly row: Tensor | null;
 }
 
+/** Where texts of a call are written that begin at position 0. All layers share it. */
+export interface CacheTexts {
+  /** [sequences, 1, 1, 1]: true for the sequences that the call writes. */
+  readonly isWritten: Tensor;
+  /** [sequences]: the text of the call for each of them; null if the call has one text. */
+  readonly text: Tensor | null;
+}
+
 /**
  * The keys and values of a language model's earlier positions. `LanguageModel.newCache` makes one; place it with `to`, and pass it to
  * `forward`.
@@ -88,28 +96,66 @@ export class KvCache extends Module {
   }
 
   /**
-   * Where rows with these positions, [B, T], are written. The positions of a sequence are consecutive.
+   * Where rows with these positions, [B, T], are written. The positions of a sequence are consecutive. With fewer sequences than the cache
+   * has, they are its first ones.
    *
    * @internal
    */
   rowsAt(positions: Tensor): CacheRows {
     const { batch, maxLength } = this.sizes;
-    const [sequences, rows = 1] = positions.shape;
-    if (positions.ndim !== 2 || sequences !== batch || rows > maxLength) {
+    const [sequences = 1, rows = 1] = positions.shape;
+    if (positions.ndim !== 2 || sequences > batch || rows > maxLength) {
       throw new HoldfastError(
         "BAD_SHAPE",
         `positions [${positions.shape.join(", ")}] with a cache of ${batch} sequences and ${maxLength} positions. Pass positions ` +
-          `[${batch}, rows], or make a cache of these sizes.`,
+          `[${batch}, rows] or of fewer sequences, or make a cache of these sizes.`,
         { numbers: { batch, maxLength } },
       );
     }
     const row = arange(0, maxLength, 1, { device: positions.device }).sub(positions.narrow(1, 0, 1)); // [B, L]
-    const shape = [batch, maxLength, 1, 1];
+    const shape = [sequences, maxLength, 1, 1];
     if (rows === 1) return { isWritten: row.eq(0).reshape(shape), row: null };
     return {
       isWritten: row.ge(0).logicalAnd(row.lt(rows)).reshape(shape),
       row: row.clamp(0, rows - 1).reshape(shape),
     };
+  }
+
+  /**
+   * Where texts are written that begin at position 0. `sequences`: i32 [texts], the sequence of each; equal ones for equal texts.
+   *
+   * @internal
+   */
+  textsAt(sequences: Tensor): CacheTexts {
+    const { batch } = this.sizes;
+    const [texts = 1] = sequences.shape;
+    if (sequences.ndim !== 1 || texts > batch) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `sequences [${sequences.shape.join(", ")}] with a cache of ${batch} sequences. Pass one number for each text, at most ${batch}.`,
+        { numbers: { batch } },
+      );
+    }
+    const isOf = arange(0, batch, 1, { device: sequences.device }).unsqueeze(1).eq(sequences); // [sequences, texts]
+    const shape = [batch, 1, 1, 1];
+    if (texts === 1) return { isWritten: isOf.reshape(shape), text: null };
+    return { isWritten: isOf.any(1).reshape(shape), text: isOf.to("i32").argmax(1) };
+  }
+
+  /**
+   * Writes keys and values of texts from position 0, [texts, T, keyHeads, headWidth], of a layer in place.
+   *
+   * @internal
+   */
+  writeTexts(layer: number, keys: Tensor, values: Tensor, { isWritten, text }: CacheTexts): void {
+    for (const [table, source] of [
+      [this.#table(this.keys, layer), keys],
+      [this.#table(this.values, layer), values],
+    ] as const) {
+      const columns = table.narrow(1, 0, source.shape[1] ?? 1);
+      const texts = text ? source.indexSelect(0, text) : source.expand(columns.shape);
+      columns.copy_(where(isWritten, texts.to(table.dtype), columns));
+    }
   }
 
   /**
@@ -124,25 +170,31 @@ export class KvCache extends Module {
     at: CacheRows,
     columns: number,
   ): readonly [Tensor, Tensor] {
-    const [keyTable, valueTable] = [this.keys[layer], this.values[layer]];
-    if (!keyTable || !valueTable) {
-      throw new HoldfastError(
-        "BAD_ARGUMENT",
-        `The cache has ${this.keys.length} layers, and no layer ${layer}.`,
-        {
-          numbers: { layer, layers: this.keys.length },
-        },
-      );
-    }
-    return [write(keyTable, keys, at), write(valueTable, values, at)].map((table) =>
-      table.narrow(1, 0, columns),
-    ) as [Tensor, Tensor];
+    const write = (table: Tensor, source: Tensor): Tensor => {
+      const [sequences = 1] = source.shape;
+      const written = table.narrow(0, 0, sequences);
+      writeRows(written, source, at);
+      return written.narrow(1, 0, columns);
+    };
+    return [write(this.#table(this.keys, layer), keys), write(this.#table(this.values, layer), values)];
+  }
+
+  #table(tables: readonly Buffer[], layer: number): Buffer {
+    const table = tables[layer];
+    if (table) return table;
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `The cache has ${this.keys.length} layers, and no layer ${layer}.`,
+      {
+        numbers: { layer, layers: this.keys.length },
+      },
+    );
   }
 }
 
 /** Overwrites the columns of a call's rows. The columns of other rows are neither read nor written by a compiled step. */
-function write(table: Buffer, source: Tensor, { isWritten, row }: CacheRows): Tensor {
+function writeRows(table: Tensor, source: Tensor, { isWritten, row }: CacheRows): void {
   const { shape } = table;
   const rows = row ? source.gather(1, row.expand(shape)) : source.expand(shape);
-  return table.copy_(where(isWritten, rows.to(table.dtype), table));
+  table.copy_(where(isWritten, rows.to(table.dtype), table));
 }

@@ -6,8 +6,8 @@
  *
  * **Generation.** `newCache({ batch, maxLength })` makes a `KvCache`; `cache.to(device, dtype)` places it. Two compiled steps use it:
  *
- * - prefill: `forward(ids [B, T], { positions [B, T], cache, logitRows [B] })`, with prompts padded on their right, positions 0 to T − 1, and
- *   the row of each prompt's last token. Logits: [B, V].
+ * - prefill: `forward(ids [B, T], { cache, sequences [B], logitRows [B] })`, with prompts padded on their right, the sequences of the cache that
+ *   they are written to, and the row of each prompt's last token. Logits: [B, V].
  * - decode: `forward(ids [B, 1], { positions [B, 1], cache, columns })`, with the position of each new token. Logits: [B, 1, V].
  *
  * Ids, positions and rows are inputs of the step; the cache is state that it overwrites in place, like running statistics. `columns` bounds
@@ -51,6 +51,8 @@ export const ignoredLabel = -100;
 export abstract class LanguageModel extends PretrainedModel {
   /** V */
   abstract readonly vocabularySize: number;
+  /** The maximum number of positions of a text. */
+  abstract readonly maxLength: number;
   /** Computes blocks again in backward, for less memory: gradient checkpointing. Set it outside of steps. */
   gradientCheckpointing = false;
 

@@ -128,6 +128,7 @@ class Block extends Module {
 export class Llama extends LanguageModel {
   override readonly hubLayout = hubLayout;
   readonly vocabularySize: number;
+  readonly maxLength: number;
   readonly embedTokens: Embedding;
   readonly layers: ModuleList<Block>;
   readonly norm: RMSNorm;
@@ -141,6 +142,7 @@ export class Llama extends LanguageModel {
     const { vocabulary, width, layers, isTied, eps, initializerRange: std } = sizes;
     this.#sizes = sizes;
     this.vocabularySize = vocabulary;
+    this.maxLength = sizes.maxLength;
     this.embedTokens = new Embedding(vocabulary, width);
     this.embedTokens.weight = new Parameter([vocabulary, width], init.normal(0, std));
     this.layers = new ModuleList(Array.from({ length: layers }, () => new Block(sizes)));

@@ -13,7 +13,7 @@ import { addHook, type ForwardHook, type ForwardPreHook, type FullBackwardHook }
 import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";
 import type { ModuleTensor } from "./module-tensor.js";
 import { Parameter } from "./parameter.js";
-import { placeBuffers, placeParameters } from "./placement.js";
+import { placeBuffers, placeParameters, releaseBuffers } from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
@@ -339,6 +339,15 @@ export abstract class Module {
     placeParameters(device, name, this.parameters(), dtype);
     placeBuffers(device, name, this.buffers(), dtype);
     return this;
+  }
+
+  /**
+   * Frees the memory of its buffers, and of those of its submodules: for caches, which are used for a time.
+   *
+   * @internal
+   */
+  releaseBuffers(): void {
+    releaseBuffers(this.buffers());
   }
 
   /**

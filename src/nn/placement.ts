@@ -155,3 +155,11 @@ function leaveHome(tensor: ModuleTensor): void {
   if (home.tensors > 0 || !home.device.isOpen) return;
   for (const region of home.regions) home.device.runtime.persistent.release(region);
 }
+
+/** Frees the memory of placed buffers before their module is unreachable. They are dead afterwards. */
+export function releaseBuffers(buffers: readonly Buffer[]): void {
+  for (const buffer of buffers) {
+    leaveHome(buffer);
+    homes.delete(buffer);
+  }
+}
