@@ -1,6 +1,8 @@
 /** models: language models, encoders and image classifiers as Hugging Face defines them, from configs and folders. */
 
 export type { ActivationName } from "./activations.js";
+export { Bert, type BertOptions } from "./bert.js";
+export type { BertSizes, EncoderSizes, VitSizes } from "./configs/encoders.js";
 export type { ModelConfig } from "./configs/fields.js";
 export type { Gpt2Sizes } from "./configs/gpt2.js";
 export type { LlamaSizes } from "./configs/llama.js";
@@ -12,6 +14,7 @@ export { Gpt2 } from "./gpt2.js";
 export { KvCache, type KvCacheSizes } from "./kv-cache.js";
 export { type LanguageLossOptions, LanguageModel } from "./language-model.js";
 export { Llama } from "./llama.js";
-export { type ModelFromConfigOptions, modelFromConfig } from "./model-from-config.js";
+export { type ModelFromConfigOptions, type ModelOf, modelFromConfig } from "./model-from-config.js";
 export { PretrainedModel } from "./pretrained-model.js";
 export type { RotaryScaling, RotarySizes } from "./rotary.js";
+export { Vit } from "./vit.js";

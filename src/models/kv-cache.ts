@@ -49,11 +49,10 @@ export interface CacheTexts {
  *
  * @example
  * ```ts
- * import { device, modelFromConfig, models, noGrad, tensor } from "holdfast";
+ * import { device, modelFromConfig, noGrad, tensor } from "holdfast";
  * const cpu = await device("cpu");
  * const sizes = { vocab_size: 20, n_positions: 8, n_embd: 8, n_layer: 1, n_head: 2 };
  * const model = modelFromConfig({ model_type: "gpt2", ...sizes }).to(cpu).eval();
- * if (!(model instanceof models.LanguageModel)) throw new Error("no language model");
  * const cache = model.newCache({ batch: 1, maxLength: 8 }).to(cpu);
  * const ids = (values: number[]) => tensor([values], { dtype: "i32" });
  * const logits = noGrad(() => {

@@ -2,12 +2,15 @@
 
 import { quote } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
+import { Bert } from "./bert.js";
+import { readBertConfig, readVitConfig } from "./configs/encoders.js";
 import { isObject, type ModelConfig } from "./configs/fields.js";
 import { readGpt2Config } from "./configs/gpt2.js";
-import { llamaTypes, readLlamaConfig } from "./configs/llama.js";
+import { type LlamaType, llamaTypes, readLlamaConfig } from "./configs/llama.js";
 import { Gpt2 } from "./gpt2.js";
-import type { LanguageModel } from "./language-model.js";
 import { Llama } from "./llama.js";
+import type { PretrainedModel } from "./pretrained-model.js";
+import { Vit } from "./vit.js";
 
 /** Options of `modelFromConfig`. */
 export interface ModelFromConfigOptions {
@@ -15,7 +18,18 @@ export interface ModelFromConfigOptions {
   readonly allowUnknown?: readonly string[];
 }
 
-type MakeModel = (config: ModelConfig, options: ModelFromConfigOptions) => LanguageModel;
+/** The class of a model type, if the type is known when the program is compiled. */
+export type ModelOf<Type> = Type extends "gpt2"
+  ? Gpt2
+  : Type extends LlamaType
+    ? Llama
+    : Type extends "bert"
+      ? Bert
+      : Type extends "vit"
+        ? Vit
+        : PretrainedModel;
+
+type MakeModel = (config: ModelConfig, options: ModelFromConfigOptions) => PretrainedModel;
 
 const makers: ReadonlyMap<string, MakeModel> = new Map<string, MakeModel>([
   ["gpt2", (config, options) => new Gpt2(readGpt2Config(config, options), config)],
@@ -23,6 +37,8 @@ const makers: ReadonlyMap<string, MakeModel> = new Map<string, MakeModel>([
     type,
     (config, options) => new Llama(readLlamaConfig(type, config, options), config),
   ]),
+  ["bert", (config, options) => new Bert(readBertConfig(config, options), config)],
+  ["vit", (config, options) => new Vit(readVitConfig(config, options), config)],
 ]);
 
 /**
@@ -43,7 +59,11 @@ const makers: ReadonlyMap<string, MakeModel> = new Map<string, MakeModel>([
  * cpu.close();
  * ```
  */
-export function modelFromConfig(config: ModelConfig, options: ModelFromConfigOptions = {}): LanguageModel {
+export function modelFromConfig<const Config extends ModelConfig>(
+  config: Config,
+  options?: ModelFromConfigOptions,
+): ModelOf<Config["model_type"]>;
+export function modelFromConfig(config: ModelConfig, options: ModelFromConfigOptions = {}): PretrainedModel {
   if (!isObject(config)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",

@@ -74,6 +74,9 @@ export function probability(fallback: number): Field<number> {
   };
 }
 
+/** A probability, or null. */
+export const optionalProbability: Field<number | null> = { ...probability(0), fallback: null };
+
 export function flag(fallback: boolean): Field<boolean> {
   return {
     parse: (value) => (typeof value === "boolean" ? value : undefined),
@@ -143,8 +146,17 @@ export const commonFields = Object.fromEntries(
     ...["use_cache", "return_dict", "return_dict_in_generate", "output_attentions", "output_hidden_states"],
     ...["output_scores", "output_past", "torchscript", "gradient_checkpointing", "tokenizer_class", "prefix"],
     ...["initializer_range", "initializer_factor", "task_specific_params", "finetuning_task", "problem_type"],
-    ...["id2label", "label2id", "num_labels", "chunk_size_feed_forward", "_attn_implementation"],
+    ...[
+      "id2label",
+      "label2id",
+      "num_labels",
+      "_num_labels",
+      "chunk_size_feed_forward",
+      "_attn_implementation",
+    ],
     ...["_attn_implementation_autoset", "attn_implementation", "use_bfloat16", "tf_legacy_loss", "license"],
+    ...["is_llama_config", "transformers.js_config", "unsloth_fixed", "unsloth_version"],
+    ...["is_decoder"],
     // Settings of generation, which older files have here.
     ...[
       "max_length",

@@ -11,6 +11,7 @@ import { rejects } from "../../../test/support/rejects.js";
 import { loadSafetensors, type StoredTensor, saveSafetensors, writeSafetensors } from "../../data/index.js";
 import { Parameter } from "../../nn/index.js";
 import { tensor } from "../../tensor/index.js";
+import { Bert } from "../bert.js";
 import { hubName } from "../hub-layout.js";
 import { LanguageModel } from "../language-model.js";
 import { modelFromConfig } from "../model-from-config.js";
@@ -97,7 +98,7 @@ test("GPT-2's own files are read without their prefix and with transposed weight
 });
 
 test("shards have an index, and give the same model back bit for bit", () => {
-  const model = modelFromConfig(llama).to(device, "bf16");
+  const model = modelFromConfig({ ...llama, model_type: "llama" }).to(device, "bf16");
   const folder = newFolder();
   savePretrained(model, folder, { maxShardBytes: 700 });
   const files = readdirSync(folder).sort();
@@ -148,6 +149,54 @@ test("a frozen model has no memory for gradients", () => {
   const before = device.diagnostics().budget.usedByLabel.gradients;
   loadPretrained(writeFolder(gpt2, stored(gpt2Shapes)), { device, frozen: true });
   assert.equal(device.diagnostics().budget.usedByLabel.gradients, before);
+});
+
+test("BERT's old files are read: without a prefix, with gamma and beta, and with a pooler and a second head", () => {
+  const sizes = {
+    vocab_size: 20,
+    hidden_size: 8,
+    intermediate_size: 12,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+  };
+  const config = { model_type: "bert", ...sizes, architectures: ["BertForMaskedLM"] } as const;
+  const folder = newFolder();
+  savePretrained(modelFromConfig(config).to(device), folder);
+  const old = [...bytesOf(folder).values()].map((one) => ({
+    ...one,
+    name: one.name
+      .replace(/^bert\./, "")
+      .replace("LayerNorm.weight", "LayerNorm.gamma")
+      .replace("LayerNorm.bias", "LayerNorm.beta"),
+  }));
+  const more = stored({
+    "pooler.dense.weight": [8, 8],
+    "pooler.dense.bias": [8],
+    "cls.seq_relationship.bias": [2],
+    "embeddings.position_ids": [1, 8],
+  });
+  saveSafetensors(join(folder, "model.safetensors"), [...old, ...more]);
+  const words = loadPretrained(folder, { device });
+  assert.ok(words instanceof Bert && words.cls);
+  assert.deepEqual(words.embeddings.layerNorm.weight?.tolist(), new Array(8).fill(1));
+
+  const head = { config: { architectures: ["BertForSequenceClassification"], num_labels: 3 } };
+  rejects(
+    "BAD_STATE",
+    () => loadPretrained(folder, { device, ...head }),
+    /it lacks "classifier.weight", "classifier.bias"; and the model has no "cls\./,
+  );
+  const classes = loadPretrained(folder, {
+    device,
+    ...head,
+    allowMissing: ["classifier"],
+    allowExtra: ["cls"],
+  });
+  assert.ok(classes instanceof Bert && classes.pooler);
+  assert.deepEqual(classes.pooler.dense.weight.flatten().tolist(), [
+    ...hubWeight("pooler.dense.weight", [8, 8]),
+  ]);
+  assert.deepEqual(classes.forward(tensor([[1, 2]], { dtype: "i32", device })).shape, [1, 3]);
 });
 
 test("heads that the folder lacks, and tensors that the model lacks, need to be named", () => {

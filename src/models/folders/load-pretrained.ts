@@ -5,8 +5,8 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import { init } from "../../nn/index.js";
 import { Device } from "../../tensor/index.js";
-import type { ModelFromConfigOptions } from "../model-from-config.js";
-import { modelFromConfig } from "../model-from-config.js";
+import type { ModelConfig } from "../configs/fields.js";
+import { type ModelFromConfigOptions, modelFromConfig } from "../model-from-config.js";
 import type { PretrainedModel } from "../pretrained-model.js";
 import { type MatchedTensor, type MatchOptions, matchTensors } from "./match-tensors.js";
 import { openModelFiles, readJsonObject } from "./model-files.js";
@@ -19,6 +19,8 @@ export interface LoadPretrainedOptions extends ModelFromConfigOptions, MatchOpti
   readonly dtype?: Extract<Dtype, "f64" | "f32" | "f16" | "bf16">;
   /** Freezes all parameters: they get no gradients, and no memory for them. */
   readonly frozen?: boolean;
+  /** Fields that replace those of config.json, such as another head: `{ architectures: ["BertForSequenceClassification"] }`. */
+  readonly config?: ModelConfig;
 }
 
 /**
@@ -50,7 +52,8 @@ export function loadPretrained(folder: string, options: LoadPretrainedOptions): 
       'loadPretrained takes a device: loadPretrained(folder, { device: await device("cpu") }).',
     );
   }
-  const model = modelFromConfig(readJsonObject(join(folder, "config.json")), options);
+  const config: ModelConfig = { ...readJsonObject(join(folder, "config.json")), ...options.config };
+  const model = modelFromConfig(config, options);
   const files = openModelFiles(folder);
   try {
     const matched = matchTensors(folder, model, files.tensors, options);
