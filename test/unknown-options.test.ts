@@ -17,7 +17,7 @@ const withOptions: Readonly<Record<string, string>> = {
     device:1 AsyncDataLoader:1 BatchSampler:1 DataLoader:1 ImageFolder:1 RandomSampler:1 SubsetRandomSampler:1
     WeightedRandomSampler:2 arange:3 autocast:1 bartlettWindow:1 blackmanWindow:1 bucketize:2 cdist:2
     combinations:2 decodeImage:1 defaultCollate:1 defaultConvert:1 empty:1 emptyLike:1 eye:2 fromTyped:2
-    full:2 fullLike:2 hammingWindow:1 hannWindow:1 isin:2 kaiserWindow:1 linspace:3 loadSafetensors:1
+    full:2 gradient:1 fullLike:2 hammingWindow:1 hannWindow:1 isin:2 kaiserWindow:1 linspace:3 loadSafetensors:1
     loadWeights:2 logspace:3 meshgrid:1 multinomial:2 normal:3 ones:1 onesLike:1 parseCsv:1 rand:1
     randLike:1 randint:3 randintLike:3 randn:1 randnLike:1 randomSplit:2 randperm:1 readImage:1
     readNpz:1 readParquet:1 readSafetensors:1 searchsorted:2 tensor:1 trilIndices:2 triuIndices:2
@@ -68,7 +68,7 @@ const withOptions: Readonly<Record<string, string>> = {
   "Tensor.prototype": `
     addbmm:2 addbmm_:2 addcdiv:2 addcmul:2 addmm:2 addmm_:2 addmv:2 addmv_:2 addr:2 addr_:2 all:1
     allclose:1 amax:1 amin:1 aminmax:1 any:1 argmax:1 argmin:1 argsort:1 backward:1 baddbmm:2 baddbmm_:2
-    bincount:0 cov:0 cumulativeTrapezoid:0 diff:2 indexAdd:3 isclose:1 kthvalue:2 logit:0
+    bincount:0 cov:0 cumulativeTrapezoid:0 diff:2 histogram:1 indexAdd:3 indexPut:2 isclose:1 kthvalue:2 logit:0
     logsumexp:1 max:1 mean:1 median:1 min:1 multinomial:1 mode:1 nanToNum:0 nanmean:1 nanmedian:1 nanquantile:2
     nansum:1 norm:1 prod:1 put:2 quantile:2 round:0 scatterReduce:4 sliceScatter:2 sort:1 std:1
     stdMean:1 sum:1 topk:2 trapezoid:0 var:1 varMean:1`,

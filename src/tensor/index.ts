@@ -60,6 +60,7 @@ export {
   type Synchronous,
 } from "./device.js";
 export type { BackwardOptions } from "./device-methods/backward.js";
+export { type FiniteDifferenceOptions, gradient } from "./finite-differences.js";
 export {
   chooseDtype,
   type NestedArray,

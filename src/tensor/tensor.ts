@@ -139,6 +139,36 @@ export class Tensor {
   }
 
   /**
+   * A view with the axes in reverse order: the transpose of a matrix.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 2], [3, 4]]).T.tolist(), zeros([2, 3, 4]).T.shape); // → [ [ 1, 3 ], [ 2, 4 ] ] [ 4, 3, 2 ]
+   * cpu.close();
+   * ```
+   */
+  get T(): Tensor {
+    return this.permute(this.shape.map((_, axis) => this.ndim - 1 - axis));
+  }
+
+  /**
+   * A view with the last two axes exchanged: the transposes of a batch of matrices.
+   *
+   * @example
+   * ```ts
+   * import { device, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(zeros([5, 2, 3]).mT.shape); // → [ 5, 3, 2 ]
+   * cpu.close();
+   * ```
+   */
+  get mT(): Tensor {
+    return this.transpose(-2, -1);
+  }
+
+  /**
    * True if its elements are in row-major order in memory, without gaps.
    *
    * @example

@@ -85,6 +85,13 @@ method("bincount", [3, 1, 3, 0], [{"minLength": 6}], lambda x: T.bincount(x, min
 cases.add("bincount", [[3, 1, 3, 0], [0.5, 1.5, 2.0, 1.0]], [{"weights": "$1"}], torch=lambda x, w: T.bincount(x, w), dtypes=F, mixed=["i32", None], grads=False)
 method("histc", [1.0, 2.0, 1.5, 4.0, 9.0, -1.0], [4, 0, 4], lambda x: T.histc(x, 4, 0, 4), grads=False)
 method("histc", [1.0, 2.0, 1.5, 4.0], [5], lambda x: T.histc(x, 5), grads=False)
+for bins, rest in ((4, {}), (5, {"range": (0.0, 4.0)}), (3, {"density": True, "range": (1.0, 4.0)}), (2, {"range": (2.0, 2.0)})):
+    method("histogram", [1.0, 2.0, 1.5, 4.0, 9.0, -1.0, 2.0], [bins, {k: list(v) if isinstance(v, tuple) else v for k, v in rest.items()}], lambda x: T.histogram(x, bins, **rest), grads=False)
+cases.add("histogram", [[0.5, 1.0, 2.0, 3.0, 3.5, 7.0], [0.0, 1.0, 3.0, 3.5], [1.0, 2.0, 0.5, 4.0, 8.0, 16.0]], ["$1", {"weight": "$2"}], torch=lambda x, b, w: T.histogram(x, b, weight=w), dtypes=F, grads=False)
+indexed("indexPut", [X, [0, 2, 0], [1, -1, 3], [9.0, 8.0, 7.0]], [["$1", "$2"], "$3"], lambda x, i, j, v: x.index_put((i, j), v), [None, "i32", "i32", None])
+indexed("indexPut", [X, [[0], [2]], [1, 3], [9.0, 8.0]], [["$1", "$2"], "$3", {"accumulate": True}], lambda x, i, j, v: x.index_put((i, j), v, accumulate=True), [None, "i32", "i32", None])
+indexed("indexPut", [X, [1, -1, 1], [9.0, 8.0, 7.0, 6.0]], [["$1"], "$2", {"accumulate": True}], lambda x, i, v: x.index_put((i,), v, accumulate=True), [None, "i32", None])
+cases.add("indexPut", [X, [1, 0, 1], [9.0, 8.0, 7.0, 6.0]], [["$1"], "$2"], torch=lambda x, m, v: x.index_put((m,), v), dtypes=F, mixed=[None, "bool", None])
 SORTED = [1.0, 3.0, 3.0, 5.0, 9.0]
 for right in (False, True):
     for name, inputs, call in (("searchsorted", [SORTED, [[0.0, 1.0, 3.0], [4.0, 9.0, 10.0]]], lambda s, v: T.searchsorted(s, v, right=right)),

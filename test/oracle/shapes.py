@@ -104,4 +104,11 @@ for name, torch_name in (("hannWindow", "hann"), ("hammingWindow", "hamming"), (
 function("logspace", [], [-1, 2, 5, {"base": 2, **D}], lambda: T.logspace(-1, 2, 5, base=2, dtype=T.float64))
 for name in ("trilIndices", "triuIndices"):
     function(name, [], [3, 4, {"offset": 1}], lambda: getattr(T, name[:4] + "_indices")(3, 4, 1))
+U = [[1.0, 2.0, 4.0, 8.5], [10.0, 20.0, 45.0, 80.0], [3.0, -1.0, 0.5, 2.0]]
+function("gradient", [U], call=T.gradient)
+function("gradient", [U], ["$0", {"spacing": 2, "edgeOrder": 2}], lambda x: T.gradient(x, spacing=2.0, edge_order=2))
+function("gradient", [U], ["$0", {"spacing": [0.5], "axes": 1}], lambda x: T.gradient(x, spacing=[0.5], dim=1))
+for order in (1, 2):
+    function("gradient", [U, [0.0, 1.0, 4.0], [-1.0, 0.5, 1.0, 3.0]], ["$0", {"spacing": ["$1", "$2"], "edgeOrder": order}], lambda x, a, b: T.gradient(x, spacing=(a.detach(), b.detach()), edge_order=order))
+function("gradient", [U], ["$0", {"axes": [-1]}], lambda x: T.gradient(x[:, :], dim=[-1]))
 cases.write("shapes.json")

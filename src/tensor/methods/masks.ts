@@ -1,9 +1,10 @@
 /** Selections whose size depends on the values, as methods of tensors. They read from the device. */
 
-import { checkOptions } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { broadcastShapes } from "../../ops/index.js";
-import { fromTyped, onesLike, zeros } from "../creation.js";
+import { fromTyped, linspace, onesLike, zeros } from "../creation.js";
 import { cat } from "../functions.js";
+import { bucketize } from "../searching.js";
 import type { Tensor } from "../tensor.js";
 
 /** The result of `unique`. */
@@ -13,6 +14,31 @@ export interface Unique {
   readonly inverse: Tensor;
   /** How often each value occurs: i32. */
   readonly counts: Tensor;
+}
+
+/** The options of `histogram`. */
+export interface HistogramOptions {
+  /** The ends of the intervals, if their number is given. Default: the smallest and the largest element. */
+  readonly range?: readonly [number, number];
+  /** The weight of each element. Default: 1. */
+  readonly weight?: Tensor;
+  /** Divide by the total and by the widths, so that the integral is 1. Default: false. */
+  readonly density?: boolean;
+}
+
+/** The result of `histogram`. */
+export interface Histogram {
+  readonly hist: Tensor;
+  /** One more than there are intervals. */
+  readonly binEdges: Tensor;
+}
+
+/** An empty range is widened, as in PyTorch. */
+function equalEdges(x: Tensor, bins: number, range: readonly [number, number] | undefined): Tensor {
+  let [low, high] = range ?? (x.numel === 0 ? [0, 0] : [x.min().item(), x.max().item()]);
+  if (low === high) [low, high] = [low - 0.5, high + 0.5];
+  const { dtype, device } = x;
+  return linspace(low, high, Number.isInteger(bins) ? Math.max(0, bins) + 1 : 0, { dtype, device });
 }
 
 /** The positions of true elements in row-major order. */
@@ -155,6 +181,43 @@ export const maskMethods = {
     const size = Math.max(minLength, this.numel === 0 ? 0 : this.max().item() + 1);
     const amounts = weights ?? onesLike(this, { dtype: "i32" });
     return zeros([size], { dtype: amounts.dtype, device: this.device }).scatterAdd(0, this, amounts);
+  },
+  /**
+   * The numbers of elements in intervals, or the sums of their weights: between ascending edges, or in a number of equal intervals of a range.
+   * The default range, from the smallest element to the largest, is read back. The last interval has both of its ends.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const { hist, binEdges } = tensor([1, 2, 1, 4]).histogram(3);
+   * console.log(hist.tolist(), binEdges.tolist()); // → [ 2, 1, 1 ] [ 1, 2, 3, 4 ]
+   * cpu.close();
+   * ```
+   */
+  histogram(this: Tensor, bins: number | Tensor, options: HistogramOptions = {}): Histogram {
+    const {
+      range,
+      weight,
+      density = false,
+    } = checkOptions("histogram", options, { range: true, weight: true, density: true });
+    const x = this.detach().flatten();
+    const binEdges = typeof bins === "number" ? equalEdges(x, bins, range) : bins.detach().to(x.dtype);
+    const count = binEdges.numel - 1;
+    if (binEdges.ndim !== 1 || count < 1) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        "histogram: pass a number of intervals, 1 or more, or a vector of two or more ascending edges.",
+      );
+    }
+    const isInside = x.ge(binEdges.select(0, 0)).logicalAnd(x.le(binEdges.select(0, -1)));
+    const bin = bucketize(x, binEdges, { right: true })
+      .sub(1)
+      .clamp(0, count - 1);
+    const amounts = weight ? weight.detach().to(x.dtype).flatten() : onesLike(x);
+    const counts = zeros([count], { dtype: x.dtype, device: x.device });
+    const hist = counts.scatterAdd(0, bin, amounts.where(isInside, 0));
+    return { hist: density ? hist.div(hist.sum()).div(binEdges.diff()) : hist, binEdges };
   },
   /**
    * The numbers of elements in `bins` equal intervals from `min` to `max`; default: from the smallest element to the largest, which are

@@ -21,6 +21,22 @@ function rangeOf(size: number, range: ops.Range): readonly number[] {
     .filter((_, index) => index % (step ?? 1) === 0);
 }
 
+test("T and mT are views with the elements of transposes", () => {
+  cpu.step(() => {
+    const x = cpu.fromHost(
+      Float32Array.from({ length: 24 }, (_, index) => index),
+      [2, 3, 4],
+      "f32",
+      "x",
+    );
+    assert.deepEqual(x.T.tolist(), x.permute([2, 1, 0]).tolist());
+    assert.deepEqual(x.mT.tolist(), x.transpose(1, 2).tolist());
+    assert.equal(x.T.array.storage, x.array.storage);
+    assert.deepEqual(tensor(3, { device: cpu }).T.shape, []);
+    rejects("BAD_SHAPE", () => tensor([1], { device: cpu }).mT, /axis -2/);
+  });
+});
+
 test("a slice has the elements of a Python slice", () => {
   checkElements(strictCpu, movementCases, ops.slice, ({ ranges }, x) => {
     const taken = x!.shape.map((size, axis) => rangeOf(size, ranges[axis] ?? null));

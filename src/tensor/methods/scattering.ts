@@ -1,10 +1,10 @@
 /** Writes at the indices of other tensors, as methods that return copies. */
 
-import { checkOptions } from "../../errors/index.js";
+import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import { axisOf, broadcastShapes, type Shape } from "../../ops/index.js";
 import { arange, onesLike, zeros } from "../creation.js";
-import { cat } from "../functions.js";
+import { cat, where } from "../functions.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
 import { scan } from "./scans.js";
@@ -55,6 +55,19 @@ function alongAxis(index: Tensor, axis: number, source: Tensor): Tensor {
 /** Indices that may be negative, converted to indices from 0 on. */
 function fromEnd(index: Tensor, size: number): Tensor {
   return index.add(index.lt(0).to("i32").mul(size));
+}
+
+/** Places in the flattened axes. An index outside of its axis becomes one outside of all, so that the op that uses it names it. */
+function placesOf(lists: readonly Tensor[], sizes: Shape): Tensor {
+  const outside = sizes.reduce((product, size) => product * size, 1);
+  return lists
+    .map((index, axis) => {
+      const size = sizes[axis] ?? 1;
+      const stride = sizes.slice(axis + 1).reduce((product, other) => product * other, 1);
+      const isInside = index.ge(-size).logicalAnd(index.lt(size));
+      return fromEnd(index, size).mul(stride).where(isInside, outside);
+    })
+    .reduce((sum, place) => sum.add(place));
 }
 
 export const scatteringMethods = {
@@ -232,6 +245,48 @@ export const scatteringMethods = {
     const { accumulate = false } = checkOptions("put", options, { accumulate: true });
     const [flat, at, values] = [this.flatten(), fromEnd(index, this.numel).flatten(), source.flatten()];
     return (accumulate ? flat.scatterAdd(0, at, values) : flat.scatter(0, at, values)).reshape(this.shape);
+  },
+  /**
+   * A copy with `values` at the places of the leading axes that lists of indices name, as in `x[i, j] = values`. The lists broadcast, negative
+   * indices count from the end, and a boolean mask stands for the indices where it is true. With `accumulate: true`, values are added.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [row, column] = [tensor([0, 1], { dtype: "i32" }), tensor([-1, 0], { dtype: "i32" })];
+   * console.log(zeros([2, 3]).indexPut([row, column], tensor([7, 8])).tolist()); // → [ [ 0, 0, 7 ], [ 8, 0, 0 ] ]
+   * cpu.close();
+   * ```
+   */
+  indexPut(
+    this: Tensor,
+    indices: readonly Tensor[],
+    values: Tensor,
+    options: { readonly accumulate?: boolean } = {},
+  ): Tensor {
+    const { accumulate = false } = checkOptions("indexPut", options, { accumulate: true });
+    const lists = indices.flatMap((index) => (index.dtype === "bool" ? where(index) : [index]));
+    if (lists.length < 1 || lists.length > this.ndim) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `indexPut: indices of ${lists.length} axes, but the tensor has ${this.ndim}. Pass a list of indices for each leading axis.`,
+        { numbers: { indices: lists.length, axes: this.ndim } },
+      );
+    }
+    const places = broadcastShapes(
+      "indexPut",
+      lists.map(({ shape }) => shape),
+    );
+    const [sizes, rest] = [this.shape.slice(0, lists.length), this.shape.slice(lists.length)];
+    const at = placesOf(lists, sizes).expand(places).flatten();
+    const source = values
+      .to(this.dtype)
+      .expand([...places, ...rest])
+      .reshape([-1, ...rest]);
+    const rows = this.reshape([-1, ...rest]);
+    const result = accumulate ? rows.indexAdd(0, at, source) : rows.indexCopy(0, at, source);
+    return result.reshape(this.shape);
   },
   /**
    * `gather` with operands that broadcast along the other axes. Without an axis, it gathers from the flattened tensor.

@@ -7,7 +7,7 @@ import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestGpu, testEnvironment } from "../../../test/support/test-device.js";
 import { dtypeNames } from "../../ir/index.js";
-import { Device, fromTyped, type Tensor, tensor, where } from "../index.js";
+import { Device, fromTyped, gradient, type Tensor, tensor, where } from "../index.js";
 
 const cpu = openStrictDevice();
 
@@ -128,6 +128,20 @@ test("a k beyond the axis, and a quantile outside of 0 to 1, are rejected with t
   rejects("BAD_ARGUMENT", () => x.topk(4), /k is 4, but axis -1 has 3 elements/);
   rejects("BAD_ARGUMENT", () => x.kthvalue(0), /from 1 to 3/);
   rejects("BAD_ARGUMENT", () => x.quantile(1.5), /1.5/);
+  rejects("BAD_ARGUMENT", () => x.histogram(0), /number of intervals/);
+  rejects("BAD_ARGUMENT", () => x.indexPut([], x), /indices of 0 axes/);
+  const outside = tensor([3], { dtype: "i32" });
+  rejects(
+    "BAD_INDEX",
+    () =>
+      tensor([
+        [1, 2],
+        [3, 4],
+      ]).indexPut([outside.sub(3), outside], tensor([5])),
+    /4/,
+  );
+  rejects("BAD_ARGUMENT", () => gradient(x, { spacing: [1, 2] }), /along 1 axes: spacing has 2/);
+  rejects("BAD_SHAPE", () => gradient(x.narrow(0, 0, 2), { edgeOrder: 2 }), /needs 3 or more/);
   rejects("BAD_ARGUMENT", () => where(x, 1, undefined as never), /the other value/);
 });
 

@@ -28,6 +28,8 @@ export const inPlaceScatteringMethods = {
   indexCopy_: inPlace(scatteringMethods.indexCopy),
   /** `indexFill` in place. */
   indexFill_: inPlace(scatteringMethods.indexFill),
+  /** `indexPut` in place. */
+  indexPut_: inPlace(scatteringMethods.indexPut),
   /** `maskedScatter` in place. */
   maskedScatter_: inPlace(scatteringMethods.maskedScatter),
   /** `put` in place. */
