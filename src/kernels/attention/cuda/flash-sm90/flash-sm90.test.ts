@@ -296,6 +296,7 @@ describe("flash attention on wgmma", { skip: cudaMissing }, () => {
       "words[i], complement",
       dropped,
     ],
+    ["two calls at a time have the same numbers", "| drawn[i];", "| drawn[0];", dropped],
     ["backward draws the numbers of other rows", "2 * member + group % 2", "2 * member", dropped],
     [
       "a dropped probability has a gradient",

@@ -201,7 +201,6 @@ ${drops ? "          if (!kept.has(i / 2 * 4 + 2 * half + i % 2)) score = 0;" : 
       }
     };
 
-    mbarrierWait(queryFull, 0);
     Position keyAt, valueAt${tile.loadsOwnTiles ? ", lastAt" : ""};
     unsigned visit = visits - 1;
 ${
@@ -219,14 +218,16 @@ ${
 `
     : ""
 }
+    // While the first tiles are loaded.
+${masks.fetch}
+${draw(isCausal ? "firstOfWarp + 15" : undefined)}
+${masks.store}
+    mbarrierWait(queryFull, 0);
     mbarrierWait(keyFull + keyAt.stage, keyAt.parity);
     fenceAll(scores);
     wgmmaFence();
     multiply<width, tileN>(scores, myQueries, keys + keyAt.stage * KeyTile::bytes);
     wgmmaCommit();
-${masks.fetch}
-${draw(isCausal ? "firstOfWarp + 15" : undefined)}
-${masks.store}
     wgmmaWait<0>();
     fenceAll(scores);
     release(keyEmpty + keyAt.stage);

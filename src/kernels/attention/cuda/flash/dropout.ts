@@ -119,13 +119,14 @@ const drawnMembers = `
   // 2^32 − threshold, with the 16-bit threshold in the upper half. The sum with a number carries if the number is at least the threshold.
   const unsigned complement;
 
-  // Shifts in one bit per number of a call, the last number first. 1: dropped.
-  __device__ __forceinline__ unsigned draw(unsigned dropped, unsigned row, unsigned column) const {
+  // One bit per number of a call, the first number's is the lowest. 1: dropped.
+  __device__ __forceinline__ unsigned draw(unsigned row, unsigned column) const {
     const unsigned callsPerRow = (columns + ${numbersPerCall - 1}) / ${numbersPerCall};
     const unsigned long long call = ((unsigned long long)pair * rows + row) * callsPerRow + column / ${numbersPerCall};
     // Counter word 1 is 0 for all numbers that an array in memory could have.
     const uint4 four = philox((unsigned)call, (unsigned)(call >> 32) << 16, counter0, counter1, seed0, seed1);
     const unsigned words[4] = {four.x, four.y, four.z, four.w};
+    unsigned dropped = 0;
 #pragma unroll
     for (unsigned i = 4; i-- > 0;) dropped = shiftInCarry(shiftInCarry(dropped, words[i], complement), words[i] << 16, complement);
     return dropped;
@@ -159,11 +160,14 @@ function drawnBits(blockRows: BlockRows, isStored: boolean): string {
     constexpr unsigned atOnce = keptWidth / 16 % 2 == 0 ? 2 : 1;
 #pragma unroll 1
     for (unsigned next = (steps + atOnce - 1) / atOnce * atOnce; next > 0; next -= atOnce) {
+      unsigned drawn[atOnce];
 #pragma unroll
-      for (unsigned i = 1; i <= atOnce; i++) {
-        const unsigned step = next - i;
-        dropped = draw(dropped, row + ${row}, column + ${column});
+      for (unsigned i = 0; i < atOnce; i++) {
+        const unsigned step = next - 1 - i;
+        drawn[i] = draw(row + ${row}, column + ${column});
       }
+#pragma unroll
+      for (unsigned i = 0; i < atOnce; i++) dropped = dropped << ${numbersPerCall} | drawn[i];
     }
     const unsigned kept = ~${exchanges[blockRows]};${isStored ? `\n    if (row < rows && column < columns) {${accessWord(store)}\n    }` : ""}
     return kept;`;
