@@ -1,6 +1,7 @@
 /** The data types of tensors: storage and compute type of each. */
 
-export type DtypeKind = "float" | "integer" | "boolean";
+/** "storage": numbers that are stored and converted, and that ops do not compute with. */
+export type DtypeKind = "float" | "integer" | "boolean" | "storage";
 
 interface DtypeRow {
   readonly kind: DtypeKind;
@@ -21,6 +22,8 @@ export const dtypes = {
   f64: { kind: "float", bytes: 8, compute: "f64", array: Float64Array },
   bf16: { kind: "float", bytes: 2, compute: "f32", array: Uint16Array },
   f16: { kind: "float", bytes: 2, compute: "f32", array: Uint16Array },
+  f8e4m3: { kind: "storage", bytes: 1, compute: "f32", array: Uint8Array },
+  f8e5m2: { kind: "storage", bytes: 1, compute: "f32", array: Uint8Array },
   i64: { kind: "integer", bytes: 8, compute: "i64", array: BigInt64Array },
   i32: { kind: "integer", bytes: 4, compute: "i32", array: Int32Array },
   i8: { kind: "integer", bytes: 1, compute: "i32", array: Int8Array },

@@ -77,7 +77,7 @@ function f32ToBf16Bits(bits: number): number {
 }
 
 /** `value` without its lowest `shift` bits, rounded to nearest, ties to even. */
-function roundedShift(value: number, shift: number): number {
+export function roundedShift(value: number, shift: number): number {
   const isOdd = (value >>> shift) & 1;
   return (value + (1 << (shift - 1)) - 1 + isOdd) >>> shift;
 }

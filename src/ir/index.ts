@@ -24,6 +24,15 @@ export {
   subexpressionsOf,
   uses64Bits,
 } from "./expression-walk.js";
+export {
+  type Float8Dtype,
+  type Float8Format,
+  float8Formats,
+  float8Nan,
+  isFloat8,
+  narrowToFloat8,
+  widenFloat8,
+} from "./float8.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
 export { staysInRow } from "./index-range.js";
 export {

@@ -3,10 +3,12 @@
  * bf16 gives f32, and i8 with u8 gives i32, because there is no i16.
  */
 
+import { HoldfastError } from "../errors/index.js";
 import { type Dtype, type DtypeKind, dtypes } from "./dtypes.js";
+import { type Float8Dtype, isFloat8 } from "./float8.js";
 
 /** The dtype with the higher rank wins; bf16 and f16 have the same rank, and so have i8 and u8. */
-const ranks = {
+const ranks: Readonly<Record<Exclude<Dtype, Float8Dtype>, number>> = {
   bool: 0,
   u8: 1,
   i8: 1,
@@ -16,14 +18,16 @@ const ranks = {
   f16: 4,
   f32: 5,
   f64: 6,
-} as const satisfies Record<Dtype, number>;
+};
 
-const kindRanks = { boolean: 0, integer: 1, float: 2 } as const satisfies Record<DtypeKind, number>;
+const kindRanks = { boolean: 0, integer: 1, float: 2, storage: 3 } as const satisfies Record<
+  DtypeKind,
+  number
+>;
 
 /** The dtype of a scalar whose kind is above the tensor's. PyTorch's integer is i64; here it is i32, in which kernels are faster. */
-const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const satisfies Record<
-  DtypeKind,
-  Dtype
+const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const satisfies Partial<
+  Record<DtypeKind, Dtype>
 >;
 
 /**
@@ -40,6 +44,7 @@ const scalarDtypes = { boolean: "bool", integer: "i32", float: "f32" } as const 
  */
 export function promote(a: Dtype, b: Dtype): Dtype {
   if (a === b) return a;
+  if (isFloat8(a) || isFloat8(b)) throw noPromotion(a, b);
   if (ranks[a] === ranks[b]) return dtypes[a].kind === "float" ? "f32" : "i32";
   return ranks[a] > ranks[b] ? a : b;
 }
@@ -56,6 +61,14 @@ export function promote(a: Dtype, b: Dtype): Dtype {
  * console.log(promoteWithScalar("u8", "integer")); // → u8
  * ```
  */
-export function promoteWithScalar(tensor: Dtype, scalar: DtypeKind): Dtype {
+export function promoteWithScalar(tensor: Dtype, scalar: Exclude<DtypeKind, "storage">): Dtype {
   return kindRanks[scalar] > kindRanks[dtypes[tensor].kind] ? scalarDtypes[scalar] : tensor;
+}
+
+function noPromotion(a: Dtype, b: Dtype): HoldfastError {
+  return new HoldfastError(
+    "BAD_DTYPE",
+    `${a} and ${b} have no common dtype: 8-bit floats only store numbers. Convert first, for example with to("bf16").`,
+    { numbers: { a, b } },
+  );
 }

@@ -6,7 +6,15 @@ import { effort } from "../../test/support/effort.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel, Compute, Expression, RowKernel } from "../ir/index.js";
-import { type Dtype, dtypeNames, dtypes, type Iteration, iterateElements, iterateRows } from "../ir/index.js";
+import {
+  type Dtype,
+  dtypeNames,
+  dtypes,
+  type Iteration,
+  isFloat8,
+  iterateElements,
+  iterateRows,
+} from "../ir/index.js";
 import { columnCalls, rowCalls } from "./kernel-call.js";
 import { submit } from "./submit.js";
 
@@ -39,11 +47,15 @@ function valuesOf(dtype: Dtype, count: number): ArrayBufferView {
     i32: Int32Array,
     i8: Int8Array,
     u8: Uint8Array,
+    f8e4m3: Uint8Array,
+    f8e5m2: Uint8Array,
     bool: Uint8Array,
   }[dtype];
   const make = (index: number): number => {
     if (dtype === "bool") return index % 2;
     if (dtype === "bf16" || dtype === "f16") return 0x3c00 + index;
+    // All NaNs become one.
+    if (isFloat8(dtype)) return (index * 3) % 0x7c;
     return index * 3 + 1;
   };
   return array.from(Array.from({ length: count }, (_, index) => make(index)));

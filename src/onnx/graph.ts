@@ -3,7 +3,7 @@
 import type { Dtype } from "../ir/index.js";
 import type { DeviceArray } from "../ops/index.js";
 import { encodeElements } from "../tensor/index.js";
-import { elementTypes, type NodeAttributes, type OnnxNode } from "./model-proto.js";
+import { elementTypeOf, type NodeAttributes, type OnnxNode } from "./model-proto.js";
 import type { Size, SymbolicSize } from "./sizes.js";
 
 /** A constant of the graph: bytes, or a tensor in device memory that is read when the file is written. */
@@ -117,7 +117,7 @@ export class Graph {
   /** start + step · position, in a dtype. Positions are i64. */
   progression(positions: string, dtype: Dtype, { start, step }: { start: number; step: number }): string {
     const inDtype =
-      dtype === "i64" ? positions : this.node("Cast", [positions], { to: { int: elementTypes[dtype] } });
+      dtype === "i64" ? positions : this.node("Cast", [positions], { to: { int: elementTypeOf(dtype) } });
     const scaled = step === 1 ? inDtype : this.node("Mul", [inDtype, this.scalar(dtype, step)]);
     return start === 0 ? scaled : this.node("Add", [scaled, this.scalar(dtype, start)]);
   }

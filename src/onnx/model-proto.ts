@@ -1,6 +1,7 @@
 /** The messages of an ONNX file, from plain records. The field numbers are those of onnx.proto. */
 
-import type { Dtype } from "../ir/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, type Float8Dtype, isFloat8 } from "../ir/index.js";
 import { type LazyBytes, Message } from "./protobuf.js";
 
 export type AttributeValue =
@@ -60,8 +61,8 @@ export interface OnnxModel {
   readonly graph: OnnxGraph;
 }
 
-/** TensorProto.DataType */
-export const elementTypes: Readonly<Record<Dtype, number>> = {
+/** TensorProto.DataType. ONNX's conversions to 8-bit floats saturate, unlike ours. */
+const elementTypes: Readonly<Record<Exclude<Dtype, Float8Dtype>, number>> = {
   f32: 1,
   u8: 2,
   i8: 3,
@@ -72,6 +73,15 @@ export const elementTypes: Readonly<Record<Dtype, number>> = {
   f64: 11,
   bf16: 16,
 };
+
+export function elementTypeOf(dtype: Dtype): number {
+  if (!isFloat8(dtype)) return elementTypes[dtype];
+  throw new HoldfastError(
+    "UNSUPPORTED",
+    `ONNX export has no ${dtype}, because ONNX converts to it in another way. Convert to f16 or f32 instead.`,
+    { numbers: { dtype } },
+  );
+}
 
 export function encodeModel({ irVersion, opset, producer, metadata, graph }: OnnxModel): Message {
   const model = new Message()
@@ -127,7 +137,7 @@ function encodeAttribute(name: string, value: AttributeValue): Message {
 function encodeTensor({ name, dtype, shape, content }: OnnxTensor): Message {
   const tensor = new Message();
   for (const size of shape) tensor.integer(1, size);
-  tensor.integer(2, elementTypes[dtype]).text(8, name);
+  tensor.integer(2, elementTypeOf(dtype)).text(8, name);
   if (!("location" in content)) return tensor.bytes(9, content);
   const { location, offset, length } = content;
   for (const [key, value] of Object.entries({ location, offset, length }))
@@ -141,7 +151,7 @@ function encodeValue({ name, dtype, shape }: OnnxValue): Message {
     const dimension = new Message();
     dimensions.message(1, typeof size === "number" ? dimension.integer(1, size) : dimension.text(2, size));
   }
-  const tensor = new Message().integer(1, elementTypes[dtype]).message(2, dimensions);
+  const tensor = new Message().integer(1, elementTypeOf(dtype)).message(2, dimensions);
   return new Message().text(1, name).message(2, new Message().message(1, tensor));
 }
 

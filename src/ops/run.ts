@@ -1,7 +1,7 @@
 /** Runs ops of the table on arrays in memory: infer, allocate, lower, submit. The tape records elsewhere. */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, dtypes } from "../ir/index.js";
+import { type Dtype, dtypes, isFloat8 } from "../ir/index.js";
 import { backendOf, capabilitiesOf, lowerCalls, submit } from "../kernels/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { copyCalls } from "./copy.js";
@@ -98,9 +98,30 @@ function outputTypes<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): readonly OutputType[] {
-  const types = copyTypes(op.infer(operands, attributes));
+  const types = copyTypes(inferTypes(op, operands, attributes));
   const strides = op.outputStrides?.(backendOf(runtime), operands, types, attributes);
   return strides ? types.map((type, index) => ({ ...type, strides: strides[index] })) : types;
+}
+
+/** The ops that take 8-bit floats: they move or convert elements. */
+const storageOps: ReadonlySet<string> = new Set(
+  "cast contiguous cat indexSelect gather flip pad fill".split(" "),
+);
+
+function inferTypes<A extends Attributes>(
+  op: KernelOp<A>,
+  operands: readonly Operand[],
+  attributes: A,
+): readonly ValueType[] {
+  const stored = operands.find((operand) => typeof operand === "object" && isFloat8(operand.dtype));
+  if (typeof stored === "object" && !storageOps.has(op.name)) {
+    throw new HoldfastError(
+      "BAD_DTYPE",
+      `${op.name} of ${stored.dtype}: 8-bit floats only store numbers. Convert first, for example with to("bf16").`,
+      { numbers: { op: op.name, dtype: stored.dtype } },
+    );
+  }
+  return op.infer(operands, attributes);
 }
 
 function copyTypes(types: readonly ValueType[]): readonly ValueType[] {
@@ -197,7 +218,7 @@ function runInPlace<A extends Attributes>(
   attributes: A,
 ): void {
   const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes, target);
-  const types = cachedLowering?.types ?? copyTypes(op.infer(operands, attributes));
+  const types = cachedLowering?.types ?? copyTypes(inferTypes(op, operands, attributes));
   if (!cachedLowering) requireFits(op.name, types[0], target);
   if (op.check) checkOperands(runtime, op, operands, attributes);
   if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, [target]));
@@ -311,7 +332,7 @@ function overlaps(a: Storage, b: Storage): boolean {
   return a.span.address < b.span.address + b.span.size && b.span.address < a.span.address + a.span.size;
 }
 
-const kindOrder = { boolean: 0, integer: 1, float: 2 } as const;
+const kindOrder = { boolean: 0, integer: 1, float: 2, storage: 2 } as const;
 
 function isStorable(result: Dtype, target: Dtype): boolean {
   return kindOrder[dtypes[result].kind] <= kindOrder[dtypes[target].kind];

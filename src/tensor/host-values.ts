@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 
-import { type Dtype, narrowToBf16, narrowToF16 } from "../ir/index.js";
+import { type Dtype, narrowToBf16, narrowToF16, narrowToFloat8 } from "../ir/index.js";
 
 /** Numbers, or exact 64-bit integers. */
 export type HostValues = ArrayLike<number> | BigInt64Array;
@@ -30,6 +30,9 @@ export function encodeElements(values: HostValues, dtype: Dtype): ArrayBufferVie
       return narrowToBf16(new Float32Array(values));
     case "f16":
       return narrowToF16(new Float32Array(values));
+    case "f8e4m3":
+    case "f8e5m2":
+      return narrowToFloat8(dtype, new Float32Array(values));
   }
 }
 

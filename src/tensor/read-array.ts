@@ -1,6 +1,6 @@
 /** Reads an array's elements to the host. */
 
-import { type ElementArray, viewElements } from "../ir/index.js";
+import { type ElementArray, isFloat8, viewElements } from "../ir/index.js";
 import { submit } from "../kernels/index.js";
 import { allocateArray, copyCalls, type DeviceArray, isContiguous } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
@@ -13,7 +13,8 @@ export type ExactElements = HostElements | BigInt64Array;
 
 /** The elements in row-major order. */
 export function readArray(runtime: Runtime, array: DeviceArray): ExactElements {
-  const dtype = array.dtype === "bf16" || array.dtype === "f16" ? "f32" : array.dtype;
+  const dtype =
+    array.dtype === "bf16" || array.dtype === "f16" || isFloat8(array.dtype) ? "f32" : array.dtype;
   const isPlain = dtype === array.dtype && isContiguous(array);
   if (!array.storage) return viewElements(dtype, new Uint8Array(0)) as ElementArray<"f32">;
   if (isPlain) return viewElements(dtype, runtime.read(array.storage)) as ElementArray<"f32">;

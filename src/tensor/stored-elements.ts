@@ -1,7 +1,7 @@
 /** Elements in file format, and how they are loaded into a module's weights or an optimizer's state. */
 
 import { noteWrite } from "../autograd/index.js";
-import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../ir/index.js";
+import { type Dtype, dtypes, isFloat8, viewElements, widenBf16, widenF16, widenFloat8 } from "../ir/index.js";
 import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
 import { chooseDtype, type NumberArray } from "./format/nested.js";
 import { asNumbers, encodeElements } from "./host-values.js";
@@ -57,5 +57,6 @@ function numbersOf({ dtype, bytes }: StoredElements): NumberArray {
   if (dtype === "i64") return asNumbers(viewElements(dtype, bytes));
   if (dtype === "bf16") return widenBf16(viewElements(dtype, bytes));
   if (dtype === "f16") return widenF16(viewElements(dtype, bytes));
+  if (isFloat8(dtype)) return widenFloat8(dtype, viewElements(dtype, bytes));
   return viewElements(dtype, bytes);
 }

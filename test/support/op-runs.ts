@@ -44,6 +44,8 @@ const gapOf: Readonly<Record<Dtype, number>> = {
   i32: -1_000_000_007,
   i8: 101,
   u8: 251,
+  f8e4m3: Number.NaN,
+  f8e5m2: Number.NaN,
   bool: 1,
 };
 

@@ -15,6 +15,7 @@ import {
   iterateRows,
   narrowToBf16,
   narrowToF16,
+  narrowToFloat8,
   type RowKernel,
   type Stage,
   term,
@@ -101,6 +102,8 @@ export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint
     i32: () => Int32Array.from(floats, whole),
     i8: () => Int8Array.from(floats, whole),
     u8: () => Uint8Array.from(floats, whole),
+    f8e4m3: () => narrowToFloat8("f8e4m3", Float32Array.from(floats)),
+    f8e5m2: () => narrowToFloat8("f8e5m2", Float32Array.from(floats)),
     bool: () => Uint8Array.from(floats, (value) => Number(value > 0)),
   }[dtype]();
   return new Uint8Array(array.buffer);

@@ -22,7 +22,16 @@ import { quote } from "./rejection.js";
 const alignment = 8;
 
 /** The dtypes in file order, each with its name in the file. */
-const fileOrder = [...dtypesByFileName].map(([fileName, dtype]) => ({ fileName, dtype }));
+const fileOrder = [...dtypesByFileName].flatMap(([fileName, dtype]) => [
+  // Files with 8-bit floats are read as bf16, so that table does not have them.
+  ...(dtype === "i8"
+    ? ([
+        { fileName: "F8_E4M3", dtype: "f8e4m3" },
+        { fileName: "F8_E5M2", dtype: "f8e5m2" },
+      ] as const)
+    : []),
+  { fileName, dtype },
+]);
 
 /** A list of named tensors, or tensors by name. */
 export type TensorsToWrite = Iterable<StoredTensor> | Readonly<Record<string, Omit<StoredTensor, "name">>>;

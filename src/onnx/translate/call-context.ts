@@ -5,7 +5,7 @@ import { type Compute, type Dtype, dtypes } from "../../ir/index.js";
 import { axesOf, axisOf } from "../../ops/index.js";
 import type { Graph } from "../graph.js";
 import type { Call, Value } from "../merge-traces.js";
-import { elementTypes, type NodeAttributes } from "../model-proto.js";
+import { elementTypeOf, type NodeAttributes } from "../model-proto.js";
 import { type Size, SymbolicSize } from "../sizes.js";
 
 /** Returns the outputs of the op that a forward pass reads. */
@@ -80,7 +80,7 @@ export class CallContext {
   }
 
   cast(name: string, from: Dtype, to: Dtype): string {
-    return from === to ? name : this.node("Cast", [name], { to: { int: elementTypes[to] } });
+    return from === to ? name : this.node("Cast", [name], { to: { int: elementTypeOf(to) } });
   }
 
   node(type: string, inputs: readonly string[], attributes: NodeAttributes = {}): string {

@@ -3,7 +3,7 @@
  * `false`, and see them in every other console.log.
  */
 
-import type { Dtype } from "../../ir/index.js";
+import { type Dtype, isFloat8 } from "../../ir/index.js";
 import {
   type Decimal,
   type FloatDtype,
@@ -40,7 +40,7 @@ export function elementWords(values: readonly number[], dtype: Dtype): string[] 
     case "u8":
       return integerWords(values.map(integerWord));
     default:
-      return floatWords(values, dtype);
+      return floatWords(values, isFloat8(dtype) ? "f32" : dtype);
   }
 }
 
@@ -55,7 +55,7 @@ export function scalarWord(value: number, dtype: Dtype): string {
     case "u8":
       return integerWord(value);
     default:
-      return Number.isFinite(value) ? loneFloat(value, dtype) : String(value);
+      return Number.isFinite(value) ? loneFloat(value, isFloat8(dtype) ? "f32" : dtype) : String(value);
   }
 }
 

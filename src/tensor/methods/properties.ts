@@ -1,6 +1,6 @@
 /** Properties of tensors, and new tensors like them, as methods. */
 
-import { dtypes } from "../../ir/index.js";
+import { dtypes, isFloat8 } from "../../ir/index.js";
 import { axisOf, type Shape } from "../../ops/index.js";
 import { full, tensor } from "../creation.js";
 import type { NestedArray } from "../format/nested.js";
@@ -37,7 +37,7 @@ export const propertyMethods = {
     return dtypes[this.dtype].bytes;
   },
   /**
-   * True if the dtype is f32, f64, bf16 or f16.
+   * True if the dtype is a float, also one of 8 bits.
    *
    * @example
    * ```ts
@@ -48,7 +48,7 @@ export const propertyMethods = {
    * ```
    */
   isFloatingPoint(this: Tensor): boolean {
-    return dtypes[this.dtype].kind === "float";
+    return dtypes[this.dtype].kind === "float" || isFloat8(this.dtype);
   },
   /**
    * True if the only element is not 0. Reads it back.

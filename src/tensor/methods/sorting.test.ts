@@ -6,7 +6,7 @@ import { openStrictDevice } from "../../../test/support/devices.js";
 import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestGpu, testEnvironment } from "../../../test/support/test-device.js";
-import { dtypeNames } from "../../ir/index.js";
+import { dtypeNames, isFloat8 } from "../../ir/index.js";
 import { Device, fromTyped, gradient, type Tensor, tensor, where } from "../index.js";
 
 const cpu = openStrictDevice();
@@ -67,7 +67,7 @@ test("keys of every dtype are sorted to the order of float64", () => {
     { length: 200 },
     (_, index) => (Math.imul(index + 1, 0x9e3779b1) >>> 8) % 90,
   );
-  for (const dtype of dtypeNames) {
+  for (const dtype of dtypeNames.filter((name) => !isFloat8(name))) {
     const shift = ["u8", "bool"].includes(dtype) ? 0 : 45;
     const x = fromTyped(numbers, [200], { dtype: "f64", device: cpu }).sub(shift).to(dtype);
     const order = expectedOrder(Float32Array.from(x.to("f32").dataSync()), false);

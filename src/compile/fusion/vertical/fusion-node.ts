@@ -6,6 +6,7 @@ import {
   factsOf,
   type InputDtype,
   inputDtypes,
+  isFloat8,
   type Output,
   type RowKernel,
 } from "../../../ir/index.js";
@@ -83,8 +84,14 @@ export function fusionNodeOfCopy(
   const { bytes } = dtypes[dtype];
   const elements = target.size / bytes;
   const [from, to] = [extentOf(source), extentOf(target)];
-  // Half floats are converted to f32 and back, which changes NaNs.
-  if (dtype === "bf16" || dtype === "f16" || source.size !== target.size || !areDisjoint(from, to))
+  // Half floats and 8-bit ones are converted to f32 and back, which changes NaNs.
+  if (
+    dtype === "bf16" ||
+    dtype === "f16" ||
+    isFloat8(dtype) ||
+    source.size !== target.size ||
+    !areDisjoint(from, to)
+  )
     return undefined;
   if (!Number.isInteger(elements) || elements < 1 || from.from % bytes !== 0 || to.from % bytes !== 0)
     return undefined;

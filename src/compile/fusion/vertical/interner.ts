@@ -1,6 +1,13 @@
 /** Hash-consing of expressions: equal ones are one object, which generated code computes once. */
 
-import { type Compute, type Dtype, dtypes, type Expression, type InputDtype } from "../../../ir/index.js";
+import {
+  type Compute,
+  type Dtype,
+  dtypes,
+  type Expression,
+  type InputDtype,
+  isFloat8,
+} from "../../../ir/index.js";
 import { literalKey } from "../../../units/index.js";
 
 /** The replacements of an expression's leaves and loads. */
@@ -107,7 +114,7 @@ export function forwardedValue(
   dtype: Dtype,
   dtypeOfInput: (input: number) => InputDtype | undefined,
 ): Expression | undefined {
-  if (dtype === "bf16" || dtype === "f16") return undefined;
+  if (dtype === "bf16" || dtype === "f16" || isFloat8(dtype)) return undefined;
   // No expression sign-extends the low byte.
   if (dtype === "i8") return undefined;
   if (dtypes[dtype].bytes > 1 || isByte(value, dtypeOfInput)) return value;

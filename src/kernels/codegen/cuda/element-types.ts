@@ -25,6 +25,8 @@ export const elementTypes: Readonly<Record<InputDtype, ElementCode>> = {
   f64: { type: "double" },
   bf16: { type: "unsigned short", widen: "widen_bf16", narrow: "narrow_bf16" },
   f16: { type: "unsigned short", widen: "widen_f16", narrow: "narrow_f16" },
+  f8e4m3: { type: "unsigned char", widen: "widen_f8e4m3", narrow: "narrow_f8e4m3" },
+  f8e5m2: { type: "unsigned char", widen: "widen_f8e5m2", narrow: "narrow_f8e5m2" },
   i32: { type: "int" },
   i64: { type: "long long" },
   i8: { type: "signed char", widen: "widen_i8", narrow: "narrow_i8" },

@@ -4,7 +4,14 @@
  */
 
 import type { Code, Local, MemoryOpcode } from "../../../driver/index.js";
-import { type Dtype, dtypes } from "../../../ir/index.js";
+import {
+  type Dtype,
+  dtypes,
+  type Float8Format,
+  float8Formats,
+  float8Nan,
+  isFloat8,
+} from "../../../ir/index.js";
 
 export type Lanes = 1 | 2 | 4;
 
@@ -29,6 +36,13 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
       if (lanes === 4) widenSignedBytes(code.memory("v128.load32_zero", offset));
       else if (lanes === 2) widenSignedBytes(code.memory("i32.load16_u", offset).op("i32x4.splat"));
       else code.memory("i32.load8_s", offset).op("i32x4.splat");
+      return;
+    case "f8e4m3":
+    case "f8e5m2":
+      if (lanes === 4) widenBytes(code.memory("v128.load32_zero", offset));
+      else if (lanes === 2) widenBytes(code.memory("i32.load16_u", offset).op("i32x4.splat"));
+      else code.memory("i32.load8_u", offset).op("i32x4.splat");
+      widenHalves(code, dtype);
       return;
     case "bf16":
     case "f16":
@@ -95,6 +109,7 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
   code.get(value);
   if (dtype === "bf16") narrowToBf16(code, value);
   if (dtype === "f16") narrowToF16(code, value);
+  if (isFloat8(dtype)) narrowToFloat8(code, value, float8Formats[dtype]);
   code.set(narrowed);
   const { bytes } = dtypes[dtype];
   const store = ({ 4: "i32.store", 2: "i32.store16", 1: "i32.store8" } as const)[bytes];
@@ -117,10 +132,11 @@ function widenSignedBytes(code: Code): void {
   code.op("i16x8.extend_low_i8x16_s").op("i32x4.extend_low_i16x8_s");
 }
 
-/** Converts 16-bit floats, one in the low end of each lane, to f32; other dtypes need no conversion. */
+/** Converts 16-bit and 8-bit floats, one in the low end of each lane, to f32; other dtypes need no conversion. */
 function widenHalves(code: Code, dtype: Dtype): void {
   if (dtype === "bf16") code.i32(16).op("i32x4.shl");
   else if (dtype === "f16") widenF16(code);
+  else if (isFloat8(dtype)) widenFloat8(code, float8Formats[dtype]);
 }
 
 /** f16 bits to f32: shifts the bits to their positions and scales by 2^112, which is exact for subnormals too. */
@@ -176,4 +192,60 @@ function narrowToF16(code: Code, value: Local): void {
   code.get(normal);
   code.get(magnitude).i32(0x477fffff).op("i32x4.splat").op("i32x4.gt_s").op("v128.bitselect");
   code.get(value).i32(16).op("i32x4.shr_u").i32(0x8000).op("i32x4.splat").op("v128.and").op("v128.or");
+}
+
+/** As `widenF16`, with the format's sizes. */
+function widenFloat8(code: Code, { mantissaBits, bias, maxFinite, specialF32 }: Float8Format): void {
+  const bits = code.local("v128");
+  const magnitude = code.local("v128");
+  const splat = (value: number): Code => code.i32(value).op("i32x4.splat");
+  code.set(bits).get(bits);
+  splat(0x7f).op("v128.and").set(magnitude);
+  code
+    .get(magnitude)
+    .i32(23 - mantissaBits)
+    .op("i32x4.shl");
+  code
+    .f32(2 ** (127 - bias))
+    .op("f32x4.splat")
+    .op("f32x4.mul");
+  splat(specialF32).get(magnitude);
+  splat(maxFinite).op("i32x4.gt_s").op("v128.and").op("v128.or");
+  code.get(bits);
+  splat(0x80).op("v128.and").i32(24).op("i32x4.shl").op("v128.or");
+}
+
+/** As `narrowToF16`, with the format's sizes: the bits in the low byte of each lane. */
+function narrowToFloat8(
+  code: Code,
+  value: Local,
+  { mantissaBits, bias, lastFiniteF32, overflow }: Float8Format,
+): void {
+  const magnitude = code.local("v128");
+  const normal = code.local("v128");
+  const shift = 23 - mantissaBits;
+  const splat = (bits: number): Code => code.i32(bits | 0).op("i32x4.splat");
+  splat(0x7fffffff).op("v128.and").set(magnitude);
+  // Normal results: rebias the exponent, and round to nearest even at the last kept bit.
+  code.get(magnitude);
+  splat(((bias - 127) << 23) + 2 ** (shift - 1) - 1).op("i32x4.add");
+  code.get(magnitude).i32(shift).op("i32x4.shr_u");
+  splat(1).op("v128.and").op("i32x4.add");
+  code.i32(shift).op("i32x4.shr_u").set(normal);
+  // Below them: the last bit of the sum is a unit of the subnormal results, so the adder rounds to them.
+  const magic = 2 ** (24 - bias - mantissaBits);
+  code.get(magnitude).f32(magic).op("f32x4.splat").op("f32x4.add");
+  code.f32(magic).op("f32x4.splat").op("i32x4.sub");
+  code.get(normal).get(magnitude);
+  splat((128 - bias) << 23)
+    .op("i32x4.lt_s")
+    .op("v128.bitselect")
+    .set(normal);
+  splat(float8Nan);
+  splat(overflow).get(magnitude);
+  splat(0x7f800000).op("i32x4.gt_s").op("v128.bitselect");
+  code.get(normal).get(magnitude);
+  splat(lastFiniteF32).op("i32x4.gt_s").op("v128.bitselect");
+  code.get(value).i32(24).op("i32x4.shr_u");
+  splat(0x80).op("v128.and").op("v128.or");
 }

@@ -145,7 +145,7 @@ export const inPlaceRandomMethods = {
 /** The end of the range of `random_`. */
 const endOfIntegers: Readonly<Record<Dtype, number>> = {
   ...{ bool: 2, u8: 2 ** 8, i8: 2 ** 7, i32: 2 ** 31, i64: 2 ** 31, f64: 2 ** 31 },
-  ...{ f32: 2 ** 24 + 1, f16: 2 ** 11 + 1, bf16: 2 ** 8 + 1 },
+  ...{ f32: 2 ** 24 + 1, f16: 2 ** 11 + 1, bf16: 2 ** 8 + 1, f8e4m3: 2 ** 4 + 1, f8e5m2: 2 ** 3 + 1 },
 };
 
 /** Draws into the memory of the tensor, or copies what was drawn in another dtype. */

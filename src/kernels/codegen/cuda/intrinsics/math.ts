@@ -3,6 +3,7 @@
  * operand is NaN and order −0 before 0, integers wrap, and float-to-int conversion truncates and saturates.
  */
 
+import { narrowToFloat8, widenFloat8 } from "./float8.js";
 import { device, type Intrinsic } from "./intrinsic.js";
 
 /**
@@ -169,6 +170,8 @@ ${device} void narrowVec_bf16(const float (&values)[N], Vec<unsigned short, N>& 
   }
 }`,
   },
+  ...{ widen_f8e4m3: widenFloat8("f8e4m3"), narrow_f8e4m3: narrowToFloat8("f8e4m3") },
+  ...{ widen_f8e5m2: widenFloat8("f8e5m2"), narrow_f8e5m2: narrowToFloat8("f8e5m2") },
   /** Shifts the bits to their positions and scales by 2^112, which is exact for subnormals too; infinity and NaN get their exponent. */
   widen_f16: {
     code: `${device} float widen_f16(unsigned short bits) {
