@@ -34,6 +34,7 @@ import { mergeDraws } from "./passes/merge-draws.js";
 import { pretransposeOperands } from "./passes/pretranspose-operands.js";
 import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { recomputeActivations } from "./passes/recompute-activations.js";
+import { recomputeInReaders } from "./passes/recompute-in-readers.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
 import { padRows } from "./passes/row-padding.js";
@@ -154,6 +155,11 @@ export const phases = {
       fuse(runtime, program, { deadOnExit });
       if (isTuned) readSignsOfCasts(program);
     },
+  },
+  recomputeInReaders: {
+    pass: "rematerialize",
+    purpose: "on a GPU, a large value is computed again by readers that load what it is computed from",
+    run: (program, runtime) => recomputeInReaders(runtime, program),
   },
   // After `verticalFusion`: a weight copy is stored by the whole kernel of the update. Before `compactGradients`, which splits that kernel.
   weightCopies: {
