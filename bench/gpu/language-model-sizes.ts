@@ -15,3 +15,12 @@ export const qwenHalfBillion = {
   tie_word_embeddings: true,
   hidden_act: "silu",
 } as const;
+
+/** The sizes of Qwen2.5-1.5B. */
+export const qwenLarger = {
+  ...qwenHalfBillion,
+  hidden_size: 1536,
+  intermediate_size: 8960,
+  num_hidden_layers: 28,
+  num_attention_heads: 12,
+} as const;
