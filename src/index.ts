@@ -259,8 +259,13 @@ export {
   type EncodeBatchOptions,
   type EncodedBatch,
   type EncodeOptions,
+  loadTextData,
   loadTokenizer,
   saveTokenizer,
+  type TextColumns,
+  type TextData,
+  type TextDataOptions,
+  type TextFigures,
   Tokenizer,
   type TokenizerFiles,
 } from "./text/index.js";

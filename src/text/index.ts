@@ -2,6 +2,13 @@
 
 export type { ChatMessage, ChatTemplateOptions } from "./chat/index.js";
 export {
+  loadTextData,
+  type TextColumns,
+  type TextData,
+  type TextDataOptions,
+  type TextFigures,
+} from "./data/index.js";
+export {
   ByteTokenizer,
   type ByteTokenizerOptions,
   type DecodeOptions,

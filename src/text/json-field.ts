@@ -12,19 +12,24 @@ export interface JsonLimits {
 }
 
 /** Parses JSON after counting its arrays, objects and values. `JSON.parse` alone would build whatever a hostile file describes. */
-export function parseJson(bytes: Uint8Array, file: string, limits: JsonLimits): JsonField {
+export function parseJson(
+  bytes: Uint8Array,
+  file: string,
+  limits: JsonLimits,
+  advice = "Download or create the file again.",
+): JsonField {
   requireWithin(bytes, file, limits);
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new HoldfastError("BAD_FILE", `${file} is not UTF-8 text. Download or create it again.`, { cause });
+    throw new HoldfastError("BAD_FILE", `${file} is not UTF-8 text. ${advice}`, { cause });
   }
   try {
-    return new JsonField(JSON.parse(text), file, "");
+    return new JsonField(JSON.parse(text), file, "", advice);
   } catch (cause) {
     const why = cause instanceof Error ? cause.message.slice(0, 120) : String(cause);
-    throw new HoldfastError("BAD_FILE", `${file} is not JSON: ${why}. Download or create it again.`, {
+    throw new HoldfastError("BAD_FILE", `${file} is not JSON: ${why}. ${advice}`, {
       cause,
     });
   }
@@ -66,11 +71,13 @@ export class JsonField {
   readonly value: unknown;
   readonly file: string;
   readonly path: string;
+  readonly #advice: string;
 
-  constructor(value: unknown, file: string, path: string) {
+  constructor(value: unknown, file: string, path: string, advice = "Download or create the file again.") {
     this.value = value;
     this.file = file;
     this.path = path;
+    this.#advice = advice;
   }
 
   get isAbsent(): boolean {
@@ -88,7 +95,7 @@ export class JsonField {
   /** An own field; absent if there is none. */
   get(key: string): JsonField {
     const record = this.record();
-    return new JsonField(Object.hasOwn(record, key) ? record[key] : undefined, this.file, this.#below(key));
+    return this.#at(Object.hasOwn(record, key) ? record[key] : undefined, this.#below(key));
   }
 
   record(): Readonly<Record<string, unknown>> {
@@ -101,8 +108,7 @@ export class JsonField {
   /** The entries of an object, in the order of the file. */
   *entries(): IterableIterator<readonly [string, JsonField]> {
     const record = this.record();
-    for (const key of Object.keys(record))
-      yield [key, new JsonField(record[key], this.file, this.#below(key))];
+    for (const key of Object.keys(record)) yield [key, this.#at(record[key], this.#below(key))];
   }
 
   list(maxLength = Number.POSITIVE_INFINITY): readonly unknown[] {
@@ -116,7 +122,7 @@ export class JsonField {
   }
 
   item(value: unknown, index: number): JsonField {
-    return new JsonField(value, this.file, `${this.path}[${index}]`);
+    return this.#at(value, `${this.path}[${index}]`);
   }
 
   string(maxLength = 1 << 20): string {
@@ -153,7 +159,7 @@ export class JsonField {
     const shown = this.value === undefined ? "absent" : shorten(this.value);
     return new HoldfastError(
       "BAD_FILE",
-      `${this.file}: ${this.path || "the file"} must be ${expected}, but is ${shown}. Download or create the file again.`,
+      `${this.file}: ${this.path || "the file"} must be ${expected}, but is ${shown}. ${this.#advice}`,
       { numbers: { file: this.file, field: this.path } },
     );
   }
@@ -165,6 +171,10 @@ export class JsonField {
       `${this.file}: ${this.path || "the file"} has ${feature}, which Holdfast does not support. ${advice}`,
       { numbers: { file: this.file, field: this.path } },
     );
+  }
+
+  #at(value: unknown, path: string): JsonField {
+    return new JsonField(value, this.file, path, this.#advice);
   }
 
   #below(key: string): string {

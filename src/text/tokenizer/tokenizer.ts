@@ -249,6 +249,12 @@ export class Tokenizer {
     return this.chatTemplate(options.template).render(messages, options);
   }
 
+  /** @internal The ids that `encode` puts before and after a text. */
+  get addedEnds(): { readonly before: readonly number[]; readonly after: readonly number[] } {
+    const { before, after } = this.#parts;
+    return { before, after };
+  }
+
   /** @internal A chat template by its name. */
   chatTemplate(name = "default"): ChatTemplate {
     const known = this.#templates.get(name);
