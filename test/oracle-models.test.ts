@@ -1,64 +1,26 @@
 /** Models from configs: logits, gradients, ten steps of AdamW and greedy text equal those of plain PyTorch, and those of transformers. */
 
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { describe, test } from "node:test";
-import { modelFromConfig, models, noGrad, optim, type Tensor, tensor } from "holdfast";
+import { models, noGrad, optim, type Tensor, tensor } from "holdfast";
 import { hubName, isTransposed } from "../src/models/hub-layout.js";
 import { openStrictDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
-import { hubNumbers, hubWeight } from "./support/hub-weights.js";
-import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
+import { hubNumbers } from "./support/hub-weights.js";
+import { callsOf, type ModelCase, type ModelInputs, modelOf, readModelCases } from "./support/model-cases.js";
 import { isNear, type Tolerance } from "./tolerances.js";
 
-interface ModelCase {
-  readonly name: string;
-  readonly config: models.ModelConfig;
-  readonly logits: readonly number[];
-  /** Of each parameter by its name in files: the norm of the gradient, and its product with fixed numbers. */
-  readonly gradients: Readonly<Record<string, readonly [number, number]>>;
-  /** Of ten steps of AdamW. */
-  readonly losses: readonly number[];
-  /** The most likely tokens after the prompt, before these steps. */
-  readonly greedy?: readonly number[];
-}
-
-interface Inputs {
-  readonly ids: number[][];
-  readonly labels: number[][];
-  readonly maskedLabels: number[][];
-  readonly classes: number[];
-  readonly attentionMask: number[][];
-  readonly tokenTypes: number[][];
-  readonly prompt: readonly number[];
-  readonly learningRate: number;
-}
-
-/** Files by the dtype that they were computed in. */
-const files = { "models.json": "f64", "transformers.json": "f32" } as const;
+/** The programs that wrote the files, and the dtype that they computed in. */
+const files = [
+  { file: "models.json", dtype: "f64", writer: "PyTorch", steps: 3 },
+  { file: "transformers.json", dtype: "f32", writer: "transformers", steps: 2 },
+] as const;
+type Source = (typeof files)[number];
 
 const device = openStrictDevice();
 
 /** The cases whose greedy text is compared in every run: learned positions, windows, and norms of queries. */
 const withText = new Set(["gpt2", "mistral", "qwen3"]);
-
-/** The model of a case with the weights of its names. */
-function modelOf({ config }: ModelCase, dtype: "f32" | "f64"): models.PretrainedModel {
-  const model = modelFromConfig(config).to(device, dtype);
-  for (const [path, parameter] of model.namedParameters()) {
-    const [rows = 1, columns = 1] = parameter.shape;
-    const name = hubName(model.hubLayout, path);
-    const isStoredTransposed = isTransposed(model.hubLayout, path);
-    const values = hubWeight(name, isStoredTransposed ? [columns, rows] : parameter.shape);
-    parameter.initialize(() => (isStoredTransposed ? transposed(values, columns, rows) : values));
-  }
-  return model;
-}
-
-function transposed(values: Float64Array, rows: number, columns: number): Float64Array {
-  return Float64Array.from(values, (_, at) => values[(at % rows) * columns + Math.floor(at / rows)]!);
-}
 
 function near(
   actual: ArrayLike<number>,
@@ -71,43 +33,22 @@ function near(
     assert.ok(isNear(actual[at]!, value, tolerance), `${what} [${at}]: ${actual[at]} is not ${value}`);
 }
 
-interface Calls {
-  logits(): Tensor;
-  loss(): Tensor;
-}
-
-/** The calls of a model with the inputs of its case. */
-function callsOf(model: models.PretrainedModel, inputs: Inputs, dtype: "f32" | "f64"): Calls {
-  const whole = (values: number[] | number[][]): Tensor => tensor(values, { dtype: "i32", device });
-  const ids = whole(inputs.ids);
-  if (model instanceof models.LanguageModel)
-    return { logits: () => model.forward(ids), loss: () => model.loss(ids, whole(inputs.labels)) };
-  if (model instanceof models.Bert) {
-    const options = { attentionMask: whole(inputs.attentionMask), tokenTypes: whole(inputs.tokenTypes) };
-    const labels = whole(model.cls ? inputs.maskedLabels : inputs.classes);
-    return { logits: () => model.forward(ids, options), loss: () => model.loss(ids, labels, options) };
-  }
-  assert.ok(model instanceof models.Vit);
-  const pixels = hubNumbers("images", 2 * 3 * 8 * 8);
-  const images = tensor(pixels, { dtype, device }).reshape([2, 3, 8, 8]);
-  return { logits: () => model.forward(images), loss: () => model.loss(images, whole(inputs.classes)) };
-}
-
-function runCase(given: ModelCase, inputs: Inputs, dtype: "f32" | "f64"): void {
+function runCase(given: ModelCase, inputs: ModelInputs, { dtype, steps, writer }: Source): void {
   const tolerance: Tolerance =
     dtype === "f64" ? { relative: 2e-6, absolute: 2e-6 } : { relative: 5e-4, absolute: 5e-5 };
-  const model = modelOf(given, dtype);
-  const calls = callsOf(model, inputs, dtype);
+  const model = modelOf(device, given, dtype);
+  const calls = callsOf(model, inputs);
   const logits = device.step(() => noGrad(() => calls.logits().dataSync()));
   near(logits as Float64Array, given.logits, tolerance, "logits");
 
   const greedy = given.greedy?.slice(0, effort({ quick: 12, thorough: 64 })) ?? [];
-  if (model instanceof models.LanguageModel && effort({ quick: withText.has(given.name), thorough: true }))
+  const isCompared = effort({ quick: withText.has(given.name) && writer === "PyTorch", thorough: true });
+  if (model instanceof models.LanguageModel && isCompared)
     assert.deepEqual(greedyText(model, inputs.prompt, greedy.length, dtype), greedy);
 
   const optimizer = new optim.AdamW(model.parameters(), { lr: inputs.learningRate });
   const summaries = new Map<string, readonly number[]>();
-  const expected = given.losses.slice(0, effort({ quick: 3, thorough: 10 }));
+  const expected = given.losses.slice(0, effort({ quick: steps, thorough: 10 }));
   const losses = expected.map((_, step) =>
     device.step(() => {
       const loss = calls.loss();
@@ -166,15 +107,23 @@ function greedyText(
   return tokens;
 }
 
-for (const [file, dtype] of Object.entries(files)) {
-  if (!existsSync(join(repositoryRoot, "test/oracle", file))) continue;
-  const { inputs, cases } = JSON.parse(readRepositoryFile(`test/oracle/${file}`)) as {
-    inputs: Inputs;
-    cases: ModelCase[];
-  };
-  describe(file, () => {
+/** Rounding errors are random: the logits in bf16 are as near to those in f32 as those of transformers. */
+function compareInBf16(given: ModelCase, inputs: ModelInputs, bf16Logits: readonly number[]): void {
+  const { logits } = callsOf(modelOf(device, given, "bf16"), inputs);
+  const values = device.step(() => noGrad(() => logits().to("f32").dataSync())) as Float32Array;
+  const error = (found: ArrayLike<number>): number =>
+    Math.hypot(...given.logits.map((value, at) => value - found[at]!)) / Math.hypot(...given.logits);
+  const [own, other] = [error(values), error(bf16Logits)];
+  assert.ok(own <= 1.3 * other, `an error of ${own}; transformers has ${other}`);
+}
+
+for (const source of files) {
+  const { inputs, cases } = readModelCases(source.file);
+  describe(source.file, () => {
     for (const given of cases)
-      test(`${given.name} has the logits, gradients and losses of PyTorch, and its text`, () =>
-        runCase(given, inputs, dtype));
+      test(`${given.name} has the logits, gradients and losses of ${source.writer}, and its text`, () => {
+        runCase(given, inputs, source);
+        if (given.bf16Logits) compareInBf16(given, inputs, given.bf16Logits);
+      });
   });
 }

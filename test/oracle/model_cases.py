@@ -119,6 +119,76 @@ CASES = {
     },
 }
 
+# Cases that only transformers computes: the other scalings of rotary embeddings, and other activations and heads.
+TRANSFORMERS_CASES = {
+    **CASES,
+    "gpt2 with a head": {
+        **CASES["gpt2"],
+        "activation_function": "gelu",
+        "layer_norm_epsilon": 1e-3,
+        "scale_attn_weights": False,
+        "tie_word_embeddings": False,
+    },
+    "llama dynamic": {
+        "model_type": "llama",
+        **_DECODER,
+        "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+    },
+    "llama yarn": {
+        "model_type": "llama",
+        **_DECODER,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 8.0,
+            "original_max_position_embeddings": 16,
+            "beta_fast": 4.0,
+            "beta_slow": 0.5,
+            "mscale": 1.0,
+            "mscale_all_dim": 0.5,
+            "truncate": False,
+        },
+    },
+    "llama yarn with a factor": {
+        "model_type": "llama",
+        **_DECODER,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 2.0,
+            "original_max_position_embeddings": 64,
+            "attention_factor": 1.25,
+        },
+    },
+    "llama of newer files": {
+        "model_type": "llama",
+        **_DECODER,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 300.0,
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    },
+    "mistral with all columns": {
+        "model_type": "mistral",
+        **_DECODER,
+        "sliding_window": None,
+        "head_dim": 6,
+        "tie_word_embeddings": True,
+    },
+    "qwen3 with windows": {
+        "model_type": "qwen3",
+        **_DECODER,
+        "head_dim": 4,
+        "attention_bias": True,
+        "use_sliding_window": True,
+        "sliding_window": 3,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "tie_word_embeddings": True,
+    },
+}
+
 IDS = [[3, 14, 15, 9, 26, 5, 35], [8, 9, 7, 9, 3, 23, 8]]
 LABELS = [[-100, -100, 15, 9, 26, 5, 35], [8, 9, 7, 9, -100, 23, 8]]
 MASKED_LABELS = [[-100, 14, -100, -100, 26, -100, 35], [8, -100, -100, 9, -100, -100, -100]]
@@ -130,6 +200,15 @@ PROMPT = [3, 1, 4]
 GREEDY_TOKENS = 64
 STEPS = 10
 LEARNING_RATE = 1e-2
+
+
+def inputs():
+    """The inputs of the cases, as the JSON files have them."""
+    return {
+        **{"ids": IDS, "labels": LABELS, "maskedLabels": MASKED_LABELS, "classes": CLASSES},
+        **{"attentionMask": ATTENTION_MASK, "tokenTypes": TOKEN_TYPES, "prompt": PROMPT},
+        **{"learningRate": LEARNING_RATE, "images": "the numbers of the name images, [2, 3, 8, 8]"},
+    }
 
 
 def numbers(name, shape):

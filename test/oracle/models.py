@@ -256,14 +256,9 @@ def run(name, config):
 
 def main():
     cases = [run(name, config) for name, config in given.CASES.items()]
-    inputs = {
-        **{"ids": given.IDS, "labels": given.LABELS, "maskedLabels": given.MASKED_LABELS, "classes": given.CLASSES},
-        **{"attentionMask": given.ATTENTION_MASK, "tokenTypes": given.TOKEN_TYPES, "prompt": given.PROMPT},
-        **{"learningRate": given.LEARNING_RATE, "images": "the numbers of the name images, [2, 3, 8, 8]"},
-    }
     path = Path(__file__).with_name("models.json")
     lines = ",\n".join(json.dumps(case) for case in cases)
-    path.write_text(f'{{"inputs": {json.dumps(inputs)},\n"cases": [\n{lines}\n]}}\n')
+    path.write_text(f'{{"inputs": {json.dumps(given.inputs())},\n"cases": [\n{lines}\n]}}\n')
     print(path, path.stat().st_size)
 
 
