@@ -112,12 +112,20 @@ export {
 } from "./ir/index.js";
 export * as models from "./models/index.js";
 export {
+  applyLora,
+  type LoadLoraOptions,
   type LoadPretrainedOptions,
+  type LoraOptions,
+  loadLora,
   loadPretrained,
   type ModelFromConfigOptions,
+  mergeLora,
   modelFromConfig,
+  removeLora,
   type SavePretrainedOptions,
+  saveLora,
   savePretrained,
+  unmergeLora,
 } from "./models/index.js";
 export * as nn from "./nn/index.js";
 export {

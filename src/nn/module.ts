@@ -13,7 +13,7 @@ import { addHook, type ForwardHook, type ForwardPreHook, type FullBackwardHook }
 import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";
 import type { ModuleTensor } from "./module-tensor.js";
 import { Parameter } from "./parameter.js";
-import { placeBuffers, placeParameters, releaseBuffers } from "./placement.js";
+import { placeBuffers, placeParameters, releaseBuffers, releaseGradients } from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
@@ -348,6 +348,15 @@ export abstract class Module {
    */
   releaseBuffers(): void {
     releaseBuffers(this.buffers());
+  }
+
+  /**
+   * Frees the memory of gradients of parameters that were frozen after they were placed, if all that were placed together are frozen.
+   *
+   * @internal
+   */
+  releaseGradients(): void {
+    releaseGradients(this.parameters());
   }
 
   /**

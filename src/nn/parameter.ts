@@ -97,6 +97,16 @@ export class Parameter extends ModuleTensor {
     this.setGradientHolder(holder);
   }
 
+  /**
+   * Forgets the memory of its gradient, which its module has freed.
+   *
+   * @internal
+   */
+  loseGradient(place: () => Storage): void {
+    this.#gradient = place;
+    this.gradientHolder?.release();
+  }
+
   #gradientStorage(): Storage | undefined {
     const gradient = typeof this.#gradient === "function" ? this.#gradient() : this.#gradient;
     this.#gradient = gradient;

@@ -3,6 +3,7 @@
  * third.
  */
 
+import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes } from "../ir/index.js";
 import { contiguousStrides, drawArray, type Random, type Shape } from "../ops/index.js";
 import type { Placement, Region, Storage, UploadItem } from "../runtime/index.js";
@@ -16,6 +17,8 @@ interface Home {
   readonly device: Device;
   readonly regions: Region[];
   tensors: number;
+  /** The gradients of the parameters that were trained when they were placed. */
+  gradients?: { readonly region: Region; readonly parameters: readonly (readonly [Parameter, Placement])[] };
 }
 
 const homes = new WeakMap<ModuleTensor, Home>();
@@ -61,6 +64,13 @@ export function placeParameters(
     regions: gradients ? [weights, gradients] : [weights],
     tensors: sized.length,
   };
+  if (gradients) {
+    const parameters = sized.flatMap((parameter, index): (readonly [Parameter, Placement])[] => {
+      const size = sizes[index];
+      return size && parameter.requiresGrad ? [[parameter, size]] : [];
+    });
+    home.gradients = { region: gradients, parameters };
+  }
   const placedGradients = gradients?.storages.values();
   for (const [index, parameter] of sized.entries()) {
     const [weight, size] = [weights.storages[index], sizes[index]];
@@ -79,6 +89,30 @@ function placeGradient({ device, regions }: Home, size: Placement): Storage {
   regions.push(region);
   device.runtime.fill(region.whole, 0);
   return region.storages[0] ?? region.whole;
+}
+
+/**
+ * Frees the gradients that were placed together, if all of their parameters are frozen now. They get memory again when they are trained. The
+ * gradients that a compiled step uses stay.
+ */
+export function releaseGradients(parameters: readonly Parameter[]): void {
+  const places = new Set(parameters.flatMap((parameter) => homes.get(parameter) ?? []));
+  for (const home of places) {
+    const { gradients, device, regions } = home;
+    if (!gradients || !device.isOpen) continue;
+    const { region } = gradients;
+    const held = gradients.parameters.filter(([parameter]) => homes.get(parameter) === home);
+    if (held.some(([parameter]) => parameter.requiresGrad)) continue;
+    try {
+      device.runtime.persistent.release(region);
+    } catch (rejection) {
+      if (rejection instanceof HoldfastError && rejection.code === "PINNED") continue;
+      throw rejection;
+    }
+    regions.splice(regions.indexOf(region), 1);
+    delete home.gradients;
+    for (const [parameter, size] of held) parameter.loseGradient(() => placeGradient(home, size));
+  }
 }
 
 /** Moves buffers to a device. Buffers with values keep them; the others are initialized. */

@@ -1,6 +1,6 @@
 /** Which tensor of a folder belongs to which parameter. All faults are found before anything is placed. */
 
-import { quote } from "../../data/index.js";
+import { quote, type TensorInFile } from "../../data/index.js";
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import type { Dtype } from "../../ir/index.js";
 import type { Parameter } from "../../nn/index.js";
@@ -91,16 +91,8 @@ function checkTensor(
   { shape }: Parameter,
   isStoredTransposed: boolean,
 ): Dtype {
-  const dtype = Object.hasOwn(weightDtypes, tensor.fileDtype) ? weightDtypes[tensor.fileDtype] : undefined;
+  const dtype = weightDtype(folder, tensor);
   const name = quote(tensor.name);
-  if (!dtype) {
-    throw new HoldfastError(
-      "BAD_DTYPE",
-      `${folder}: tensor ${name} has the dtype ${quote(tensor.fileDtype)}; weights are ${Object.keys(weightDtypes).join(", ")}. ` +
-        "Convert the model with the program that wrote it: quantized weights can't be loaded.",
-      { numbers: { name, dtype: tensor.fileDtype } },
-    );
-  }
   const expected = isStoredTransposed ? shape.toReversed() : shape;
   if (tensor.shape.join() === expected.join()) return dtype;
   const [found, wanted] = [tensor.shape.slice(0, 8), expected].map((sizes) => `[${sizes.join(", ")}]`);
@@ -110,6 +102,19 @@ function checkTensor(
     {
       name,
     },
+  );
+}
+
+/** The dtype of a tensor of weights. Rejects others. */
+export function weightDtype(folder: string, tensor: TensorInFile): Dtype {
+  const dtype = Object.hasOwn(weightDtypes, tensor.fileDtype) ? weightDtypes[tensor.fileDtype] : undefined;
+  if (dtype) return dtype;
+  const name = quote(tensor.name);
+  throw new HoldfastError(
+    "BAD_DTYPE",
+    `${folder}: tensor ${name} has the dtype ${quote(tensor.fileDtype)}; weights are ${Object.keys(weightDtypes).join(", ")}. ` +
+      "Convert the model with the program that wrote it: quantized weights can't be loaded.",
+    { numbers: { name, dtype: tensor.fileDtype } },
   );
 }
 

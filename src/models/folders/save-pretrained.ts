@@ -5,9 +5,11 @@ import { join } from "node:path";
 import { layOutFile, makeFolder, type PreparedWrite, prepareWrite, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
+import type { Parameter } from "../../nn/index.js";
 import { GiB } from "../../units/index.js";
 import type { ModelConfig } from "../configs/fields.js";
 import { hubName, isTransposed } from "../hub-layout.js";
+import { adaptedLayers } from "../lora/linear-layers.js";
 import { PretrainedModel } from "../pretrained-model.js";
 import { indexFile, wholeFile } from "./model-files.js";
 import { type ParameterToRead, readParameter } from "./read-parameter.js";
@@ -94,7 +96,9 @@ export function savePretrained(
 }
 
 function tensorsOf(model: PretrainedModel, { dtype }: SavePretrainedOptions): readonly TensorToSave[] {
-  return [...model.namedParameters()].map(([path, parameter]) => {
+  const adapters = new Set(mergedAdapters(model));
+  const weights = [...model.namedParameters()].filter(([, parameter]) => !adapters.has(parameter));
+  return weights.map(([path, parameter]) => {
     const transposed = isTransposed(model.hubLayout, path);
     return {
       name: hubName(model.hubLayout, path),
@@ -103,6 +107,17 @@ function tensorsOf(model: PretrainedModel, { dtype }: SavePretrainedOptions): re
       ...{ parameter, isTransposed: transposed },
     };
   });
+}
+
+/** The parameters of adapters, whose products are in the weights. */
+function mergedAdapters(model: PretrainedModel): readonly Parameter[] {
+  const layers = adaptedLayers(model);
+  if (layers.every(({ adapter }) => adapter.isMerged))
+    return layers.flatMap(({ adapter }) => adapter.parameters());
+  throw new HoldfastError(
+    "BAD_STATE",
+    "savePretrained: the model has LoRA adapters that are not in its weights. Call mergeLora(model) first, or save the adapters with saveLora.",
+  );
 }
 
 const bytesOf = ({ parameter, dtype }: TensorToSave): number => parameter.numel * dtypes[dtype].bytes;

@@ -49,7 +49,7 @@ export {
 export { Embedding, EmbeddingBag, type EmbeddingOptions } from "./embedding.js";
 export { Flatten, Identity, Unflatten } from "./flatten.js";
 export { GroupNorm, type GroupNormOptions, LocalResponseNorm } from "./group-norm.js";
-export { Bilinear, Linear, type LinearOptions } from "./linear.js";
+export { Bilinear, Linear, LinearAdapter, type LinearOptions } from "./linear.js";
 export {
   BCEWithLogitsLoss,
   CrossEntropyLoss,

@@ -1,4 +1,4 @@
-/** Linear: a GEMM with a weight, and a bias. */
+/** Linear: a GEMM with a weight, and a bias; and the base of what changes its result, such as LoRA. */
 
 import { checkOptions, type OptionNames } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
@@ -15,6 +15,31 @@ export interface LinearOptions {
 }
 
 const linearOptionNames: OptionNames<LinearOptions> = { bias: true };
+
+/**
+ * What changes the result of a linear layer, such as a low-rank adapter: a module with its own parameters, in the field `adapter` of the
+ * layer. The layer calls it instead of computing x·Wᵀ + b.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones, type Tensor } from "holdfast";
+ * class Doubled extends nn.LinearAdapter {
+ *   forward(x: Tensor, layer: nn.Linear): Tensor {
+ *     return nn.functional.linear(x, layer.weight, layer.bias).mul(2);
+ *   }
+ * }
+ * const cpu = await device("cpu");
+ * const layer = new nn.Linear(3, 1, { bias: false }).to(cpu);
+ * const before = layer.forward(ones([3])).item();
+ * layer.adapter = new Doubled();
+ * console.log(layer.forward(ones([3])).item() === 2 * before); // → true
+ * cpu.close();
+ * ```
+ */
+export abstract class LinearAdapter extends Module {
+  /** The result of the layer with this adapter. */
+  abstract forward(x: Tensor, layer: Linear): Tensor;
+}
 
 /**
  * x·Wᵀ + b over the last axis.
@@ -36,6 +61,8 @@ export class Linear extends Module {
   weight: Parameter;
   /** [out] */
   readonly bias: Parameter | null;
+  /** Changes the result, such as LoRA's low-rank product. Default: null. */
+  adapter: LinearAdapter | null = null;
 
   constructor(inFeatures: number, outFeatures: number, options: LinearOptions = {}) {
     const { bias = true } = checkOptions("nn.Linear", options, linearOptionNames);
@@ -50,7 +77,7 @@ export class Linear extends Module {
 
   /** [..., inFeatures] to [..., outFeatures]. */
   forward(x: Tensor): Tensor {
-    return linear(x, this.weight, this.bias);
+    return this.adapter?.forward(x, this) ?? linear(x, this.weight, this.bias);
   }
 
   protected override describe(): string {
