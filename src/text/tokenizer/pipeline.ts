@@ -17,6 +17,8 @@ export class Pipeline {
   readonly ids: ReadonlyMap<string, number>;
   readonly specialIds: ReadonlySet<number>;
   readonly postProcessor: PostProcessor;
+  /** Normalized tokens are decoded in the form in which they are found, as since version 0.23 of the `tokenizers` package. */
+  readonly #normalizedTokens: ReadonlyMap<number, string>;
   readonly #file: string;
   readonly #model: TokenModel;
   readonly #splitter: AddedTokenSplitter;
@@ -32,6 +34,11 @@ export class Pipeline {
     const normalize = readNormalizer(root.get("normalizer"));
     this.#model = model;
     this.#splitter = new AddedTokenSplitter(added, normalize);
+    this.#normalizedTokens = new Map(
+      added.flatMap(({ id, content, isNormalized }) =>
+        isNormalized && normalize ? [[id, normalize(content)]] : [],
+      ),
+    );
     this.#preTokenizer = readPreTokenizer(root.get("pre_tokenizer"));
     this.#decoder = readDecoder(root.get("decoder"));
     this.postProcessor = readPostProcessor(root.get("post_processor"));
@@ -63,7 +70,7 @@ export class Pipeline {
   }
 
   decode(ids: readonly number[]): string {
-    const tokens = ids.flatMap((id) => this.tokens[id] ?? []);
+    const tokens = ids.flatMap((id) => this.#normalizedTokens.get(id) ?? this.tokens[id] ?? []);
     const decoder = this.#decoder;
     if (!decoder) return tokens.join(" ");
     return this.#timed(tokens.length * 4, "decoded", () => decoder(tokens).join(""));
