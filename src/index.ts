@@ -212,6 +212,8 @@ export {
   linalg,
   linspace,
   logspace,
+  type MaxPoolOptions,
+  type MaxPoolResult,
   type MultinomialOptions,
   manualSeed,
   maxPool1d,

@@ -14,7 +14,7 @@ const { cases } = JSON.parse(readRepositoryFile("test/oracle/convolution.json"))
 };
 
 const convolutions: Readonly<Record<string, typeof conv1d>> = { conv1d, conv2d };
-const pools: Readonly<Record<string, typeof maxPool1d>> = {
+const pools: Readonly<Record<string, typeof avgPool1d>> = {
   max_pool1d: maxPool1d,
   max_pool2d: maxPool2d,
   avg_pool1d: avgPool1d,

@@ -75,6 +75,7 @@ const generatedElsewhere = `
   CircularPad3d ConstantPad3d ReflectionPad3d ReplicationPad3d ZeroPad3d
   Bilinear CosineSimilarity PairwiseDistance EmbeddingBag Fold Unfold
   RNN GRU LSTM RNNCell GRUCell LSTMCell
+  MaxUnpool1d MaxUnpool2d MaxUnpool3d
   ModuleDict ParameterDict ParameterList Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder
   CTCLoss CosineEmbeddingLoss GaussianNLLLoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss
   TripletMarginLoss TripletMarginWithDistanceLoss

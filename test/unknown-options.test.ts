@@ -25,13 +25,13 @@ const withOptions: Readonly<Record<string, string>> = {
   transforms: `
     randomCrop:1`,
   nn: `
-    AvgPool1d:1 AvgPool2d:1 AvgPool3d:1 BCELoss:0 BCEWithLogitsLoss:0 BatchNorm2d:1 Bilinear:3 Buffer:2
+    AdaptiveMaxPool1d:1 AdaptiveMaxPool2d:1 AdaptiveMaxPool3d:1 AvgPool1d:1 AvgPool2d:1 AvgPool3d:1 BCELoss:0 BCEWithLogitsLoss:0 BatchNorm2d:1 Bilinear:3 Buffer:2
     CTCLoss:0 Conv1d:3 Conv2d:3 Conv3d:3 ConvTranspose1d:3 ConvTranspose2d:3 ConvTranspose3d:3
     CosineEmbeddingLoss:0 CosineSimilarity:0 CrossEntropyLoss:0 Embedding:2 EmbeddingBag.forward:1
     EmbeddingBag:2 FocalLoss:0 Fold:2 GELU:0 GRU.forward:2 GRU:2 GRUCell:2 GaussianNLLLoss:0 GroupNorm:2
     HingeEmbeddingLoss:0 HuberLoss:0 InstanceNorm1d:1 KLDivLoss:0 L1Loss:0 LPPool1d:2 LPPool2d:2
     LSTM.forward:2 LSTM:2 LSTMCell:2 LayerNorm:1 Linear:2 LocalResponseNorm:1 MSELoss:0
-    MarginRankingLoss:0 MaxPool1d:1 MaxPool2d:1 MaxPool3d:1 Module.loadStateDict:1
+    MarginRankingLoss:0 MaxPool1d:1 MaxPool2d:1 MaxPool3d:1 MaxUnpool1d:1 MaxUnpool2d:1 MaxUnpool3d:1 Module.loadStateDict:1
     Module.registerBuffer:2 MultiLabelMarginLoss:0 MultiLabelSoftMarginLoss:0 MultiMarginLoss:0
     MultiheadAttention.forward:3 MultiheadAttention.forwardWithWeights:3 MultiheadAttention:2 NLLLoss:0
     PReLU:1 PairwiseDistance:0 Parameter:2 PoissonNLLLoss:0 RMSNorm:1 RNN.forward:2 RNN:2 RNNCell:2
@@ -41,11 +41,12 @@ const withOptions: Readonly<Record<string, string>> = {
     TransformerEncoder:2 TransformerEncoderLayer.forward:1 TransformerEncoderLayer:2 TripletMarginLoss:0
     TripletMarginWithDistanceLoss:0 Unfold:1 Upsample:0`,
   "nn.functional": `
-    avgPool1d:2 avgPool2d:2 avgPool3d:2 batchNorm:5 bceWithLogits:2 binaryCrossEntropy:2 conv1d:3
+    adaptiveMaxPool1d:2 adaptiveMaxPool2d:2 adaptiveMaxPool3d:2 avgPool1d:2 avgPool2d:2 avgPool3d:2 batchNorm:5 bceWithLogits:2 binaryCrossEntropy:2 conv1d:3
     conv2d:3 conv3d:3 convTranspose1d:3 convTranspose2d:3 convTranspose3d:3 cosineEmbeddingLoss:3
     crossEntropy:2 ctcLoss:4 embedding:2 embeddingBag:2 fold:3 gaussianNllLoss:3 gumbelSoftmax:1
     hingeEmbeddingLoss:2 huberLoss:2 instanceNorm:5 interpolate:1 klDiv:2 l1Loss:2 linear:3
     localResponseNorm:2 lpPool1d:3 lpPool2d:3 marginRankingLoss:3 maxPool1d:2 maxPool2d:2 maxPool3d:2
+    maxUnpool1d:3 maxUnpool2d:3 maxUnpool3d:3
     mseLoss:2 multiMarginLoss:2 multilabelMarginLoss:2 multilabelSoftMarginLoss:2 nllLoss:2
     packedAttention:1 pairwiseDistance:2 pdist:1 poissonNllLoss:2 rrelu:1 rrelu_:1
     scaledDotProductAttention:4 sigmoidFocalLoss:2 smoothL1Loss:2 softMarginLoss:2 softplus:1

@@ -12,6 +12,7 @@ export {
   softplus,
   tanh,
 } from "./functional/activations.js";
+export * from "./functional/adaptive-pooling.js";
 export * from "./functional/attention.js";
 export {
   type BatchNormFunctionOptions,
@@ -73,13 +74,6 @@ export {
   softMarginLoss,
 } from "./functional/probability-losses.js";
 export {
-  type AdaptiveSize,
-  adaptiveAvgPool1d,
-  adaptiveAvgPool2d,
-  adaptiveAvgPool3d,
-  adaptiveMaxPool1d,
-  adaptiveMaxPool2d,
-  adaptiveMaxPool3d,
   channelShuffle,
   type InterpolateOptions,
   type InterpolationMode,
@@ -90,4 +84,5 @@ export {
   pixelShuffle,
   pixelUnshuffle,
 } from "./functional/resampling.js";
+export { type MaxUnpoolOptions, maxUnpool1d, maxUnpool2d, maxUnpool3d } from "./functional/unpooling.js";
 export { bilinear, fold, type PadMode, unfold } from "./functional/windows.js";

@@ -8,9 +8,9 @@ export { attentionWithDropout } from "./attention/with-dropout.js";
 export { expand, sum } from "./broadcast.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d, avgPool3d } from "./convolution/average-pool.js";
 export { type ConvolutionAttributes, conv1d, conv2d, conv3d } from "./convolution/convolution.js";
-export type { PerAxis, WindowOptions } from "./convolution/geometry.js";
-export { windowOptionNames } from "./convolution/geometry.js";
-export { maxPool1d, maxPool2d, maxPool3d, type PoolAttributes } from "./convolution/max-pool.js";
+export type { PerAxis, WindowOptions, Windows } from "./convolution/geometry.js";
+export { padsOf, windowOptionNames } from "./convolution/geometry.js";
+export { maxPool1d, maxPool2d, maxPool3d, type PoolAttributes, poolWindows } from "./convolution/max-pool.js";
 export {
   convTranspose1d,
   convTranspose2d,

@@ -7,7 +7,7 @@ import { checkElements } from "../../test/support/element-reference.js";
 import { convolutionCases } from "../../test/support/op-cases/convolution.js";
 import { rejects } from "../../test/support/rejects.js";
 import * as ops from "../ops/index.js";
-import { avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } from "./index.js";
+import { avgPool1d, avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } from "./index.js";
 
 openDevice();
 const strictCpu = openStrictDevice();
@@ -37,13 +37,19 @@ test("windows have the elements under them", () => {
 
 test("max pooling returns the largest element of each window, and never the padding", () => {
   for (const op of [ops.maxPool1d, ops.maxPool2d]) {
-    checkElements(strictCpu, convolutionCases, op, ({ kernel, stride = kernel, padding, dilation }, x) => {
+    checkElements(strictCpu, convolutionCases, op, ({ kernel, stride = kernel, ceilMode, ...options }, x) => {
+      const { padding, dilation } = options;
       const sizes = kernel as readonly number[];
       const rest = x!.shape.slice(0, x!.shape.length - sizes.length);
       const spatial = x!.shape.slice(rest.length);
       const count = spatial.map((size, axis) => {
         const width = perAxis(dilation, axis, 1) * (sizes[axis]! - 1) + 1;
-        return Math.floor((size + 2 * perAxis(padding, axis, 0) - width) / perAxis(stride, axis, 1)) + 1;
+        const [border, step] = [perAxis(padding, axis, 0), perAxis(stride, axis, 1)];
+        const steps = (size + 2 * border - width) / step;
+        if (!ceilMode) return Math.floor(steps) + 1;
+        // As PyTorch's pooling_output_shape: the last window begins inside the input or the padding before it.
+        const last = Math.ceil(steps);
+        return last * step >= size + border ? last : last + 1;
       });
       /** The input indices of a window along an axis. */
       const under = (window: number, axis: number): number[] =>
@@ -73,6 +79,15 @@ test("the gradient of a maximum goes to the first of equal elements, even if all
   assert.deepEqual(y.tolist(), [[3, low]]);
   y.backward(tensor([[10, 20]]));
   assert.deepEqual(x.grad!.tolist(), [[10, 0, 0, 20, 0, 0]]);
+});
+
+test("an average pool of half floats with another divisor is rounded once", () => {
+  const x = tensor([[1, 1, 1 + 2 ** -7]], { dtype: "bf16" });
+  // The sum 3 + 2⁻⁷ has no bf16; a third of it rounds to 1.
+  assert.deepEqual(avgPool1d(x, 4, { ceilMode: true }).tolist(), [[1]]);
+  const pooled = avgPool1d(x, 3, { padding: 1, stride: 1, countIncludePad: false });
+  assert.deepEqual(pooled.tolist(), [[1, 1, 1]]);
+  assert.equal(pooled.dtype, "bf16");
 });
 
 test("the gradient finds the last element of a window of any size", () => {
@@ -127,6 +142,7 @@ test("invalid arguments are rejected, with the valid ones", () => {
   rejects("BAD_SHAPE", () => conv2d(x, weight, null, { padding: [1, 1, 1] }), /each of 2 axes/);
   rejects("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /a matrix product needs floats/);
   rejects("BAD_DTYPE", () => maxPool2d(x.to("i32"), 2), /maxPool2d of i32/);
+  rejects("BAD_ARGUMENT", () => avgPool2d(x, 2, { divisorOverride: 0 }), /divisorOverride is 0/);
   rejects("BAD_SHAPE", () => maxPool2d(x, 2, { padding: 2 }), /at most half of the kernel/);
   rejects("BAD_SHAPE", () => avgPool2d(zeros([5, 5]), 2), /\[N, C, H, W\] or \[C, H, W\]/);
 });

@@ -1,12 +1,9 @@
 /**
- * Convolution and pooling functions, with PyTorch's layouts: [N, C, L], [N, C, H, W] and [N, C, D, H, W], or without the batch.
+ * Convolution functions, with PyTorch's layouts: [N, C, L], [N, C, H, W] and [N, C, D, H, W], or without the batch.
  */
 
 import { checkOptions, type OptionNames } from "../errors/index.js";
 import {
-  avgPool1d as avgPool1dOp,
-  avgPool2d as avgPool2dOp,
-  avgPool3d as avgPool3dOp,
   type ConvolutionAttributes,
   conv1d as conv1dOp,
   conv2d as conv2dOp,
@@ -14,11 +11,6 @@ import {
   convTranspose1d as convTranspose1dOp,
   convTranspose2d as convTranspose2dOp,
   convTranspose3d as convTranspose3dOp,
-  maxPool1d as maxPool1dOp,
-  maxPool2d as maxPool2dOp,
-  maxPool3d as maxPool3dOp,
-  type PerAxis,
-  type PoolAttributes,
   type TransposedConvolutionAttributes,
 } from "../ops/index.js";
 import type { Tensor } from "./tensor.js";
@@ -42,11 +34,6 @@ const transposedConvolutionOptionNames: OptionNames<TransposedConvolutionOptions
   outputPadding: true,
   groups: true,
 };
-/** `stride` (default: the kernel's size), `padding` and, for max pooling, `dilation`. */
-export type PoolOptions = Omit<PoolAttributes, "kernel">;
-
-export const poolOptionNames: OptionNames<PoolOptions> = { stride: true, padding: true, dilation: true };
-
 /**
  * Convolves an input [N, C, L] or [C, L] with a weight [out, C / groups, k]; the bias [out] may be null.
  *
@@ -89,71 +76,6 @@ export function conv2d(
 ): Tensor {
   checkOptions("conv2d", options, convolutionOptionNames);
   return x.device.apply(conv2dOp, bias ? [x, weight, bias] : [x, weight], options);
-}
-
-/**
- * The maximum of every window along an input [N, C, L] or [C, L]. The gradient goes to the first of equal elements.
- *
- * @example
- * ```ts
- * import { device, maxPool1d, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(maxPool1d(tensor([[1, 3, 2, 5, 4]]), 2).tolist()); // → [ [ 3, 5 ] ]
- * cpu.close();
- * ```
- */
-export function maxPool1d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
-  checkOptions("maxPool1d", options, poolOptionNames);
-  return x.device.apply(maxPool1dOp, [x], { kernel, ...options });
-}
-
-/**
- * The maximum of every window over an input [N, C, H, W] or [C, H, W]. The gradient goes to the first of equal
- * elements.
- *
- * @example
- * ```ts
- * import { arange, device, maxPool2d } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(maxPool2d(arange(16).to("f32").reshape([1, 4, 4]), 2).tolist()); // → [ [ [ 5, 7 ], [ 13, 15 ] ] ]
- * cpu.close();
- * ```
- */
-export function maxPool2d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
-  checkOptions("maxPool2d", options, poolOptionNames);
-  return x.device.apply(maxPool2dOp, [x], { kernel, ...options });
-}
-
-/**
- * The mean of every window along an input [N, C, L] or [C, L]; padding counts as zeros.
- *
- * @example
- * ```ts
- * import { avgPool1d, device, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(avgPool1d(tensor([[2, 4, 6, 8]]), 2).tolist()); // → [ [ 3, 7 ] ]
- * cpu.close();
- * ```
- */
-export function avgPool1d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
-  checkOptions("avgPool1d", options, { stride: true, padding: true });
-  return x.device.apply(avgPool1dOp, [x], { kernel, ...options });
-}
-
-/**
- * The mean of every window over an input [N, C, H, W] or [C, H, W]; padding counts as zeros.
- *
- * @example
- * ```ts
- * import { avgPool2d, device, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(avgPool2d(tensor([[[1, 2], [3, 6]]]), 2).tolist()); // → [ [ [ 3 ] ] ]
- * cpu.close();
- * ```
- */
-export function avgPool2d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
-  checkOptions("avgPool2d", options, { stride: true, padding: true });
-  return x.device.apply(avgPool2dOp, [x], { kernel, ...options });
 }
 
 /**
@@ -241,36 +163,4 @@ export function convTranspose2d(
 ): Tensor {
   checkOptions("convTranspose2d", options, transposedConvolutionOptionNames);
   return x.device.apply(convTranspose2dOp, bias ? [x, weight, bias] : [x, weight], options);
-}
-
-/**
- * The maximum of every window over an input [N, C, D, H, W] or [C, D, H, W]. The gradient goes to the first of equal elements.
- *
- * @example
- * ```ts
- * import { arange, device, maxPool3d } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(maxPool3d(arange(8).to("f32").reshape([1, 2, 2, 2]), 2).item()); // → 7
- * cpu.close();
- * ```
- */
-export function maxPool3d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
-  checkOptions("maxPool3d", options, poolOptionNames);
-  return x.device.apply(maxPool3dOp, [x], { kernel, ...options });
-}
-
-/**
- * The mean of every window over an input [N, C, D, H, W] or [C, D, H, W]; padding counts as zeros.
- *
- * @example
- * ```ts
- * import { arange, avgPool3d, device } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(avgPool3d(arange(8).to("f32").reshape([1, 2, 2, 2]), 2).item()); // → 3.5
- * cpu.close();
- * ```
- */
-export function avgPool3d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
-  checkOptions("avgPool3d", options, { stride: true, padding: true });
-  return x.device.apply(avgPool3dOp, [x], { kernel, ...options });
 }

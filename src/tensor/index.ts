@@ -20,9 +20,6 @@ export { type BadIndices, badIndexError } from "./compiled/step-figures.js";
 export type { StepPlan } from "./compiled/step-plan.js";
 export type { StepResult } from "./compiled/step-results.js";
 export {
-  avgPool1d,
-  avgPool2d,
-  avgPool3d,
   type ConvolutionOptions,
   conv1d,
   conv2d,
@@ -30,11 +27,6 @@ export {
   convTranspose1d,
   convTranspose2d,
   convTranspose3d,
-  maxPool1d,
-  maxPool2d,
-  maxPool3d,
-  type PoolOptions,
-  poolOptionNames,
   type TransposedConvolutionOptions,
 } from "./convolution.js";
 export {
@@ -89,6 +81,20 @@ export {
 } from "./joining.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export * as linalg from "./linalg/index.js";
+export {
+  type AvgPoolOptions,
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  avgPoolOptionNames,
+  type MaxPoolOptions,
+  type MaxPoolResult,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+  maxPoolOptionNames,
+  type PoolOptions,
+} from "./pooling.js";
 export {
   bernoulli,
   type MultinomialOptions,

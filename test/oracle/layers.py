@@ -5,6 +5,7 @@ integers. `updated` has the operands that the function wrote to, by index.
 """
 
 import json
+import math
 import os
 import torch
 import torch.nn.functional as F
@@ -224,11 +225,48 @@ def transformers():
                 lambda m, s, t, p: [m(s, t, tgt_mask=future, src_key_padding_mask=p, memory_key_padding_mask=p)])
 
 
+def pools():
+    """Options of pools, the indices of maxima, and the inverse of max pooling."""
+    spaces = {1: [2, 2, 7], 2: [1, 2, 5, 6], 3: [1, 2, 3, 4, 5]}
+    geometries = [{"kernel": 2, "ceilMode": True}, {"kernel": 3, "stride": 2, "padding": 1, "ceilMode": True},
+                  {"kernel": 2, "stride": 3, "padding": 1, "ceilMode": True}, {"kernel": 2, "stride": 2, "dilation": 2, "ceilMode": True},
+                  {"kernel": 3, "stride": 1, "padding": 1}]
+    snake = {"kernel": "kernel_size", "ceilMode": "ceil_mode", "countIncludePad": "count_include_pad", "divisorOverride": "divisor_override"}
+    named = lambda options: {snake.get(k, k): v for k, v in options.items()}
+    for rank, shape in spaces.items():
+        x = torch.randperm(math.prod(shape)).double().reshape(shape) / 8
+        pool = getattr(F, f"max_pool{rank}d")
+        for options in geometries:
+            case(f"maxPool{rank}d", lambda x: pool(x, **named(options)), [x], options)
+            case(f"maxPool{rank}dIndices", lambda x: pool(x, **named(options), return_indices=True)[1], [x], options, constants=(0,))
+        average = getattr(F, f"avg_pool{rank}d")
+        for options in [{"kernel": 2, "ceilMode": True}, {"kernel": 3, "stride": 2, "padding": 1, "ceilMode": True},
+                        {"kernel": 3, "stride": 2, "padding": 1, "countIncludePad": False},
+                        {"kernel": 2, "stride": 3, "padding": 1, "ceilMode": True, "countIncludePad": False}]:
+            case(f"avgPool{rank}d", lambda x: average(x, **named(options)), [x], options)
+        if rank > 1:
+            case(f"avgPool{rank}d", lambda x: average(x, 2, padding=1, divisor_override=3), [x],
+                 {"kernel": 2, "padding": 1, "divisorOverride": 3})
+        adaptive = getattr(F, f"adaptive_max_pool{rank}d")
+        for size in [3, 2]:
+            case(f"adaptiveMaxPool{rank}dIndices", lambda x: adaptive(x, size, return_indices=True)[1], [x], {"size": size}, constants=(0,))
+        unpool = getattr(F, f"max_unpool{rank}d")
+        even = x[(..., *[slice(0, size // 2 * 2) for size in shape[-rank:]])].contiguous()
+        case(f"maxUnpool{rank}d", lambda v, i: unpool(v, i, 2), list(pool(even, 2, return_indices=True)), {"kernel": 2})
+        values, indices = pool(x, 2, return_indices=True)
+        case(f"maxUnpool{rank}d", lambda v, i: unpool(v, i, 2, output_size=shape), [values, indices], {"kernel": 2, "outputSize": shape})
+        # Overlapping windows: several values have one place.
+        values, indices = pool(x, 3, 1, 1, return_indices=True)
+        case(f"maxUnpool{rank}d", lambda v, i: unpool(v, i, 3, 1, 1), [values, indices], {"kernel": 3, "stride": 1, "padding": 1})
+    case("lpPool1d", lambda x: F.lp_pool1d(x, 2, 2, ceil_mode=True), [rounded(1, 2, 5, low=0.1, high=2)], {"p": 2, "kernel": 2, "ceilMode": True})
+
+
 norms()
 activations()
 losses()
 images()
 transformers()
+pools()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + '\n],"modules":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in modules) + "\n]}\n")
 print(len(cases), "cases")

@@ -24,6 +24,7 @@ const unary = [
 ] as const;
 
 const convolutions = ["conv3d", "convTranspose1d", "convTranspose2d", "convTranspose3d"] as const;
+const maxPools = ["maxPool1d", "maxPool2d", "maxPool3d"] as const;
 const adaptivePools = [
   ...(["adaptiveAvgPool1d", "adaptiveAvgPool2d", "adaptiveAvgPool3d"] as const),
   ...(["adaptiveMaxPool1d", "adaptiveMaxPool2d", "adaptiveMaxPool3d"] as const),
@@ -99,9 +100,31 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
     adaptivePools.map((name) => [name, call<{ size: number }>(([x], { size }) => f[name](x, size))]),
   ),
   ...Object.fromEntries(
-    (["maxPool3d", "avgPool3d"] as const).map((name) => [
+    [...maxPools, ...(["avgPool1d", "avgPool2d", "avgPool3d"] as const)].map((name) => [
       name,
       call<{ kernel: number }>(([x], { kernel, ...options }) => f[name](x, kernel, options)),
+    ]),
+  ),
+  ...Object.fromEntries(
+    maxPools.map((name) => [
+      `${name}Indices`,
+      call<{ kernel: number }>(
+        ([x], { kernel, ...options }) => f[name](x, kernel, { ...options, returnIndices: true }).indices,
+      ),
+    ]),
+  ),
+  ...Object.fromEntries(
+    (["adaptiveMaxPool1d", "adaptiveMaxPool2d", "adaptiveMaxPool3d"] as const).map((name) => [
+      `${name}Indices`,
+      call<{ size: number }>(([x], { size }) => f[name](x, size, { returnIndices: true }).indices),
+    ]),
+  ),
+  ...Object.fromEntries(
+    (["maxUnpool1d", "maxUnpool2d", "maxUnpool3d"] as const).map((name) => [
+      name,
+      call<{ kernel: number }>(([x, indices], { kernel, ...options }) =>
+        f[name](x, indices!, kernel, options),
+      ),
     ]),
   ),
   ...Object.fromEntries(

@@ -1,18 +1,9 @@
-/** Changes of resolution: interpolation, adaptive pooling, and shuffles of pixels and channels. */
+/** Changes of resolution: interpolation, power pooling, and shuffles of pixels and channels. */
 
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, type PerAxis } from "../../ops/index.js";
-import {
-  avgPool1d,
-  avgPool2d,
-  avgPool3d,
-  fromTyped,
-  maxPool1d,
-  maxPool2d,
-  maxPool3d,
-  type PoolOptions,
-  type Tensor,
-} from "../../tensor/index.js";
+import { avgPool1d, avgPool2d, fromTyped, type PoolOptions, type Tensor } from "../../tensor/index.js";
+import { adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d } from "./adaptive-pooling.js";
 
 /** How `interpolate` computes an element. */
 export type InterpolationMode = "nearest" | "linear" | "bilinear" | "trilinear" | "bicubic" | "area";
@@ -84,7 +75,7 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
       `interpolate: the size would be ${formatShape(targets)}. Every size must be 1 or more.`,
     );
   }
-  if (mode === "area") return adaptivePool("avg", x, targets, rank);
+  if (mode === "area") return (areaPools[rank - 1] ?? adaptiveAvgPool1d)(x, targets);
   return targets.reduce((result, target, axis) => {
     // As in PyTorch, the step between elements is that of the given factor, not of the rounded size.
     const step = factors ? 1 / (factors[axis] ?? 1) : (sizes[axis] ?? 1) / target;
@@ -92,6 +83,8 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
     return combine(result, axis + 2, tapsOf(mode, source));
   }, x);
 }
+
+const areaPools = [adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d];
 
 /** Where the elements along an axis come from. */
 interface Resampling {
@@ -152,163 +145,6 @@ function combine(x: Tensor, axis: number, taps: readonly Tap[]): Tensor {
 }
 
 /**
- * The mean of as many windows as the size along [N, C, L] or [C, L]; null keeps the length.
- *
- * @example
- * ```ts
- * import { device, nn, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(nn.functional.adaptiveAvgPool1d(tensor([[1, 2, 3]]), 2).tolist()); // → [ [ 1.5, 2.5 ] ]
- * cpu.close();
- * ```
- */
-export function adaptiveAvgPool1d(x: Tensor, size: AdaptiveSize): Tensor {
-  return adaptivePool("avg", x, size, 1);
-}
-
-/**
- * The mean of as many windows as the size over [N, C, H, W] or [C, H, W]; null keeps an axis.
- *
- * @example
- * ```ts
- * import { device, nn, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(nn.functional.adaptiveAvgPool2d(tensor([[[1, 2], [3, 6]]]), 1).tolist()); // → [ [ [ 3 ] ] ]
- * cpu.close();
- * ```
- */
-export function adaptiveAvgPool2d(x: Tensor, size: AdaptiveSize): Tensor {
-  return adaptivePool("avg", x, size, 2);
-}
-
-/**
- * The mean of as many windows as the size over [N, C, D, H, W] or [C, D, H, W]; null keeps an axis.
- *
- * @example
- * ```ts
- * import { device, nn, ones } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(nn.functional.adaptiveAvgPool3d(ones([1, 4, 5, 6]), [2, null, 1]).shape); // → [ 1, 2, 5, 1 ]
- * cpu.close();
- * ```
- */
-export function adaptiveAvgPool3d(x: Tensor, size: AdaptiveSize): Tensor {
-  return adaptivePool("avg", x, size, 3);
-}
-
-/**
- * The maximum of as many windows as the size along [N, C, L] or [C, L]; null keeps the length.
- *
- * @example
- * ```ts
- * import { device, nn, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(nn.functional.adaptiveMaxPool1d(tensor([[1, 5, 3]]), 2).tolist()); // → [ [ 5, 5 ] ]
- * cpu.close();
- * ```
- */
-export function adaptiveMaxPool1d(x: Tensor, size: AdaptiveSize): Tensor {
-  return adaptivePool("max", x, size, 1);
-}
-
-/**
- * The maximum of as many windows as the size over [N, C, H, W] or [C, H, W]; null keeps an axis.
- *
- * @example
- * ```ts
- * import { device, nn, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(nn.functional.adaptiveMaxPool2d(tensor([[[1, 2], [3, 6]]]), 1).tolist()); // → [ [ [ 6 ] ] ]
- * cpu.close();
- * ```
- */
-export function adaptiveMaxPool2d(x: Tensor, size: AdaptiveSize): Tensor {
-  return adaptivePool("max", x, size, 2);
-}
-
-/**
- * The maximum of as many windows as the size over [N, C, D, H, W] or [C, D, H, W]; null keeps an axis.
- *
- * @example
- * ```ts
- * import { device, nn, ones } from "holdfast";
- * const cpu = await device("cpu");
- * console.log(nn.functional.adaptiveMaxPool3d(ones([1, 4, 5, 6]), [2, null, 1]).shape); // → [ 1, 2, 5, 1 ]
- * cpu.close();
- * ```
- */
-export function adaptiveMaxPool3d(x: Tensor, size: AdaptiveSize): Tensor {
-  return adaptivePool("max", x, size, 3);
-}
-
-/** The size of an adaptive pool: one number for all axes, or one for each; null keeps an axis. */
-export type AdaptiveSize = number | readonly (number | null)[];
-
-const pools = {
-  avg: [avgPool1d, avgPool2d, avgPool3d],
-  max: [maxPool1d, maxPool2d, maxPool3d],
-} as const;
-
-function adaptivePool(kind: "avg" | "max", x: Tensor, size: AdaptiveSize, rank: number): Tensor {
-  const name = `adaptive${kind === "avg" ? "Avg" : "Max"}Pool${rank}d`;
-  const lengths = x.shape.slice(-rank);
-  const given = typeof size === "number" ? new Array<number>(rank).fill(size) : size;
-  const targets = lengths.map((length, axis) => given[axis] ?? length);
-  const isValid =
-    (x.ndim === rank + 1 || x.ndim === rank + 2) &&
-    given.length === rank &&
-    targets.every((target) => Number.isSafeInteger(target) && target >= 1) &&
-    lengths.every((length) => length >= 1);
-  if (!isValid) {
-    throw new HoldfastError(
-      "BAD_SHAPE",
-      `${name}: the size ${formatShape(targets)} for an input ${formatShape(x.shape)}. Pass sizes of 1 or more for ${rank} axes, and an input ` +
-        "with channels, with or without a batch.",
-    );
-  }
-  // Windows of unequal lengths become windows of equal ones, which repeat or weight their elements.
-  const first = x.ndim - rank;
-  const [prepared, kernel] = targets.reduce<readonly [Tensor, readonly number[]]>(
-    ([result, kernels], target, axis) => {
-      const length = lengths[axis] ?? 1;
-      if (length % target === 0) return [result, [...kernels, length / target]];
-      if (kind === "avg") return [averageWindows(result, first + axis, length, target), [...kernels, 1]];
-      const width = Math.max(...windowsOf(length, target).map(({ start, end }) => end - start));
-      const indices = windowsOf(length, target).flatMap(({ start, end }) =>
-        Array.from({ length: width }, (_, at) => Math.min(start + at, end - 1)),
-      );
-      const index = fromTyped(Int32Array.from(indices), [indices.length], { device: x.device });
-      return [result.indexSelect(first + axis, index), [...kernels, width]];
-    },
-    [x, []],
-  );
-  return kernel.every((width) => width === 1)
-    ? prepared
-    : (pools[kind][rank - 1] ?? avgPool1d)(prepared, kernel);
-}
-
-/** Window w of an adaptive pool begins at ⌊w · length / target⌋ and ends before ⌈(w + 1) · length / target⌉. */
-function windowsOf(
-  length: number,
-  target: number,
-): readonly { readonly start: number; readonly end: number }[] {
-  return Array.from({ length: target }, (_, at) => ({
-    start: Math.floor((at * length) / target),
-    end: Math.ceil(((at + 1) * length) / target),
-  }));
-}
-
-/** The means of windows along an axis: a product with a matrix. */
-function averageWindows(x: Tensor, axis: number, length: number, target: number): Tensor {
-  const matrix = new Float64Array(length * target);
-  for (const [column, { start, end }] of windowsOf(length, target).entries())
-    for (let row = start; row < end; row++) matrix[row * target + column] = 1 / (end - start);
-  const values = x.dtype === "f64" ? matrix : Float32Array.from(matrix);
-  const weights = fromTyped(values, [length, target], { device: x.device }).to(x.dtype);
-  return x.movedim(axis, -1).matmul(weights).movedim(-1, axis);
-}
-
-/**
  * The p-norm of every window along [N, C, L] or [C, L]. Default stride: the kernel's size.
  *
  * @example
@@ -320,8 +156,8 @@ function averageWindows(x: Tensor, axis: number, length: number, target: number)
  * ```
  */
 export function lpPool1d(x: Tensor, p: number, kernel: number, options: LpPoolOptions = {}): Tensor {
-  const { stride = kernel } = checkOptions("lpPool1d", options, lpPoolOptionNames);
-  return rootOfSums(avgPool1d(x.pow(p), kernel, { stride }), p, kernel);
+  const window = checkOptions("lpPool1d", options, lpPoolOptionNames);
+  return rootOfSums(avgPool1d(x.pow(p), kernel, window), p, kernel);
 }
 
 /**
@@ -336,15 +172,15 @@ export function lpPool1d(x: Tensor, p: number, kernel: number, options: LpPoolOp
  * ```
  */
 export function lpPool2d(x: Tensor, p: number, kernel: PerAxis, options: LpPoolOptions = {}): Tensor {
-  const { stride = kernel } = checkOptions("lpPool2d", options, lpPoolOptionNames);
+  const window = checkOptions("lpPool2d", options, lpPoolOptionNames);
   const count = each(kernel, 2).reduce((product, size) => product * size, 1);
-  return rootOfSums(avgPool2d(x.pow(p), kernel, { stride }), p, count);
+  return rootOfSums(avgPool2d(x.pow(p), kernel, window), p, count);
 }
 
 /** Options of `lpPool1d` and `lpPool2d`. */
-export type LpPoolOptions = Pick<PoolOptions, "stride">;
+export type LpPoolOptions = Pick<PoolOptions, "stride" | "ceilMode">;
 
-export const lpPoolOptionNames: OptionNames<LpPoolOptions> = { stride: true };
+export const lpPoolOptionNames: OptionNames<LpPoolOptions> = { stride: true, ceilMode: true };
 
 function rootOfSums(means: Tensor, p: number, count: number): Tensor {
   return means

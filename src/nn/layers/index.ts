@@ -97,6 +97,9 @@ export {
   MaxPool1d,
   MaxPool2d,
   MaxPool3d,
+  MaxUnpool1d,
+  MaxUnpool2d,
+  MaxUnpool3d,
 } from "./pooling.js";
 export {
   BCELoss,

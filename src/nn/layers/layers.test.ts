@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
 import { rejects } from "../../../test/support/rejects.js";
-import { manualSeed, randn, type Tensor, tensor } from "../../tensor/index.js";
+import { manualSeed, ones, randn, type Tensor, tensor } from "../../tensor/index.js";
 import * as nn from "../index.js";
 
 const cpu = openStrictDevice();
@@ -210,4 +210,12 @@ test("a constructor rejects invalid sizes", () => {
   );
   rejects("BAD_ARGUMENT", () => new nn.Embedding(3, 2, { paddingIdx: 3 }), /paddingIdx is 3/);
   rejects("BAD_INDEX", () => new nn.ModuleList([]).at(0), /0 modules has no index 0/);
+});
+
+test("the inverse of a pool rejects values and indices of other shapes, and sizes that the pool cannot have had", () => {
+  const { maxPool2d, maxUnpool2d } = nn.functional;
+  const { values, indices } = maxPool2d(ones([1, 4, 4]), 2, { returnIndices: true });
+  rejects("BAD_SHAPE", () => maxUnpool2d(values, indices.flatten(), 2), /one shape/);
+  rejects("BAD_SHAPE", () => maxUnpool2d(values, indices, 2, { outputSize: [6, 4] }), /less than the stride/);
+  assert.deepEqual(maxUnpool2d(values, indices, 2, { outputSize: [5, 4] }).shape, [1, 5, 4]);
 });

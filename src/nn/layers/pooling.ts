@@ -1,20 +1,37 @@
-/** Pooling: the maximum or mean of every window. */
+/** Pooling: the maximum or mean of every window, and the inverse of max pooling. */
 
-import { checkOptions, type OptionNames } from "../../errors/index.js";
+import { checkOptions } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
-import type { PoolOptions, Tensor } from "../../tensor/index.js";
-import { poolOptionNames } from "../../tensor/index.js";
-import { avgPool1d, avgPool2d, avgPool3d, maxPool1d, maxPool2d, maxPool3d } from "../functional.js";
+import {
+  type AvgPoolOptions,
+  avgPoolOptionNames,
+  type MaxPoolOptions,
+  type MaxPoolResult,
+  maxPoolOptionNames,
+  type PoolOptions,
+  type Tensor,
+} from "../../tensor/index.js";
+import {
+  avgPool1d,
+  avgPool2d,
+  avgPool3d,
+  type MaxUnpoolOptions,
+  maxPool1d,
+  maxPool2d,
+  maxPool3d,
+  maxUnpool1d,
+  maxUnpool2d,
+  maxUnpool3d,
+} from "../functional.js";
 import { Module } from "../module.js";
 
-/** Average pooling has no dilation. */
-export type AvgPoolOptions = Omit<PoolOptions, "dilation">;
+const unpoolOptionNames = { stride: true, padding: true } as const;
 
-const avgPoolOptionNames: OptionNames<AvgPoolOptions> = { stride: true, padding: true };
+export type { AvgPoolOptions } from "../../tensor/index.js";
 
 abstract class Pool<Options extends PoolOptions> extends Module {
   readonly kernelSize: PerAxis;
-  /** Stride (default: the kernel's size), padding and, for max pooling, dilation. */
+  /** As for the function of `nn.functional`; the default stride is the kernel's size. */
   readonly options: Options;
 
   constructor(kernelSize: PerAxis, options: Options) {
@@ -42,14 +59,14 @@ abstract class Pool<Options extends PoolOptions> extends Module {
  * cpu.close();
  * ```
  */
-export class MaxPool1d extends Pool<PoolOptions> {
-  constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
-    checkOptions("nn.MaxPool1d", options, poolOptionNames);
+export class MaxPool1d<WithIndices extends boolean = false> extends Pool<MaxPoolOptions<WithIndices>> {
+  constructor(kernelSize: PerAxis, options: MaxPoolOptions<WithIndices> = {}) {
+    checkOptions("nn.MaxPool1d", options, maxPoolOptionNames);
     super(kernelSize, options);
   }
 
-  /** [N, C, L] or [C, L] to the maxima of its windows. */
-  forward(x: Tensor): Tensor {
+  /** [N, C, L] or [C, L] to the maxima of its windows, with `returnIndices` as `{ values, indices }`. */
+  forward(x: Tensor): MaxPoolResult<WithIndices> {
     return maxPool1d(x, this.kernelSize, this.options);
   }
 }
@@ -65,14 +82,14 @@ export class MaxPool1d extends Pool<PoolOptions> {
  * cpu.close();
  * ```
  */
-export class MaxPool2d extends Pool<PoolOptions> {
-  constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
-    checkOptions("nn.MaxPool2d", options, poolOptionNames);
+export class MaxPool2d<WithIndices extends boolean = false> extends Pool<MaxPoolOptions<WithIndices>> {
+  constructor(kernelSize: PerAxis, options: MaxPoolOptions<WithIndices> = {}) {
+    checkOptions("nn.MaxPool2d", options, maxPoolOptionNames);
     super(kernelSize, options);
   }
 
-  /** [N, C, H, W] or [C, H, W] to the maxima of its windows. */
-  forward(x: Tensor): Tensor {
+  /** [N, C, H, W] or [C, H, W] to the maxima of its windows, with `returnIndices` as `{ values, indices }`. */
+  forward(x: Tensor): MaxPoolResult<WithIndices> {
     return maxPool2d(x, this.kernelSize, this.options);
   }
 }
@@ -135,14 +152,14 @@ export class AvgPool2d extends Pool<AvgPoolOptions> {
  * cpu.close();
  * ```
  */
-export class MaxPool3d extends Pool<PoolOptions> {
-  constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
-    checkOptions("nn.MaxPool3d", options, poolOptionNames);
+export class MaxPool3d<WithIndices extends boolean = false> extends Pool<MaxPoolOptions<WithIndices>> {
+  constructor(kernelSize: PerAxis, options: MaxPoolOptions<WithIndices> = {}) {
+    checkOptions("nn.MaxPool3d", options, maxPoolOptionNames);
     super(kernelSize, options);
   }
 
-  /** [N, C, D, H, W] or [C, D, H, W] to the maximums of its windows. */
-  forward(x: Tensor): Tensor {
+  /** [N, C, D, H, W] or [C, D, H, W] to the maxima of its windows, with `returnIndices` as `{ values, indices }`. */
+  forward(x: Tensor): MaxPoolResult<WithIndices> {
     return maxPool3d(x, this.kernelSize, this.options);
   }
 }
@@ -168,5 +185,79 @@ export class AvgPool3d extends Pool<AvgPoolOptions> {
   /** [N, C, D, H, W] or [C, D, H, W] to the means of its windows. */
   forward(x: Tensor): Tensor {
     return avgPool3d(x, this.kernelSize, this.options);
+  }
+}
+
+/**
+ * The maxima of `MaxPool1d` at their indices, and zeros elsewhere.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const { values, indices } = nn.functional.maxPool1d(tensor([[1, 3]]), 2, { returnIndices: true });
+ * console.log(new nn.MaxUnpool1d(2).forward(values, indices).tolist()); // → [ [ 0, 3 ] ]
+ * cpu.close();
+ * ```
+ */
+export class MaxUnpool1d extends Pool<Omit<MaxUnpoolOptions, "outputSize">> {
+  constructor(kernelSize: PerAxis, options: Omit<MaxUnpoolOptions, "outputSize"> = {}) {
+    checkOptions("nn.MaxUnpool1d", options, unpoolOptionNames);
+    super(kernelSize, options);
+  }
+
+  /** [N, C, L] or [C, L]; pass an `outputSize` if the pool left elements out. */
+  forward(x: Tensor, indices: Tensor, outputSize?: readonly number[]): Tensor {
+    return maxUnpool1d(x, indices, this.kernelSize, { ...this.options, ...(outputSize && { outputSize }) });
+  }
+}
+
+/**
+ * The maxima of `MaxPool2d` at their indices, and zeros elsewhere.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const pool = new nn.MaxPool2d(2, { returnIndices: true });
+ * const { values, indices } = pool.forward(tensor([[[1, 3], [5, 2]]]));
+ * console.log(new nn.MaxUnpool2d(2).forward(values, indices).tolist()); // → [ [ [ 0, 0 ], [ 5, 0 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export class MaxUnpool2d extends Pool<Omit<MaxUnpoolOptions, "outputSize">> {
+  constructor(kernelSize: PerAxis, options: Omit<MaxUnpoolOptions, "outputSize"> = {}) {
+    checkOptions("nn.MaxUnpool2d", options, unpoolOptionNames);
+    super(kernelSize, options);
+  }
+
+  /** [N, C, H, W] or [C, H, W]; pass an `outputSize` if the pool left elements out. */
+  forward(x: Tensor, indices: Tensor, outputSize?: readonly number[]): Tensor {
+    return maxUnpool2d(x, indices, this.kernelSize, { ...this.options, ...(outputSize && { outputSize }) });
+  }
+}
+
+/**
+ * The maxima of `MaxPool3d` at their indices, and zeros elsewhere.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const pool = new nn.MaxPool3d([1, 1, 2], { returnIndices: true });
+ * const { values, indices } = pool.forward(tensor([[[[4, 9]]]]));
+ * console.log(new nn.MaxUnpool3d([1, 1, 2]).forward(values, indices).tolist()); // → [ [ [ [ 0, 9 ] ] ] ]
+ * cpu.close();
+ * ```
+ */
+export class MaxUnpool3d extends Pool<Omit<MaxUnpoolOptions, "outputSize">> {
+  constructor(kernelSize: PerAxis, options: Omit<MaxUnpoolOptions, "outputSize"> = {}) {
+    checkOptions("nn.MaxUnpool3d", options, unpoolOptionNames);
+    super(kernelSize, options);
+  }
+
+  /** [N, C, D, H, W] or [C, D, H, W]; pass an `outputSize` if the pool left elements out. */
+  forward(x: Tensor, indices: Tensor, outputSize?: readonly number[]): Tensor {
+    return maxUnpool3d(x, indices, this.kernelSize, { ...this.options, ...(outputSize && { outputSize }) });
   }
 }

@@ -2,9 +2,10 @@
 
 import { checkOptions } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
-import type { Tensor } from "../../tensor/index.js";
+import type { MaxPoolResult, Tensor } from "../../tensor/index.js";
 import { interpolateOptionNames, lpPoolOptionNames } from "../functional/resampling.js";
 import {
+  type AdaptiveMaxPoolOptions,
   type AdaptiveSize,
   adaptiveAvgPool1d,
   adaptiveAvgPool2d,
@@ -104,10 +105,18 @@ export class AdaptiveAvgPool3d extends AdaptivePool {
  * cpu.close();
  * ```
  */
-export class AdaptiveMaxPool1d extends AdaptivePool {
-  /** [N, C, L] or [C, L] to the output size. */
-  forward(x: Tensor): Tensor {
-    return adaptiveMaxPool1d(x, this.outputSize);
+export class AdaptiveMaxPool1d<WithIndices extends boolean = false> extends AdaptivePool {
+  readonly options: AdaptiveMaxPoolOptions<WithIndices>;
+
+  constructor(outputSize: AdaptiveSize, options: AdaptiveMaxPoolOptions<WithIndices> = {}) {
+    checkOptions("nn.AdaptiveMaxPool1d", options, { returnIndices: true });
+    super(outputSize);
+    this.options = options;
+  }
+
+  /** [N, C, L] or [C, L] to the output size, with `returnIndices` as `{ values, indices }`. */
+  forward(x: Tensor): MaxPoolResult<WithIndices> {
+    return adaptiveMaxPool1d(x, this.outputSize, this.options);
   }
 }
 
@@ -122,10 +131,18 @@ export class AdaptiveMaxPool1d extends AdaptivePool {
  * cpu.close();
  * ```
  */
-export class AdaptiveMaxPool2d extends AdaptivePool {
-  /** [N, C, H, W] or [C, H, W] to the output size. */
-  forward(x: Tensor): Tensor {
-    return adaptiveMaxPool2d(x, this.outputSize);
+export class AdaptiveMaxPool2d<WithIndices extends boolean = false> extends AdaptivePool {
+  readonly options: AdaptiveMaxPoolOptions<WithIndices>;
+
+  constructor(outputSize: AdaptiveSize, options: AdaptiveMaxPoolOptions<WithIndices> = {}) {
+    checkOptions("nn.AdaptiveMaxPool2d", options, { returnIndices: true });
+    super(outputSize);
+    this.options = options;
+  }
+
+  /** [N, C, H, W] or [C, H, W] to the output size, with `returnIndices` as `{ values, indices }`. */
+  forward(x: Tensor): MaxPoolResult<WithIndices> {
+    return adaptiveMaxPool2d(x, this.outputSize, this.options);
   }
 }
 
@@ -140,10 +157,18 @@ export class AdaptiveMaxPool2d extends AdaptivePool {
  * cpu.close();
  * ```
  */
-export class AdaptiveMaxPool3d extends AdaptivePool {
-  /** [N, C, D, H, W] or [C, D, H, W] to the output size. */
-  forward(x: Tensor): Tensor {
-    return adaptiveMaxPool3d(x, this.outputSize);
+export class AdaptiveMaxPool3d<WithIndices extends boolean = false> extends AdaptivePool {
+  readonly options: AdaptiveMaxPoolOptions<WithIndices>;
+
+  constructor(outputSize: AdaptiveSize, options: AdaptiveMaxPoolOptions<WithIndices> = {}) {
+    checkOptions("nn.AdaptiveMaxPool3d", options, { returnIndices: true });
+    super(outputSize);
+    this.options = options;
+  }
+
+  /** [N, C, D, H, W] or [C, D, H, W] to the output size, with `returnIndices` as `{ values, indices }`. */
+  forward(x: Tensor): MaxPoolResult<WithIndices> {
+    return adaptiveMaxPool3d(x, this.outputSize, this.options);
   }
 }
 

@@ -62,11 +62,30 @@ function poolKernel(
   return { kernel, strides: { ints: at.has("stride") ? at.perAxis("stride", rank, 1) : kernel } };
 }
 
+/** Pads so that the last windows are inside: runtimes differ in their number of windows with ONNX's ceil_mode. */
+function ceilPads(
+  at: CallContext,
+  rank: number,
+  kernel: readonly number[],
+  strides: readonly number[],
+): readonly number[] {
+  const sizes = at.fixed(at.value(0).shape.slice(-rank), "its image");
+  const counts = at.fixed(at.output.shape.slice(-rank), "its number of windows");
+  const [padding, dilation] = [at.perAxis("padding", rank, 0), at.perAxis("dilation", rank, 1)];
+  const after = sizes.map((size, axis) => {
+    const border = padding[axis] ?? 0;
+    const start = ((counts[axis] ?? 1) - 1) * (strides[axis] ?? 1) - border;
+    return Math.max(border, start + ((kernel[axis] ?? 1) - 1) * (dilation[axis] ?? 1) + 1 - size);
+  });
+  return [...padding, ...after];
+}
+
 function maxPool(rank: number): Translation {
   return (at) => {
     const { kernel, strides } = poolKernel(at, rank);
     const attributes = { ...windowAttributes(at, rank, kernel), strides };
-    return batched(at, rank, (x) => at.node("MaxPool", [x], attributes));
+    const pads = at.has("ceilMode") ? { pads: { ints: ceilPads(at, rank, kernel, strides.ints) } } : {};
+    return batched(at, rank, (x) => at.node("MaxPool", [x], { ...attributes, ...pads }));
   };
 }
 

@@ -45,12 +45,15 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
       }
       const { groups = 1, stride, dilation } = attributes;
       const shape = typeOf(x).shape;
-      const { count, kernel, padding } = windowsOver(name, shape, typeOf(weight).shape.slice(2), attributes);
+      const geometry = windowsOver(name, shape, typeOf(weight).shape.slice(2), attributes);
+      const { count, kernel, padding } = geometry;
       const [out = 0, width = 0] = typeOf(weight).shape;
       const batch = sizeOf(shape.slice(0, shape.length - rank - 1));
       const height = width * sizeOf(kernel);
 
-      const padded = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+      const padded = padding.some((size) => size > 0)
+        ? apply(pad, [x], { pads: padsOf(shape, geometry) })
+        : x;
       const windowed = apply(windows, [padded], {
         kernel,
         ...(stride !== undefined && { stride }),

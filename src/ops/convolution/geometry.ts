@@ -18,6 +18,9 @@ export type WindowOptions = {
 
 export const windowOptionNames: OptionNames<WindowOptions> = { stride: true, padding: true, dilation: true };
 
+/** `ceilMode`: a last window may reach beyond the padding, if it begins before the end of the input or in the padding before it. */
+export type PoolWindowOptions = WindowOptions & { readonly ceilMode?: boolean };
+
 /** Each field has one number for every axis that windows move along. */
 export interface Windows {
   readonly kernel: readonly number[];
@@ -34,7 +37,7 @@ export function windowsOver(
   op: string,
   shape: Shape,
   kernel: readonly number[],
-  { stride = 1, padding = 0, dilation = 1 }: WindowOptions,
+  { stride = 1, padding = 0, dilation = 1, ceilMode = false }: PoolWindowOptions,
 ): Windows {
   const rank = kernel.length;
   const options = {
@@ -45,15 +48,20 @@ export function windowsOver(
   };
   const count = shape.slice(-rank).map((size, axis) => {
     const border = options.padding[axis] ?? 0;
+    const step = options.stride[axis] ?? 1;
     const width = ((kernel[axis] ?? 1) - 1) * (options.dilation[axis] ?? 1) + 1;
-    if (width > size + 2 * border) {
+    const steps = (size + 2 * border - width) / step;
+    const windowCount = ceilMode
+      ? Math.min(Math.ceil(steps), Math.ceil((size + border) / step) - 1) + 1
+      : Math.floor(steps) + 1;
+    if (windowCount < 1) {
       throw badShape(
         op,
         `a window of ${width} over axis ${axis - rank} of ${formatShape(shape)}, which has ${size}` +
           `${border > 0 ? ` and a border of ${border} on both sides` : ""}: it does not fit.`,
       );
     }
-    return Math.floor((size + 2 * border - width) / (options.stride[axis] ?? 1)) + 1;
+    return windowCount;
   });
   return { ...options, count };
 }
@@ -71,9 +79,19 @@ export function eachAxis(op: string, setting: string, value: PerAxis, rank: numb
   );
 }
 
-/** The `pads` of the op pad, for a padding on both sides of the last axes. */
-export function padsOf(padding: readonly number[]): readonly number[] {
-  return padding.toReversed().flatMap((size) => [size, size]);
+/** The `pads` of the op pad, so that every window over the last axes of a shape is inside. */
+export function padsOf(
+  shape: Shape,
+  { kernel, stride, dilation, padding, count }: Windows,
+): readonly number[] {
+  const sizes = shape.slice(-kernel.length);
+  const pads = sizes.map((size, axis) => {
+    const border = padding[axis] ?? 0;
+    const lastStart = ((count[axis] ?? 1) - 1) * (stride[axis] ?? 1) - border;
+    const end = lastStart + ((kernel[axis] ?? 1) - 1) * (dilation[axis] ?? 1) + 1;
+    return [border, Math.max(border, end - size)];
+  });
+  return pads.toReversed().flat();
 }
 
 /** The offsets in a window, in row-major order. */

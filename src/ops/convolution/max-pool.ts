@@ -28,8 +28,8 @@ import {
   eachAxis,
   offsetsIn,
   type PerAxis,
+  type PoolWindowOptions,
   padsOf,
-  type WindowOptions,
   type Windows,
   windowsOver,
 } from "./geometry.js";
@@ -37,7 +37,7 @@ import { areOverlapping, isFirstOffset, zeroOtherElements } from "./window-gradi
 import { windows } from "./windows.js";
 
 /** `stride`: default: the kernel's size. */
-export type PoolAttributes = WindowOptions & { readonly kernel: PerAxis };
+export type PoolAttributes = PoolWindowOptions & { readonly kernel: PerAxis };
 
 export const maxPool1d = maxPool("maxPool1d", 1);
 export const maxPool2d = maxPool("maxPool2d", 2);
@@ -142,8 +142,10 @@ const takeAtOffsets: CompositeOp<{ readonly geometry: Windows }> = {
   infer: (operands) => [
     { shape: typeAt("takeAtOffsets", operands, 1).shape, dtype: typeAt("takeAtOffsets", operands, 0).dtype },
   ],
-  compose({ apply, typeOf }, [x = 0, offsets = 0], { geometry: { kernel, stride, dilation, padding } }) {
-    const padded = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+  compose({ apply, typeOf }, [x = 0, offsets = 0], { geometry }) {
+    const { kernel, stride, dilation } = geometry;
+    const pads = padsOf(typeOf(x).shape, geometry);
+    const padded = pads.some((size) => size > 0) ? apply(pad, [x], { pads }) : x;
     const windowed = apply(windows, [padded], { kernel, stride, dilation });
     const { shape } = typeOf(offsets);
     const elements = apply(reshape, [windowed], { shape: [...shape, sizeOf(kernel)] });

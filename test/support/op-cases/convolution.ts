@@ -106,7 +106,7 @@ function caseOfTransposed(op: Op<TransposedConvolutionAttributes>, rank: number)
   });
 }
 
-function casesOfPool<A extends Attributes>(op: Op<A>, rank: number, hasDilation: boolean): OpCase {
+function casesOfPool<A extends Attributes>(op: Op<A>, rank: number, isMax: boolean): OpCase {
   return opCase({
     op: op as unknown as Op,
     gradients: [0],
@@ -122,7 +122,7 @@ function casesOfPool<A extends Attributes>(op: Op<A>, rank: number, hasDilation:
                   kernel: fc.constant(kernel),
                   stride: perAxis(rank, 1, 3),
                   padding: fc.tuple(...kernel.map((size) => anySize(Math.floor(size / 2), 0))),
-                  ...(hasDilation && { dilation: perAxis(rank, 1, 2) }),
+                  ...(isMax && { dilation: perAxis(rank, 1, 2), ceilMode: fc.boolean() }),
                 },
                 { requiredKeys: ["kernel"] },
               ),

@@ -33,8 +33,8 @@ export const joinsBatches: BatchingRule = (call) => {
   if (call.operands.some((_, index) => index > 0 && call.isBatched(index))) return undefined;
   const x = call.whole(0);
   const [, batch = 1, ...rest] = x.shape;
-  const [y] = call.run([call.reshape(x, [call.size * batch, ...rest]), ...call.operands.slice(1)]);
-  return y && [call.reshape(y, [call.size, ...(call.types[0]?.shape ?? [])])];
+  const outputs = call.run([call.reshape(x, [call.size * batch, ...rest]), ...call.operands.slice(1)]);
+  return outputs.map((y, index) => call.reshape(y, [call.size, ...(call.types[index]?.shape ?? [])]));
 };
 
 /** A weight of each member multiplies the result afterwards. */
