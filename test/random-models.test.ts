@@ -76,7 +76,7 @@ const generatedElsewhere = `
   Bilinear CosineSimilarity PairwiseDistance EmbeddingBag Fold Unfold
   RNN GRU LSTM RNNCell GRUCell LSTMCell
   MaxUnpool1d MaxUnpool2d MaxUnpool3d
-  ModuleDict ParameterDict ParameterList Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder
+  LinearAdapter ModuleDict ParameterDict ParameterList Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder
   CTCLoss CosineEmbeddingLoss GaussianNLLLoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss
   TripletMarginLoss TripletMarginWithDistanceLoss
   LBFGS`
