@@ -1,5 +1,6 @@
 /** crossasset: the CrossAsset application: bars, samples, the model, and the job that trains and tests it. */
 
+export { requireRunSettings, stateOfRun } from "../train/index.js";
 export {
   type Bars,
   checksumOfBars,
@@ -12,7 +13,6 @@ export { type JobOptions, runJob } from "./job/job.js";
 export type { ResumedJob } from "./job/job-checkpoint.js";
 export { type JobRun, type JobRunOptions, openJobRun } from "./job/job-run.js";
 export { classNames, type FoldResult, type JobResults, type PredictionFigures } from "./job/results.js";
-export { requireRunSettings, stateOfRun } from "./job/run-state.js";
 export { defaultSettings, type JobSettings } from "./job/settings.js";
 export {
   type EvaluatedModel,

@@ -43,10 +43,14 @@ export { packageVersion } from "./package-version.js";
 export type { TrainerPosition } from "./position.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";
+export { type FoundState, findCheckpoint } from "./resume-point.js";
 export { inspectionFiles, legacyIncidentsFile, runFiles } from "./run-files.js";
 export { type NewRun, type OpenedRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
 export { runPhases } from "./run-phases.js";
 export { RunServer, type RunServerOptions } from "./run-server.js";
+export { requireRunSettings, stateOfRun } from "./run-state.js";
+export { type ResumePoint, RunWriter, type RunWriterOptions } from "./run-writer.js";
+export { epochShape, logSizesShape, positionShape } from "./saved-training.js";
 export { type ConnectionOptions, checkingIntervalOf, limitConnections } from "./serving/connections.js";
 export { hostsIn, hostsOf, isAddress, isLoopback, urlHost } from "./serving/hosts.js";
 export {
@@ -58,6 +62,7 @@ export {
   restoreWeights,
   type StateExtras,
 } from "./state.js";
+export { StepProgress } from "./step-progress.js";
 export { type StopOptions, type StopSignals, stopOnSignals } from "./stopping/stop-on-signals.js";
 export { Trainer, type TrainerOptions } from "./trainer.js";
 export type { OneOrNamed, Stateful, TrainingParts } from "./training-parts.js";

@@ -1,17 +1,15 @@
 /** The checkpoints of a job: the model, the optimizer, the normaliser, and the position in the folds. */
 
-import { join } from "node:path";
 import type { StoredTensor } from "../../data/index.js";
-import { HoldfastError } from "../../errors/index.js";
 import type { JsonRecord } from "../../records/index.js";
 import {
   type Checkpoint,
   type CheckpointStore,
   captureState,
   extrasOf,
+  findCheckpoint,
   type LoadedCheckpoint,
   type RejectedCheckpoint,
-  requireCompatible,
   restoreState,
 } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
@@ -47,26 +45,14 @@ export function captureJob(
   });
 }
 
-/** Reads the latest checkpoint; undefined if there is none. With `allowOlder`, damaged checkpoints are skipped. */
-export function findCheckpoint(
+/** The state that a run in a folder resumes from; undefined if it has no checkpoint. */
+export function findJob(
   store: CheckpointStore,
   settings: JsonRecord,
   allowOlder: boolean,
 ): ResumedJob | undefined {
-  if (store.list().length === 0) return undefined;
-  const { checkpoint, rejected } = allowOlder
-    ? store.loadLatestValid((candidate) => void stateIn(candidate, settings))
-    : { checkpoint: store.load("latest"), rejected: [] };
-  if (!checkpoint) {
-    const reasons = rejected.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
-    throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is valid. ${reasons}`);
-  }
-  requireCompatible(checkpoint, { model: modelName, settings });
-  try {
-    return { ...stateIn(checkpoint, settings), rejected };
-  } catch (error) {
-    throw withFileName(store, checkpoint, error);
-  }
+  const read = (checkpoint: LoadedCheckpoint) => stateIn(checkpoint, settings);
+  return findCheckpoint(store, { model: modelName, settings, allowOlder, read });
 }
 
 /** The job state of a checkpoint. */
@@ -77,13 +63,6 @@ function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<Resum
     normaliser: normaliserIn(checkpoint),
     restore: (model, training) => void restoreState(checkpoint, model, training.optimizer),
   };
-}
-
-/** Adds the file name to an error. */
-function withFileName({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
-  if (!(error instanceof HoldfastError)) return error;
-  const { code, message, numbers } = error;
-  return new HoldfastError(code, `${join(folder, name)}: ${message}`, { numbers, cause: error });
 }
 
 function tensorsOf(normaliser: Normaliser): StoredTensor[] {

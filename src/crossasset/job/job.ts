@@ -4,14 +4,13 @@ import { storeTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { LoadableState } from "../../nn/index.js";
 import { type Device, manualSeed } from "../../tensor/index.js";
-import type { EpochRecord } from "../../train/index.js";
+import { type EpochRecord, StepProgress } from "../../train/index.js";
 import { beat } from "../../units/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
 import type { JobListener, JobPosition } from "./events.js";
 import { FoldTraining, lengthOf } from "./fold-training.js";
-import { JobProgress } from "./job-progress.js";
 import type { JobRun } from "./job-run.js";
 import { type FoldResult, type JobResults, resultsOf } from "./results.js";
 import { requireLayout } from "./saved-state.js";
@@ -75,7 +74,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   const { epochs } = settings;
   const stepsPerEpoch = folds.map(({ train }) => Math.ceil(lengthOf(train) / settings.batch));
   if (resumed) requireLayout(resumed, { stepsPerEpoch, epochs });
-  const progress = new JobProgress(
+  const progress = new StepProgress(
     stepsPerEpoch.map((steps) => epochs * steps),
     resumed?.step ?? 0,
   );
@@ -115,7 +114,10 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
       ...(run && { watcher: run.watch(index, progress.stepsBefore(index)) }),
       onStep: (trainer) => {
-        const figures = progress.completeStep(index, trainer, settings.batch, trainSamples);
+        // An epoch's last batch may be smaller.
+        const { batch } = trainer.progress;
+        const samples = Math.min(settings.batch, trainSamples - (batch - 1) * settings.batch);
+        const figures = progress.completeStep(index, trainer, samples);
         const usedBytes = device.runtime.budget.used;
         listen({ kind: "step", ...positionAt(figures.epoch), ...figures, usedBytes });
         if (performance.now() - savedMs > checkpointMs) save();

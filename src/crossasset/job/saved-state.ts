@@ -6,7 +6,14 @@
 import { HoldfastError } from "../../errors/index.js";
 import type { JsonRecord } from "../../records/index.js";
 import type { EpochRecord } from "../../train/index.js";
-import { jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
+import {
+  epochShape,
+  jsonShapes,
+  type LogSizes,
+  logSizesShape,
+  positionShape,
+  type TrainerPosition,
+} from "../../train/index.js";
 import { classNames, type FoldResult } from "./results.js";
 
 /** The state that `JobRun.save` adds to a checkpoint, in addition to the settings. */
@@ -29,40 +36,27 @@ const wholeNumber = fits(
 );
 /** NaN and the infinities are valid. */
 const figure = fits((value) => typeof value === "number", "a number");
-const sizes = fits(
-  (value) => Object.values(value ?? {}).every((size) => Number.isSafeInteger(size) && Number(size) >= 0),
-  "a record of sizes",
-);
 const row = fits(
   (value) => Array.isArray(value) && value.length === classNames.length,
   `a row of ${classNames.length} counts`,
 );
 const answers = { loss: figure, accuracy: figure, majority: figure, confusion: listOf(row) };
-const epoch = recordOf({
-  ...{
-    epoch: wholeNumber,
-    steps: wholeNumber,
-    loss: figure,
-    lr: figure,
-    seconds: figure,
-    skipped: wholeNumber,
-  },
-  ...{ samplesPerSecond: optional(figure), figures: recordOf({}) },
-});
 const shape = recordOf({
   fold: wholeNumber,
-  position: recordOf({
-    ...{ epoch: wholeNumber, batch: wholeNumber, step: wholeNumber, losses: listOf(figure) },
-    ...{ skipped: optional(wholeNumber), skippedInEpoch: optional(wholeNumber) },
-  }),
-  epochs: listOf(epoch),
+  position: positionShape,
+  epochs: listOf(epochShape),
   results: listOf(
     recordOf({
-      ...{ fold: wholeNumber, trainSamples: wholeNumber, testSamples: wholeNumber, epochs: listOf(epoch) },
+      ...{
+        fold: wholeNumber,
+        trainSamples: wholeNumber,
+        testSamples: wholeNumber,
+        epochs: listOf(epochShape),
+      },
       ...{ test: recordOf(answers), perScale: listOf(recordOf({ ...answers, minutes: wholeNumber })) },
     }),
   ),
-  logs: optional(sizes),
+  logs: optional(logSizesShape),
 });
 
 /** Returns a checkpoint's state as a job's state, or throws and names the first problem. */

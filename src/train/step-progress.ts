@@ -1,8 +1,8 @@
-/** The job's progress and its remaining time, estimated from the last seconds. */
+/** The progress of a run over all its folds, and its remaining time, estimated from the last seconds. */
 
-import type { Trainer } from "../../train/index.js";
+import type { Trainer } from "./trainer.js";
 
-export class JobProgress {
+export class StepProgress {
   readonly #stepsOfFolds: readonly number[];
   #done: number;
   #samples = 0;
@@ -10,19 +10,19 @@ export class JobProgress {
   /** The start of the current measurement, and the result of the last one: NaN before the first. */
   #measured: { readonly atMs: number; readonly step: number; readonly perStepMs: number };
 
-  /** A resumed job starts with the completed steps. */
+  /** A resumed run starts with the completed steps. */
   constructor(stepsOfFolds: readonly number[], done: number) {
     this.#stepsOfFolds = stepsOfFolds;
     this.#done = done;
     this.#measured = { atMs: performance.now(), step: done, perStepMs: Number.NaN };
   }
 
-  /** Completed steps of the job, including those before a resume. */
+  /** Completed steps of the run, including those before a resume. */
   get done(): number {
     return this.#done;
   }
 
-  /** Steps of the whole job. */
+  /** Steps of the whole run. */
   get total(): number {
     return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
   }
@@ -37,17 +37,15 @@ export class JobProgress {
     return Number.isNaN(perStepMs) ? 0 : ((this.total - this.#done) * perStepMs) / 1000;
   }
 
-  /** Counts a step of a fold. Returns the figures of its event. */
+  /** Counts a step of a fold, of so many samples. Returns the figures of its event. */
   completeStep(
     fold: number,
     trainer: Pick<Trainer, "progress" | "batches" | "latestLoss" | "samplesPerSecond" | "compiled">,
-    batchSize: number,
-    trainSamples: number,
+    samples: number,
   ) {
     const { epoch, batch, step } = trainer.progress;
     this.#done = this.stepsBefore(fold) + step;
-    // An epoch's last batch may be smaller.
-    this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
+    this.#samples += samples;
     const nowMs = performance.now();
     const plans = trainer.compiled?.plans ?? 0;
     // A step with a compilation is not representative.

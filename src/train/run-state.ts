@@ -1,9 +1,11 @@
-/** Reads the state and the settings of a run before a job opens its folder. Writes nothing. */
+/** Reads the state and the settings of a run before its folder is opened. Writes nothing. */
 
 import { join } from "node:path";
-import { isThere } from "../../data/index.js";
-import type { JsonRecord, RunRecord } from "../../records/index.js";
-import { readRun, readRunRecord, requireSameSettings, runFiles } from "../../train/index.js";
+import { isThere } from "../data/index.js";
+import type { JsonRecord, RunRecord } from "../records/index.js";
+import { requireSameSettings } from "./compatibility.js";
+import { readRun, readRunRecord } from "./read-run.js";
+import { runFiles } from "./run-files.js";
 
 /**
  * The state of the run in a folder. A finished or diverged run can't be resumed.
@@ -43,7 +45,7 @@ export function requireRunSettings(path: string, settings: JsonRecord): void {
   if (run) requireSameSettings(`The run in ${path}`, run.settings, settings);
 }
 
-/** Throws if any setting of the run or of the job differs. */
+/** Throws if any setting of the run differs. */
 export function requireEqualSettings(path: string, run: RunRecord, settings: JsonRecord): void {
   const names = Object.keys({ ...run.settings, ...settings });
   requireSameSettings(`The run in ${path}`, run.settings, settings, names);

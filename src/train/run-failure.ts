@@ -1,7 +1,7 @@
 /** The end of a run after an error: its final state, and the incident to record. */
 
-import { HoldfastError } from "../../errors/index.js";
-import type { RunRecorder } from "../../train/index.js";
+import { HoldfastError } from "../errors/index.js";
+import type { RunRecorder } from "./inspection/run-recorder.js";
 
 /** Errors of memory. Their messages contain the table of holders. */
 const memoryErrors: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);

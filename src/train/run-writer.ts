@@ -1,0 +1,201 @@
+/**
+ * Writes a run: its folder with settings, progress and figures, its records for the inspector, and its checkpoints. An existing run stays
+ * unchanged until the first record. An application adds its own events and states.
+ */
+
+import { join } from "node:path";
+import { HoldfastError } from "../errors/index.js";
+import type { JsonRecord, RunFigures, RunPhase, RunProgress } from "../records/index.js";
+import type { Runtime } from "../runtime/index.js";
+import type { Device, ReportOptions } from "../tensor/index.js";
+import type { Checkpoint } from "./checkpoint-file.js";
+import { CheckpointStore } from "./checkpoints.js";
+import type { LogSizes } from "./files/log-file.js";
+import { RecorderLog } from "./files/recorder-log.js";
+import { type PlanReporter, RunRecorder } from "./inspection/run-recorder.js";
+import { finalStateAfter, incidentOf } from "./run-failure.js";
+import { runFiles } from "./run-files.js";
+import { RunFolder } from "./run-folder.js";
+import { requireEqualSettings, stateOfRun } from "./run-state.js";
+import type { TrainingWatcher } from "./training-watcher.js";
+
+/** What every run needs to resume. */
+export interface ResumePoint {
+  /** Completed steps of the run. */
+  readonly step: number;
+  /** The sizes of the run's logs; version 0.1.0 did not save them. */
+  readonly logs?: LogSizes | undefined;
+}
+
+/** Options of a `RunWriter`. */
+export interface RunWriterOptions<Point extends ResumePoint> {
+  readonly path: string;
+  /** All settings that change the result. A run is only resumed with the same settings. */
+  readonly settings: JsonRecord;
+  /** The device's name. */
+  readonly device: string;
+  /** Records the events of this device in the folder, for the inspector. */
+  readonly recordedDevice?: Device | undefined;
+  /** The number of latest checkpoints to keep; default: 3. */
+  readonly keep?: number | undefined;
+  /** Finds the checkpoint to resume from. It is called before the first write. */
+  readonly find: (store: CheckpointStore) => Point | undefined;
+  /** True for metrics of the checkpoint's step that the resumed run writes again. */
+  readonly isRepeated?: (line: JsonRecord, resumed: Point | undefined) => boolean;
+}
+
+export class RunWriter<Point extends ResumePoint> {
+  readonly resumed: Point | undefined;
+  readonly folder: RunFolder;
+  readonly #options: RunWriterOptions<Point>;
+  readonly #isNew: boolean;
+  readonly #store: CheckpointStore;
+  readonly #runtime: Runtime | undefined;
+  #progress: RunProgress = { step: 0 };
+  #isStarted = false;
+  #log: RecorderLog | undefined;
+  #recorder: RunRecorder | undefined;
+
+  constructor(options: RunWriterOptions<Point>) {
+    const { path, settings, device, recordedDevice, keep, find } = options;
+    this.#options = options;
+    this.#isNew = stateOfRun(path) === "none";
+    this.#runtime = recordedDevice?.runtime;
+    this.#store = new CheckpointStore(join(path, runFiles.checkpoints), keep === undefined ? {} : { keep });
+    let resumed: Point | undefined;
+    this.folder = this.#isNew
+      ? RunFolder.create(path, { settings, device })
+      : RunFolder.open(path, {
+          check: (run) => {
+            requireEqualSettings(path, run, settings);
+            resumed = find(this.#store);
+            if (recordedDevice) RunRecorder.check(path);
+          },
+        });
+    this.resumed = resumed;
+  }
+
+  get progress(): RunProgress {
+    return this.#progress;
+  }
+
+  /** Runs a function that writes an event of the run. Between two steps, the device's events are written too. */
+  write(body: () => void, { isStep = false }: { readonly isStep?: boolean } = {}): void {
+    this.#writing(() => {
+      this.begin();
+      if (isStep) this.#log?.writeIfDue();
+      else this.#log?.write();
+      body();
+    });
+  }
+
+  /** Before the first event: removes the records of steps after the checkpoint, which the run repeats. */
+  begin(): void {
+    if (this.#isStarted) return;
+    this.#isStarted = true;
+    const { step: from = 0, logs: sizes } = this.resumed ?? {};
+    if (!this.#isNew) {
+      this.#store.continueFrom(from);
+      const { isRepeated } = this.#options;
+      this.folder.dropMetricsAfter(from, {
+        sizes,
+        ...(isRepeated && { isDropped: (line) => isRepeated(line, this.resumed) }),
+      });
+    }
+    this.#progress = { step: from };
+    if (!this.#runtime) return;
+    this.#log = new RecorderLog(this.folder.pathOf(runFiles.recorder), this.#runtime.recorder);
+    this.#recorder = new RunRecorder({ folder: this.folder.path, runtime: this.#runtime, from, sizes });
+  }
+
+  enterPhase(phase: RunPhase): void {
+    this.folder.enterPhase(phase);
+  }
+
+  /** Notes a position, and figures that have changed. */
+  noteProgress(position: Omit<RunProgress, "figures" | "phase">, figures: RunFigures = {}): void {
+    this.#progress = { ...this.#progress, ...position, figures: { ...this.#progress.figures, ...figures } };
+    this.folder.noteProgress(this.#progress);
+  }
+
+  /** Changes figures that the next progress has. */
+  setFigures(figures: RunFigures): void {
+    this.#progress = { ...this.#progress, figures: { ...this.#progress.figures, ...figures } };
+  }
+
+  noteIncident(...incident: Parameters<RunRecorder["noteIncident"]>): void {
+    this.#recorder?.noteIncident(...incident);
+  }
+
+  /** A recorder of a trainer. `stepsBefore` counts the steps of earlier folds. */
+  watch(fold: number, stepsBefore: number): TrainingWatcher {
+    const recorder = this.#recorder;
+    return {
+      sent: ({ step, epoch, samples, lr, hostMs }) => {
+        const [time, loss] = [Date.now(), Number.NaN];
+        recorder?.noteSent({ step: stepsBefore + step, time, loss, lr, fold, epoch, samples, hostMs });
+      },
+      lossRead: (loss) => recorder?.noteLoss(loss),
+      planned: (compiled) => recorder?.notePlans(compiled),
+    };
+  }
+
+  /** Records the plans of a compiled step. */
+  notePlans(compiled: PlanReporter, options?: ReportOptions): void {
+    this.#recorder?.notePlans(compiled, options);
+  }
+
+  /** Writes a heartbeat. */
+  beat(): void {
+    this.folder.beat();
+  }
+
+  /** Saves a checkpoint with the sizes of the logs, and returns its name. `read` captures the state; it may write to the logs first. */
+  save(read: () => (logs: LogSizes) => Checkpoint): string {
+    return this.#writing(() => {
+      const capture = read();
+      const checkpoint = capture({ ...this.folder.syncMetrics(), ...this.#recorder?.sync() });
+      this.folder.requireExists();
+      return this.#store.save(checkpoint).name;
+    });
+  }
+
+  /** Ends the run as finished, or as stopped by a signal. */
+  end(state: "finished" | "stopped", exitCode: number): void {
+    this.#log?.write();
+    this.#recorder?.close();
+    this.folder.end({ state, ...(state === "stopped" && { reason: "a signal" }), exitCode });
+  }
+
+  /** Records that an error ended the run. A resumed run without an event stays unchanged. */
+  fail(error: unknown, exitCode: number): void {
+    if (!this.#isNew && !this.#isStarted) {
+      this.folder.close();
+      return;
+    }
+    const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    for (const note of [
+      () => this.#log?.write(),
+      () => this.#recorder?.noteIncident(...incidentOf(error)),
+      () => this.#recorder?.close(),
+      () => this.folder.end({ state: finalStateAfter(error), ...(reason && { reason }), exitCode }),
+    ]) {
+      try {
+        note();
+      } catch (other) {
+        // On a full disk this fails too, and must not hide the first error.
+        if (!(other instanceof HoldfastError)) throw other;
+      }
+    }
+  }
+
+  /** If a write fails because the folder is gone, the error says so. */
+  #writing<Result>(write: () => Result): Result {
+    try {
+      return write();
+    } catch (error) {
+      this.folder.requireExists();
+      throw error;
+    }
+  }
+}
