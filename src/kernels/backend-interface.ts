@@ -1,8 +1,9 @@
 /** The interface of a backend: how the kernels of one kind of device are lowered to commands. */
 
-import type { ColumnKernel } from "../ir/index.js";
+import type { ColumnKernel, Dtype } from "../ir/index.js";
 import type { Command, LowerDigests } from "../runtime/index.js";
 import type { Bytes } from "../units/index.js";
+import type { CachedAttentionProblem, CachedShape } from "./attention/cached-problem.js";
 import type { AttentionShape, BackwardProblem, ForwardProblem } from "./attention/problem.js";
 import type { Capabilities } from "./capabilities.js";
 import type { PartialColumns } from "./codegen/cuda/combo/column-group.js";
@@ -28,6 +29,11 @@ export interface Backend {
   lowerAttentionBackward(problem: BackwardProblem, op: string): Commands;
   /** True if attention of this shape keeps its probabilities for the backward pass, false if it keeps statistics of its rows. */
   keepsProbabilities(shape: AttentionShape): boolean;
+  /** True if one kernel rotates a new position, writes it to a cache, and attends to the cache. */
+  attendsCached(shape: Pick<CachedShape, "width"> & { readonly dtype: Dtype }): boolean;
+  /** Rejected unless `attendsCached` allows it. */
+  lowerCachedAttention(problem: CachedAttentionProblem, op: string): Commands;
+  cachedScratchBytes(shape: CachedShape): number;
   /** A backend that does not have `gathersConvolutions` rejects them. */
   lowerConvolution(problem: ConvolutionProblem, op: string): Commands;
 

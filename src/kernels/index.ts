@@ -8,8 +8,11 @@ export {
   attentionBackwardCalls,
   attentionCalls,
   type BackwardProblem,
+  type CachedAttentionProblem,
+  type CachedShape,
   type ForwardProblem,
   keptBitsShape,
+  type NewHeads,
   storesKeptBits,
 } from "./attention/index.js";
 export {

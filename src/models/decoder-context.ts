@@ -4,6 +4,7 @@ import { HoldfastError } from "../errors/index.js";
 import { functional } from "../nn/index.js";
 import { arange, type Tensor } from "../tensor/index.js";
 import type { CacheRows, CacheTexts, KvCache } from "./kv-cache.js";
+import { type Rotation, rotate } from "./rotary.js";
 
 /** Options of a call of a language model, besides the token ids [B, T]. */
 export interface DecodeOptions {
@@ -38,6 +39,8 @@ export interface AttendOptions {
   readonly window?: number | null;
   readonly scale?: number;
   readonly dropoutP?: number;
+  /** Applied to queries and keys first. */
+  readonly rotation?: Rotation;
 }
 
 /** One call of a decoder. */
@@ -75,11 +78,22 @@ export class DecoderContext {
 
   /** Causal attention of heads: query [B, T, H, width], key and value [B, T, keyHeads, width], to [B, T, H · width]. */
   attend(
-    query: Tensor,
-    key: Tensor,
+    plainQuery: Tensor,
+    plainKey: Tensor,
     value: Tensor,
-    { layer, window = null, ...options }: AttendOptions,
+    { layer, window = null, rotation, ...options }: AttendOptions,
   ): Tensor {
+    const { scale = 1 / Math.sqrt(plainQuery.shape.at(-1) ?? 1), dropoutP = 0 } = options;
+    const cached =
+      this.#cacheRows && dropoutP === 0
+        ? this.#cache?.attend(layer, [plainQuery, plainKey, value], {
+            ...{ positions: this.positions, rotation, columns: this.columns, scale, window },
+          })
+        : undefined;
+    if (cached) return cached.flatten(-2);
+    const [query, key] = rotation
+      ? [rotate(plainQuery, rotation), rotate(plainKey, rotation)]
+      : [plainQuery, plainKey];
     if (this.#cacheTexts) this.#cache?.writeTexts(layer, key, value, this.#cacheTexts);
     const [keys, values] =
       this.#cache && this.#cacheRows

@@ -11,9 +11,13 @@
  * one. A prompt that is padded on its right leaves columns that the next positions overwrite before they are read.
  */
 
+import { isGradEnabled, noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
+import { backendOf } from "../kernels/index.js";
 import { Buffer, init, Module } from "../nn/index.js";
+import { cachedAttention } from "../ops/index.js";
 import { arange, type Tensor, where } from "../tensor/index.js";
+import type { Rotation } from "./rotary.js";
 
 /** The sizes of a cache. */
 export interface KvCacheSizes {
@@ -33,6 +37,17 @@ export interface CacheRows {
   readonly isWritten: Tensor;
   /** [B, L, 1, 1]: the row of the call for each of them; null if the call has one row. */
   readonly row: Tensor | null;
+}
+
+/** How one new position attends to a cache. */
+export interface CachedAttendOptions {
+  /** i32 [B or 1, 1] */
+  readonly positions: Tensor;
+  readonly rotation: Rotation | undefined;
+  /** An upper bound of all positions + 1. */
+  readonly columns: number;
+  readonly scale: number;
+  readonly window: number | null;
 }
 
 /** Where texts of a call are written that begin at position 0. All layers share it. */
@@ -176,6 +191,33 @@ export class KvCache extends Module {
       return written.narrow(1, 0, columns);
     };
     return [write(this.#table(this.keys, layer), keys), write(this.#table(this.values, layer), values)];
+  }
+
+  /**
+   * Rotates the query and the key of one new position of each sequence, [B, 1, heads, headWidth], writes key and value, and attends to the
+   * positions up to it. Undefined if the device has no kernel for it.
+   *
+   * @internal
+   */
+  attend(
+    layer: number,
+    [query, key, value]: readonly [Tensor, Tensor, Tensor],
+    { positions, rotation, ...attributes }: CachedAttendOptions,
+  ): Tensor | undefined {
+    const [keys, values] = [this.#table(this.keys, layer), this.#table(this.values, layer)];
+    const { device, dtype } = query;
+    const [width = 1] = query.shape.slice(-1);
+    const isPossible =
+      query.shape[1] === 1 &&
+      !isGradEnabled() &&
+      backendOf(device.runtime).attendsCached({ dtype, width }) &&
+      [key, value, keys, values].every((tensor) => tensor.dtype === dtype);
+    if (!isPossible) return undefined;
+    const operands = [query, key, value, keys, values, positions];
+    const rotations = rotation ? [rotation.cosines, rotation.sines] : [];
+    const attended = device.apply(cachedAttention, [...operands, ...rotations], attributes);
+    for (const table of [keys, values]) noteWrite(table.array.storage);
+    return attended;
   }
 
   #table(tables: readonly Buffer[], layer: number): Buffer {

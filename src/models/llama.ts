@@ -22,7 +22,7 @@ import type { HubLayout } from "./hub-layout.js";
 import type { KvCacheSizes } from "./kv-cache.js";
 import { LanguageModel } from "./language-model.js";
 import { linear } from "./layers.js";
-import { Rotary, type Rotation, rotate } from "./rotary.js";
+import { Rotary, type Rotation } from "./rotary.js";
 
 const hubLayout: HubLayout = {
   ...{ prefix: "model", heads: ["lmHead"], names: {}, transposed: [] },
@@ -59,10 +59,10 @@ class Attention extends Module {
     const key = split(this.kProj.forward(x), keyHeads);
     const value = split(this.vProj.forward(x), keyHeads);
     const attended = context.attend(
-      rotate(this.qNorm?.forward(query) ?? query, rotation),
-      rotate(this.kNorm?.forward(key) ?? key, rotation),
+      this.qNorm?.forward(query) ?? query,
+      this.kNorm?.forward(key) ?? key,
       value,
-      { layer, window: windows[layer] ?? null, dropoutP: this.isTraining ? attentionDropout : 0 },
+      { layer, window: windows[layer] ?? null, rotation, dropoutP: this.isTraining ? attentionDropout : 0 },
     );
     return this.oProj.forward(attended);
   }

@@ -1,6 +1,7 @@
 /** ops: the op table. An entry has an op's shape and dtype rule, its gradient, its saved values and its lowering. */
 
 export { type AttentionAttributes, attention } from "./attention/attention.js";
+export { type CachedAttentionAttributes, cachedAttention } from "./attention/cached.js";
 export { causalMask } from "./attention/causal-mask.js";
 export { packedAttention } from "./attention/packed.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";

@@ -6,6 +6,7 @@
 import { Device, nn, optim, type Tensor, zeros } from "holdfast";
 import type { KernelSource } from "holdfast/internals";
 import { listSources } from "../../src/compile/execute/emit.js";
+import { cachedAttention } from "../../src/ops/index.js";
 import { type CommonWorkloadName, commonWorkloads } from "./common-models/workloads.js";
 import { collectGarbage } from "./gc.js";
 import { type Precision, planAllSchedules, storageWithoutMemory } from "./null-gpu.js";
@@ -101,6 +102,7 @@ export function kernelsAtLimits(
   return recordKernels(generation, precision, (device) => {
     for (const width of widths)
       for (const dropoutP of [0, 0.1]) device.step(() => attend(device, width, dropoutP));
+    for (const width of widths) device.step(() => attendToCache(device, width));
     for (const channels of [3, 32, 256]) device.step(() => convolve(device, channels));
     for (const columns of [9000, 50_304]) device.step(() => normalise(device, columns));
     device.step(() => embed(device));
@@ -113,6 +115,20 @@ const learned = (device: Device, ...shape: number[]): Tensor => zeros(shape, { d
 function attend(device: Device, width: number, dropoutP: number): void {
   const [q, k, v] = [0, 1, 2].map(() => learned(device, 1, 2, 80, width)) as [Tensor, Tensor, Tensor];
   nn.functional.scaledDotProductAttention(q, k, v, null, { isCausal: true, dropoutP }).sum().backward();
+}
+
+/** A short cache and one whose columns are split. */
+function attendToCache(device: Device, width: number): void {
+  for (const dtype of ["f32", "bf16"] as const) {
+    for (const columns of [128, 2048]) {
+      const heads = (count: number) => zeros([1, 1, count, width], { dtype, device });
+      const cache = () => zeros([1, columns, 2, width], { dtype, device });
+      const positions = zeros([1, 1], { dtype: "i32", device });
+      const angles = zeros([1, 1, 1, width / 2], { device });
+      const operands = [heads(16), heads(2), heads(2), cache(), cache(), positions, angles, angles];
+      device.apply(cachedAttention, operands, { columns, scale: 1, window: null });
+    }
+  }
 }
 
 function convolve(device: Device, channels: number): void {

@@ -1,12 +1,16 @@
 /** The CUDA backend: kernels printed as CUDA C++, GEMMs by native kernels or by cuBLASLt. */
 
-import type { ColumnKernel } from "../../ir/index.js";
+import { type ColumnKernel, type Dtype, dtypes } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
 import type { Bytes } from "../../units/index.js";
+import type { CachedAttentionProblem, CachedShape } from "../attention/cached-problem.js";
 import {
+  cachedScratchBytes,
+  canAttendCached,
   keepsProbabilities,
   lowerAttentionBackwardOnCuda,
   lowerAttentionOnCuda,
+  lowerCachedAttention,
 } from "../attention/cuda/index.js";
 import {
   type AttentionShape,
@@ -95,6 +99,20 @@ export class CudaBackend implements Backend {
 
   keepsProbabilities(shape: AttentionShape): boolean {
     return keepsProbabilities(this.#target, shape);
+  }
+
+  attendsCached({ dtype, width }: { readonly dtype: Dtype; readonly width: number }): boolean {
+    return (dtype === "f32" || dtype === "bf16" || dtype === "f16") && canAttendCached(dtype, width);
+  }
+
+  lowerCachedAttention(problem: CachedAttentionProblem, op: string): Commands {
+    const { dtype, batch, heads, width, out } = problem;
+    const isWhole = out.span.size === batch * heads * width * dtypes[dtype].bytes;
+    return lowerCachedAttention(problem, op, isWhole ? "out" : "partial-out");
+  }
+
+  cachedScratchBytes(shape: CachedShape): number {
+    return cachedScratchBytes(shape);
   }
 
   lowerConvolution(problem: ConvolutionProblem, op: string): Commands {

@@ -4,6 +4,7 @@ import { HoldfastError } from "../../errors/index.js";
 import type { ColumnKernel } from "../../ir/index.js";
 import type { Command } from "../../runtime/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
+import type { CachedAttentionProblem } from "../attention/cached-problem.js";
 import {
   accessTo,
   type BackwardProblem,
@@ -71,6 +72,21 @@ export class WasmBackend implements Backend {
   /** Computing them again would take longer than reading them. */
   keepsProbabilities(): boolean {
     return true;
+  }
+
+  attendsCached(): boolean {
+    return false;
+  }
+
+  lowerCachedAttention(_: CachedAttentionProblem, op: string): Commands {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `${op}: the CPU attends to a cache with other ops. Call attendsCached first.`,
+    );
+  }
+
+  cachedScratchBytes(): number {
+    return 0;
   }
 
   lowerConvolution(): Commands {
