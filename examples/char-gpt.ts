@@ -48,7 +48,7 @@ export const small: Preset = {
 };
 
 /** Letter and position embeddings, causal layers, and a linear layer that predicts the next letter. */
-class CharGpt extends nn.Module {
+export class CharGpt extends nn.Module {
   readonly letters: nn.Embedding;
   readonly positions: nn.Embedding;
   readonly dropout: nn.Dropout;

@@ -40,7 +40,7 @@ function write(cpu: Device, sentences: number): string {
 }
 
 /** Letter and position embeddings, two causal layers, and a linear layer that predicts the next letter. */
-class CharacterModel extends nn.Module {
+export class CharacterModel extends nn.Module {
   readonly letters: nn.Embedding;
   readonly positions: nn.Embedding;
   readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;

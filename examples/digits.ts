@@ -74,7 +74,7 @@ function drawDigits(cpu: Device, count: number): { images: Float32Array; labels:
 }
 
 /** Two convolutions with pooling, and a linear layer. */
-function makeModel(): nn.Sequential {
+export function makeModel(): nn.Sequential {
   return new nn.Sequential(
     new nn.Conv2d(1, 8, 3, { padding: 1 }), // [B, 8, 12, 12]
     new nn.ReLU(),

@@ -54,6 +54,20 @@ function drawStripes(count: number, noise: Float32Array): [images: Float32Array,
   return [images, labels];
 }
 
+/** Images [B, 1, side, side] to logits of classes. */
+export function makeConvnet(): nn.Sequential {
+  return new nn.Sequential(
+    new nn.Conv2d(1, 8, 3, { padding: 1, bias: false }),
+    new nn.BatchNorm2d(8),
+    new nn.ReLU(),
+    new Residual(8, 8, 1),
+    new Residual(8, 16, 2),
+    new nn.AdaptiveAvgPool2d(1),
+    new nn.Flatten(),
+    new nn.Linear(16, classes),
+  );
+}
+
 export async function main(epochs = 2): Promise<{ heldOutAccuracy: number }> {
   const cpu = await device("cpu");
   manualSeed(3);
@@ -64,16 +78,7 @@ export async function main(epochs = 2): Promise<{ heldOutAccuracy: number }> {
   ];
   const data = new TensorDataset({ values: images, shape: [256, 1, side, side] }, labels);
 
-  const model = new nn.Sequential(
-    new nn.Conv2d(1, 8, 3, { padding: 1, bias: false }),
-    new nn.BatchNorm2d(8),
-    new nn.ReLU(),
-    new Residual(8, 8, 1),
-    new Residual(8, 16, 2),
-    new nn.AdaptiveAvgPool2d(1),
-    new nn.Flatten(),
-    new nn.Linear(16, classes),
-  ).to(cpu);
+  const model = makeConvnet().to(cpu);
   const optimizer = new optim.SGD(model.parameters(), { lr: 0.1, momentum: 0.9, weightDecay: 5e-4 });
 
   const step = cpu.compile((x: Tensor, y: Tensor) => {

@@ -1,4 +1,7 @@
-/** ONNX Runtime as an engine, if it is installed: it takes 291 MB, so it is no dependency. `npm run test:onnx -- --install` fetches it. */
+/**
+ * ONNX Runtime as an engine, and transformers.js, if they are installed. They take 474 MB, so they are no dependencies:
+ * `npm run test:onnx -- --install` fetches them.
+ */
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,11 +11,25 @@ import type { Dtype } from "holdfast";
 import type { PlainArray } from "./arrays.js";
 import type { Engine, PlainFeeds, Results } from "./compare.js";
 
-export const onnxRuntimeVersion = "1.30.0";
+/** The version of ONNX Runtime is the one that transformers.js needs. */
+export const [onnxRuntimeVersion, transformersJsVersion] = ["1.30.0", "4.3.1"];
 
 /** The folder with its node_modules. HOLDFAST_ONNX_RUNTIME names another one. */
 export const onnxRuntimeFolder =
   process.env["HOLDFAST_ONNX_RUNTIME"] ?? join(homedir(), ".cache/holdfast-tests/onnxruntime");
+
+/** A package of that folder; undefined if it is not installed. */
+function findPackage(name: string): unknown {
+  const modules = join(onnxRuntimeFolder, "node_modules");
+  return existsSync(join(modules, name)) ? createRequire(join(modules, "load.js"))(name) : undefined;
+}
+
+/** Options of tests that need both packages. */
+export const needsOnnxRuntime = {
+  skip:
+    !existsSync(join(onnxRuntimeFolder, "node_modules/@huggingface/transformers")) &&
+    "ONNX Runtime and transformers.js are not installed: npm run test:onnx -- --install",
+};
 
 interface OrtTensor {
   readonly type: string;
@@ -45,9 +62,8 @@ const types: Partial<Record<Dtype, readonly [name: string, array: (data: readonl
 
 /** The engine; undefined if it is not installed. */
 export function findOnnxRuntime(): Engine | undefined {
-  const modules = join(onnxRuntimeFolder, "node_modules");
-  if (!existsSync(join(modules, "onnxruntime-node"))) return undefined;
-  const ort = createRequire(join(modules, "load.js"))("onnxruntime-node") as Ort;
+  const ort = findPackage("onnxruntime-node") as Ort | undefined;
+  if (!ort) return undefined;
   return {
     name: `ONNX Runtime ${onnxRuntimeVersion}`,
     open: async (path) => {
