@@ -95,10 +95,12 @@ export {
   type GenerateOptions,
   type GenerateTextOptions,
   Generation,
+  type GenerationConfig,
   type GenerationResult,
   Generator,
   type GeneratorOptions,
   generate,
+  loadGenerationConfig,
   type Prompt,
 } from "./generate/index.js";
 export {

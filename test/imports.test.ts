@@ -10,7 +10,7 @@ import { filesBelow, readRepositoryFile } from "./support/repository.js";
 const layers: LayerTable = [
   ["errors", "records"],
   ["units"],
-  ["files"],
+  ["files", "http"],
   ["driver"],
   ["runtime"],
   ["ir"],
@@ -25,7 +25,7 @@ const layers: LayerTable = [
   ["generate"],
   ["train"],
   ["crossasset", "onnx"],
-  ["inspect"],
+  ["inspect", "serve"],
   ["cli"],
 ];
 

@@ -17,6 +17,7 @@ import { addDoctor } from "./doctor/index.js";
 import { addHealth } from "./health.js";
 import { addInspect } from "./inspect.js";
 import { addPredictAndEval } from "./predict.js";
+import { addGenerate, addServe } from "./texts/index.js";
 import { tour } from "./tour.js";
 import { addTrain } from "./train/command.js";
 
@@ -50,6 +51,8 @@ export function buildProgram(end: (code: number) => void): Command {
   addDoctor(program, packageVersion(), end);
   addTrain(program, end);
   addPredictAndEval(program);
+  addGenerate(program, end);
+  addServe(program, end);
   addBars(program);
   addHealth(program, end);
   addInspect(program);

@@ -4,15 +4,14 @@
  * token if the server has one.
  */
 
-import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { hostsIn, hostsOf } from "../train/index.js";
+import { bearerOf, hostsIn, hostsOf, isCrossSite, isSameToken } from "../http/index.js";
 
 export const maxUrlLength = 4096;
 
 /** A rejected request: the HTTP status and a one-line reason. */
 export interface Rejection {
-  readonly status: 400 | 401 | 403 | 404 | 405 | 413 | 414 | 431 | 503;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 413 | 414 | 503;
   readonly error: string;
 }
 
@@ -29,10 +28,6 @@ export function makeAccessPolicy(address: string, port: number, token: string | 
   return { hosts: hostsOf(address, port), token, cookie: `holdfast-inspect-${port}` };
 }
 
-export function makeToken(): string {
-  return randomBytes(24).toString("base64url");
-}
-
 /** The reason to reject a request; undefined if it is accepted. `checkToken` checks the token. */
 export function rejectionOf(policy: AccessPolicy, request: IncomingMessage): Rejection | undefined {
   const { method = "", url = "", headers } = request;
@@ -42,12 +37,7 @@ export function rejectionOf(policy: AccessPolicy, request: IncomingMessage): Rej
     const names = [...policy.hosts].slice(0, 3).join(", ");
     return { status: 403, error: `The Host header does not name this server. Use ${names}.` };
   }
-  const { origin } = headers;
-  if (origin !== undefined && origin.toLowerCase() !== `http://${host}`)
-    return { status: 403, error: "Requests from other sites are rejected." };
-  const isForeign = ["cross-site", "same-site"].includes(String(headers["sec-fetch-site"]));
-  if (isForeign && headers["sec-fetch-mode"] !== "navigate")
-    return { status: 403, error: "Requests from other sites are rejected." };
+  if (isCrossSite(request, host)) return { status: 403, error: "Requests from other sites are rejected." };
   if (method !== "GET" && method !== "HEAD")
     return { status: 405, error: "This server is read-only: it answers GET and HEAD." };
   if (url.length > maxUrlLength)
@@ -71,32 +61,22 @@ export function checkToken(
 ): TokenCheck {
   const { token } = policy;
   if (token === undefined) return { isValid: true, isFromUrl: false };
-  const { authorization = "", cookie = "" } = request.headers;
-  const bearer = /^Bearer +(\S+)$/i.exec(authorization)?.[1];
+  const { cookie = "" } = request.headers;
   const cookieToken = cookie
     .split(";")
     .map((pair) => pair.trim())
     .find((pair) => pair.startsWith(`${policy.cookie}=`))
     ?.slice(policy.cookie.length + 1);
   const presented = query.get("token");
-  const isFromUrl = presented !== null && isSame(presented, token);
+  const isFromUrl = presented !== null && isSameToken(presented, token);
   const isValid =
     isFromUrl ||
-    [bearer, cookieToken].some((candidate) => candidate !== undefined && isSame(candidate, token));
+    [bearerOf(request), cookieToken].some(
+      (candidate) => candidate !== undefined && isSameToken(candidate, token),
+    );
   return { isValid, isFromUrl };
 }
 
 export function cookieOf({ cookie, token = "" }: AccessPolicy): string {
   return `${cookie}=${token}; HttpOnly; SameSite=Strict; Path=/`;
-}
-
-/** A comparison in constant time, by digests of equal length. */
-function isSame(presented: string, token: string): boolean {
-  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(presented), digest(token));
-}
-
-/** True if the text is safe in addresses and cookies. */
-export function isToken(text: string): boolean {
-  return /^[\w.~-]{8,200}$/.test(text);
 }

@@ -64,18 +64,6 @@ export function sendRejection(response: ServerResponse, { status, error }: Rejec
   response.end(response.req.method === "HEAD" ? undefined : content);
 }
 
-/** Writes a rejection to a raw socket, for requests that could not be parsed. */
-export function rawRejection({ status, error }: Rejection, reason: string): string {
-  const content = JSON.stringify({ error });
-  const head = [
-    `HTTP/1.1 ${status} ${reason}`,
-    `Content-Type: ${jsonType}`,
-    `Content-Length: ${Buffer.byteLength(content)}`,
-    "Connection: close",
-  ];
-  return `${head.join("\r\n")}\r\n\r\n${content}`;
-}
-
 /** Keeps the characters that are safe in a header and in a file name. */
 function fileNameOf(text: string): string {
   return text.replaceAll(/[^\w.-]+/g, "_").slice(-120);

@@ -15,8 +15,8 @@ import {
   openTestInspector,
 } from "../../test/support/inspector-client.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
-import { isLoopback } from "../train/index.js";
-import { checkToken, makeAccessPolicy, makeToken } from "./access.js";
+import { isLoopback, makeToken } from "../http/index.js";
+import { checkToken, makeAccessPolicy } from "./access.js";
 
 const outer = makeFolder();
 const secret = "the text of a secret file";

@@ -1,27 +1,19 @@
 /** The inspector's server: serves a page and its data from a folder of runs to authorised clients. It writes nothing. */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
-import { HoldfastError } from "../errors/index.js";
 import {
+  answerBrokenRequests,
   type ConnectionOptions,
   checkingIntervalOf,
-  isAddress,
   isLoopback,
   limitConnections,
-  urlHost,
-} from "../train/index.js";
-import {
-  type AccessPolicy,
-  checkToken,
-  cookieOf,
-  isToken,
-  makeAccessPolicy,
+  listen,
   makeToken,
-  type Rejection,
-  rejectionOf,
-} from "./access.js";
-import { rawRejection, send, sendRejection } from "./responses.js";
+  requireToken,
+  urlHost,
+} from "../http/index.js";
+import { type AccessPolicy, checkToken, cookieOf, makeAccessPolicy, rejectionOf } from "./access.js";
+import { send, sendRejection } from "./responses.js";
 import { Router, type RouterOptions } from "./router.js";
 import { findShown } from "./run-list.js";
 
@@ -50,14 +42,8 @@ const maxHeaderBytes = 8192;
 /** Serves runs until it is closed. */
 export async function openInspector(options: InspectorOptions): Promise<Inspector> {
   const { port = 0, host = "127.0.0.1" } = options;
-  if (!isAddress(host)) throw new HoldfastError("BAD_ARGUMENT", `"${host}" is not an address.`);
   const token = options.token ?? (isLoopback(host) ? undefined : makeToken());
-  if (token !== undefined && !isToken(token)) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `The token is invalid (${token.length} characters). A token has 8 to 200 letters, digits and "._~-".`,
-    );
-  }
+  if (token !== undefined) requireToken(token);
   const shown = findShown(options.root);
   const run = options.run ?? shown.run;
   const router = new Router({ root: shown.root, run }, options);
@@ -68,12 +54,8 @@ export async function openInspector(options: InspectorOptions): Promise<Inspecto
   server.on("request", (request, response) => {
     if (policy) void answer(policy, router, request, response);
   });
-  server.on("clientError", rejectBroken);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", (cause: NodeJS.ErrnoException) => reject(cannotListen(host, port, cause)));
-    server.listen({ host, port }, resolve);
-  });
-  const bound = (server.address() as AddressInfo).port;
+  answerBrokenRequests(server, maxHeaderBytes, ({ error }) => ({ error }));
+  const bound = await listen(server, "The inspector", { host, port });
   policy = makeAccessPolicy(host, bound, token);
   const shownHost = host === "0.0.0.0" || host === "::" ? "localhost" : host;
   const query = token === undefined ? "" : `?token=${token}`;
@@ -133,29 +115,4 @@ function splitUrl(url: string): { readonly path: string; readonly query: URLSear
   const mark = url.indexOf("?");
   const path = mark < 0 ? url : url.slice(0, mark);
   return { path, query: new URLSearchParams(mark < 0 ? "" : url.slice(mark + 1)) };
-}
-
-/** A request that is not HTTP, or too large. */
-function rejectBroken({ code }: NodeJS.ErrnoException, socket: Socket): void {
-  const rejection: Rejection =
-    code === "HPE_HEADER_OVERFLOW"
-      ? { status: 431, error: `The request headers are larger than ${maxHeaderBytes} bytes.` }
-      : { status: 400, error: "The request is not valid HTTP." };
-  const reason = rejection.status === 431 ? "Request Header Fields Too Large" : "Bad Request";
-  if (socket.writable && code !== "ECONNRESET") socket.end(rawRejection(rejection, reason));
-  // After the answer is sent, even if the client keeps sending.
-  socket.destroySoon();
-}
-
-function cannotListen(host: string, port: number, cause: NodeJS.ErrnoException): HoldfastError {
-  const why =
-    cause.code === "EADDRINUSE"
-      ? "another program uses this port; use another --port, or 0 for a free one"
-      : cause.code === "EACCES"
-        ? "the system does not allow it; use a --port above 1023"
-        : cause.message;
-  return new HoldfastError("BAD_ARGUMENT", `The inspector can't listen on ${host}, port ${port}: ${why}.`, {
-    cause,
-    numbers: { port },
-  });
 }

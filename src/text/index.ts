@@ -8,6 +8,7 @@ export {
   type TextDataOptions,
   type TextFigures,
 } from "./data/index.js";
+export { exceededLimit, JsonField, type JsonLimits, parseJson } from "./json-field.js";
 export {
   ByteTokenizer,
   type ByteTokenizerOptions,

@@ -36,6 +36,25 @@ export function parseJson(
 }
 
 function requireWithin(bytes: Uint8Array, file: string, limits: JsonLimits): void {
+  const exceeded = exceededLimit(bytes, limits);
+  if (!exceeded) return;
+  const { found, limit, unit } = exceeded;
+  throw new HoldfastError(
+    "BAD_FILE",
+    `${file} has ${found} ${unit}; the maximum is ${limit}. It is damaged, or not the file it claims to be.`,
+    { numbers: { file, found, limit } },
+  );
+}
+
+/** A limit that a JSON text is above. */
+export interface ExceededLimit {
+  readonly found: number;
+  readonly limit: number;
+  readonly unit: string;
+}
+
+/** The first limit that a JSON text is above. Counts, and builds nothing. */
+export function exceededLimit(bytes: Uint8Array, limits: JsonLimits): ExceededLimit | undefined {
   let [containers, values, depth, maxDepth] = [0, 0, 0, 0];
   let isInString = false;
   for (let at = 0; at < bytes.length; at++) {
@@ -52,18 +71,13 @@ function requireWithin(bytes: Uint8Array, file: string, limits: JsonLimits): voi
     } else if (byte === 0x7d || byte === 0x5d) depth -= 1;
   }
   const found = { maxContainers: containers, maxValues: values + containers, maxDepth };
-  for (const [limit, name] of [
+  for (const [name, unit] of [
     ["maxContainers", "arrays and objects"],
     ["maxValues", "values"],
     ["maxDepth", "levels"],
-  ] as const) {
-    if (found[limit] <= limits[limit]) continue;
-    throw new HoldfastError(
-      "BAD_FILE",
-      `${file} has ${found[limit]} ${name}; the maximum is ${limits[limit]}. It is damaged, or not the file it claims to be.`,
-      { numbers: { file, found: found[limit], limit: limits[limit] } },
-    );
-  }
+  ] as const)
+    if (found[name] > limits[name]) return { found: found[name], limit: limits[name], unit };
+  return undefined;
 }
 
 /** A value in a JSON file, with its path for error messages. */
@@ -78,6 +92,11 @@ export class JsonField {
     this.file = file;
     this.path = path;
     this.#advice = advice;
+  }
+
+  /** A value inside this one. */
+  protected at(value: unknown, path: string): JsonField {
+    return new JsonField(value, this.file, path, this.#advice);
   }
 
   get isAbsent(): boolean {
@@ -95,7 +114,7 @@ export class JsonField {
   /** An own field; absent if there is none. */
   get(key: string): JsonField {
     const record = this.record();
-    return this.#at(Object.hasOwn(record, key) ? record[key] : undefined, this.#below(key));
+    return this.at(Object.hasOwn(record, key) ? record[key] : undefined, this.#below(key));
   }
 
   record(): Readonly<Record<string, unknown>> {
@@ -108,7 +127,7 @@ export class JsonField {
   /** The entries of an object, in the order of the file. */
   *entries(): IterableIterator<readonly [string, JsonField]> {
     const record = this.record();
-    for (const key of Object.keys(record)) yield [key, this.#at(record[key], this.#below(key))];
+    for (const key of Object.keys(record)) yield [key, this.at(record[key], this.#below(key))];
   }
 
   list(maxLength = Number.POSITIVE_INFINITY): readonly unknown[] {
@@ -122,7 +141,7 @@ export class JsonField {
   }
 
   item(value: unknown, index: number): JsonField {
-    return this.#at(value, `${this.path}[${index}]`);
+    return this.at(value, `${this.path}[${index}]`);
   }
 
   string(maxLength = 1 << 20): string {
@@ -154,12 +173,16 @@ export class JsonField {
     return this.value;
   }
 
+  /** The value, shortened for messages. */
+  get shown(): string {
+    return this.value === undefined ? "absent" : shorten(this.value);
+  }
+
   /** An error: what the field must be, and what it is. */
-  wrong(expected: string): HoldfastError {
-    const shown = this.value === undefined ? "absent" : shorten(this.value);
+  wrong(expected: string): Error {
     return new HoldfastError(
       "BAD_FILE",
-      `${this.file}: ${this.path || "the file"} must be ${expected}, but is ${shown}. ${this.#advice}`,
+      `${this.file}: ${this.path || "the file"} must be ${expected}, but is ${this.shown}. ${this.#advice}`,
       { numbers: { file: this.file, field: this.path } },
     );
   }
@@ -171,10 +194,6 @@ export class JsonField {
       `${this.file}: ${this.path || "the file"} has ${feature}, which Holdfast does not support. ${advice}`,
       { numbers: { file: this.file, field: this.path } },
     );
-  }
-
-  #at(value: unknown, path: string): JsonField {
-    return new JsonField(value, this.file, path, this.#advice);
   }
 
   #below(key: string): string {

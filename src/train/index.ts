@@ -51,8 +51,6 @@ export { RunServer, type RunServerOptions } from "./run-server.js";
 export { requireRunSettings, stateOfRun } from "./run-state.js";
 export { type ResumePoint, RunWriter, type RunWriterOptions } from "./run-writer.js";
 export { epochShape, logSizesShape, positionShape } from "./saved-training.js";
-export { type ConnectionOptions, checkingIntervalOf, limitConnections } from "./serving/connections.js";
-export { hostsIn, hostsOf, isAddress, isLoopback, urlHost } from "./serving/hosts.js";
 export {
   captureState,
   describeState,

@@ -8,10 +8,16 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { errorCode } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
+import {
+  checkingIntervalOf,
+  hostsIn,
+  hostsOf,
+  isAddress,
+  isLoopback,
+  limitConnections,
+} from "../http/index.js";
 import { healthOf } from "./health.js";
 import { metricsPageType, readMetricsPage } from "./metrics-page.js";
-import { checkingIntervalOf, limitConnections } from "./serving/connections.js";
-import { hostsIn, hostsOf, isAddress, isLoopback } from "./serving/hosts.js";
 
 export interface RunServerOptions {
   /** 0 selects a free port. */
