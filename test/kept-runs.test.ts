@@ -41,6 +41,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "groupScatters",
   "tf32Operands",
   "weightCopies",
+  "recomputeInReaders",
 ]);
 
 describe("a run that 0.1.0 finished", () => {

@@ -2,13 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { blockDiag, cdist, einsum, HoldfastError, pdist, type Tensor, tensordot } from "holdfast";
+import { blockDiag, cdist, einsum, type HoldfastError, pdist, type Tensor, tensordot } from "holdfast";
 import { type AlgebraCall, type Arguments, algebraCalls } from "./support/algebra-calls.js";
-import { openStrictDevice } from "./support/devices.js";
+import { isLeftToCpu, openStrictDevice } from "./support/devices.js";
 import { isThorough } from "./support/effort.js";
 import type { Listed } from "./support/oracle-records.js";
 import { readRepositoryFile } from "./support/repository.js";
-import { testDeviceKind } from "./support/test-device.js";
 import { isNear, type Tolerance, tolerances } from "./tolerances.js";
 
 interface AlgebraCase {
@@ -45,9 +44,6 @@ for (const [index, algebraCase] of cases.entries()) {
     });
   }
 }
-
-const isLeftToCpu = (error: unknown): boolean =>
-  testDeviceKind !== "cpu" && error instanceof HoldfastError && error.code === "UNSUPPORTED";
 
 test("red proof: a value that is off by 1e-8 in f64 is found, and so is a gradient", () => {
   const [product] = cases;

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { autograd, linalg, nn, type Tensor, tensor } from "holdfast";
 import { type Cell, recurrent } from "../src/ops/index.js";
-import { openDevice } from "./support/devices.js";
+import { isLeftToCpu, openDevice } from "./support/devices.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
 
@@ -95,7 +95,7 @@ const functions: Readonly<Record<string, (...inputs: Inputs) => Tensor>> = {
 };
 
 for (const [name, { first, inputs: lists, value, gradients }] of Object.entries(cases)) {
-  test(`${name}: gradients of gradients are PyTorch's, and a compiled step has the same bits`, () => {
+  test(`${name}: gradients of gradients are PyTorch's, and a compiled step has the same bits`, (t) => {
     const inputs = lists.map((list) => tensor(list as number[], { dtype: "f64", device: cpu }));
     for (const input of inputs.slice(first)) input.requiresGrad = true;
     const body = (): Tensor[] => {
@@ -103,7 +103,8 @@ for (const [name, { first, inputs: lists, value, gradients }] of Object.entries(
       const slopes = autograd.grad(result, inputs.slice(first));
       return [result, ...slopes];
     };
-    const eager = cpu.step(() => body().map((result) => result.dataSync()));
+    const eager = unlessLeftToCpu(() => cpu.step(() => body().map((result) => result.dataSync())));
+    if (!eager) return t.skip("the CPU computes decompositions");
     const expected = [[value], ...gradients.map((gradient) => [gradient].flat(Number.POSITIVE_INFINITY))];
     for (const [index, numbers] of expected.entries()) {
       for (const [at, number] of (numbers as number[]).entries()) {
@@ -120,4 +121,14 @@ for (const [name, { first, inputs: lists, value, gradients }] of Object.entries(
     step.close();
     for (const input of inputs) input.release();
   });
+}
+
+/** Undefined if only the CPU computes an op of the function. */
+function unlessLeftToCpu<T>(compute: () => T): T | undefined {
+  try {
+    return compute();
+  } catch (error) {
+    if (isLeftToCpu(error)) return undefined;
+    throw error;
+  }
 }

@@ -62,6 +62,7 @@ const inPlaceMethods: Readonly<
   scatterReduce_: [(x) => x.scatterReduce_(0, ...indexed(x), "sum"), [8, 4, 14]],
   indexAdd_: [(x) => x.indexAdd_(0, ...indexed(x)), [8, 4, 14]],
   indexCopy_: [(x) => x.indexCopy_(0, ...indexed(x)), [7, 4, 5]],
+  indexPut_: [(x) => x.indexPut_([indexed(x)[0]], indexed(x)[1]), [7, 4, 5]],
   indexFill_: [(x) => x.indexFill_(0, indexed(x)[0], 5), [5, 4, 5]],
   maskedScatter_: [(x) => x.maskedScatter_(x.gt(2), indexed(x)[1]), [1, 5, 7]],
   put_: [(x) => x.put_(...indexed(x)), [7, 4, 5]],

@@ -1,7 +1,7 @@
 /** Devices for tests: quiet, small, of the kind under test, and closed after the file's last test. */
 
 import { after } from "node:test";
-import { Device, type DeviceOptions } from "holdfast";
+import { Device, type DeviceOptions, HoldfastError } from "holdfast";
 import { bytes, type Driver, strict } from "holdfast/internals";
 import {
   openTestDriver,
@@ -40,6 +40,10 @@ export function openCpuDevice(options: DeviceOptions = {}): Device {
   after(() => device.close());
   return device;
 }
+
+/** True for the error of a decomposition of matrices on a GPU: only the CPU computes it. */
+export const isLeftToCpu = (error: unknown): boolean =>
+  testDeviceKind !== "cpu" && error instanceof HoldfastError && error.code === "UNSUPPORTED";
 
 /** A device whose driver enforces CUDA's rules, and whose dead memory is NaN. */
 export function openStrictDevice(options: DeviceOptions = {}): Device {
