@@ -1,5 +1,6 @@
 /**
- * Training steps of a language model of the size of Qwen2.5-0.5B, with random weights: full fine-tuning, or LoRA with a frozen base.
+ * Training steps of a language model of the size of Qwen2.5-0.5B, with random weights: full fine-tuning, or LoRA of rank 16 in all
+ * projections, with a frozen base in bf16.
  * `language_models_peer.py` is the same in PyTorch with transformers.
  *
  *   node --conditions=holdfast-source dist/bench/gpu/language-models.js [--task full|lora] [--batch 8] [--tokens 1024] [--layers 24]
@@ -8,7 +9,7 @@
 
 import "../source-modules.js";
 import { parseArgs } from "node:util";
-import { Device, fromTyped, manualSeed, modelFromConfig, models, optim } from "holdfast";
+import { applyLora, Device, fromTyped, manualSeed, modelFromConfig, models, optim } from "holdfast";
 import { qwenHalfBillion } from "./language-model-sizes.js";
 
 const { values: options } = parseArgs({
@@ -39,8 +40,15 @@ const device = new Device(options.device === "cpu" ? "cpu" : "cuda", {
 });
 const { runtime } = device;
 manualSeed(42);
-const model = modelFromConfig(config).to(device);
+const isLora = options.task === "lora";
+const model = modelFromConfig(config);
 if (!(model instanceof models.LanguageModel)) throw new Error("no language model");
+if (isLora) {
+  // Frozen before it is placed, so that it never has memory for gradients.
+  model.requiresGrad_(false).to(device, "bf16");
+  applyLora(model, { rank: 16, alpha: 32, targets: "all-linear" });
+} else model.to(device);
+model.train();
 model.gradientCheckpointing = options.checkpointing;
 const parameters = model.parameters().filter(({ requiresGrad }) => requiresGrad);
 const optimizer = new optim.AdamW(parameters, { lr: 1e-5, weightDecay: 0.01 });
@@ -90,7 +98,8 @@ observe();
 console.log(
   `Holdfast, ${options.task}, ${options.precision}, ${batch} × ${tokens} tokens: ${median.toFixed(2)} ms, best ${(times[0] ?? 0).toFixed(2)} ms, ` +
     `${((1000 * batch * tokens) / median).toFixed(0)} tokens/s, first call ${firstSeconds.toFixed(1)} s, peak ${(peak / 2 ** 20).toFixed(0)} MiB, ` +
-    `loss ${firstLoss.toFixed(3)} → ${lastLoss.toFixed(3)}, ${model.parameterCount} parameters`,
+    `loss ${firstLoss.toFixed(3)} → ${lastLoss.toFixed(3)}, ${model.parameterCount} parameters, ` +
+    `${parameters.reduce((sum, { numel }) => sum + numel, 0)} of them trained`,
 );
 if (Number(options.kernels) > 0) {
   const [plan] = step.report({ times: true });

@@ -3,7 +3,7 @@
   python3 language_models_peer.py [--task full|lora] [--batch 8] [--tokens 1024] [--layers 24] [--seconds 8] [--mode default]
 
 The weights are float32 and the step runs in autocast to bfloat16; with --task lora the frozen base is stored in bfloat16 and the adapters
-(rank 16, all projections) in float32.
+(rank 16, all projections) in float32. The adapters are those of PEFT; with --plain, or without PEFT, those of a small module below.
 """
 
 import argparse
@@ -21,6 +21,7 @@ ap.add_argument("--layers", type=int, default=24)
 ap.add_argument("--seconds", type=float, default=8)
 ap.add_argument("--mode", default="default")
 ap.add_argument("--device", default="cuda")
+ap.add_argument("--plain", action="store_true")
 args = ap.parse_args()
 
 from transformers import Qwen2Config, Qwen2ForCausalLM  # noqa: E402
@@ -52,8 +53,19 @@ class Lora(nn.Module):
         return self.base(x) + self.b(self.a(x)) * self.scale
 
 
+try:
+    import peft
+except ImportError:
+    peft = None
+
 model = Qwen2ForCausalLM(config)
-if args.task == "lora":
+task = args.task
+if args.task == "lora" and peft and not args.plain:
+    task = f"lora by peft {peft.__version__}"
+    model.to(torch.bfloat16)
+    model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+elif args.task == "lora":
+    task = "lora, plain"
     model.requires_grad_(False)
     model.to(torch.bfloat16)
     for layer in model.model.layers:
@@ -111,7 +123,7 @@ times = sorted(timed(each) for _ in range(groups))
 last = step().item()
 peak = torch.cuda.max_memory_allocated() / 2**20 if args.device == "cuda" else 0
 print(
-    f"PyTorch {torch.__version__}, transformers {transformers.__version__}, {args.task}, bf16, {args.batch} × {args.tokens} tokens: "
+    f"PyTorch {torch.__version__}, transformers {transformers.__version__}, {task}, bf16, {args.batch} × {args.tokens} tokens: "
     f"{times[groups // 2]:.2f} ms, best {times[0]:.2f} ms, {1e3 * args.batch * args.tokens / times[groups // 2]:.0f} tokens/s, "
     f"first call {first_s:.1f} s, peak {peak:.0f} MiB, loss {first:.3f} → {last:.3f}, {sum(p.numel() for p in model.parameters())} parameters"
 )

@@ -36,6 +36,7 @@ import { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 import * as targetLosses from "./losses/two-operands.js";
 import { batchedLinear } from "./matmul/batched-linear.js";
 import { fusedProjections } from "./matmul/fused-projections.js";
+import { loraLinear } from "./matmul/lora-linear.js";
 import { linear, matmul } from "./matmul/matmul.js";
 import { cat, stack } from "./movement/cat.js";
 import { diagonal } from "./movement/diagonal.js";
@@ -78,7 +79,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ argmax, argmin, all, any, sort },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
   ...{ batchNorm, normalizeChannels, runningAverage, groupNorm },
-  ...{ matmul, linear, batchedLinear, fusedProjections },
+  ...{ matmul, linear, loraLinear, batchedLinear, fusedProjections },
   ...linearAlgebra,
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,

@@ -70,7 +70,7 @@ export function isAutocastEnabled(device: Device): boolean {
 type Family = "half" | "f32" | "widest";
 
 const familyNames: Readonly<Record<Family, string>> = {
-  half: `matmul linear batchedLinear fusedProjections conv1d conv2d
+  half: `matmul linear loraLinear batchedLinear fusedProjections conv1d conv2d
     attention packedAttention scaledDotProductAttention attentionWithDropout recurrent`,
   f32: `exp expm1 log log1p log2 log10 rsqrt reciprocal pow sinh cosh tan acos asin erfinv scaledSoftplus
     softmax logSoftmax layerNorm rmsNorm normalize groupNorm

@@ -7,6 +7,7 @@ import {
   embedding as embeddingOp,
   fusedProjections as fusedProjectionsOp,
   linear as linearOp,
+  loraLinear as loraLinearOp,
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { type PadMode, padByIndex } from "./windows.js";
@@ -54,6 +55,33 @@ export function linear(
 ): Tensor {
   const { layout = "outIn" } = checkOptions("linear", options, { layout: true });
   return x.device.apply(linearOp, bias ? [x, weight, bias] : [x, weight], { layout });
+}
+
+/** What `loraLinear` adds to a linear layer. */
+export interface LoraProduct {
+  /** [rank, in] */
+  readonly a: Tensor;
+  /** [out, rank] */
+  readonly b: Tensor;
+  /** Default: 1. */
+  readonly scale?: number;
+}
+
+/**
+ * x·Wᵀ + b, and a low-rank product beside it: scale·x·Aᵀ·Bᵀ. The result has the dtype that it would have without the product.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const [weight, a, b] = [tensor([[1, 0], [0, 1]]), tensor([[1, 1]]), tensor([[1], [0]])];
+ * console.log(nn.functional.loraLinear(tensor([[2, 3]]), weight, null, { a, b, scale: 2 }).tolist()); // → [ [ 12, 3 ] ]
+ * cpu.close();
+ * ```
+ */
+export function loraLinear(x: Tensor, weight: Tensor, bias: Tensor | null, product: LoraProduct): Tensor {
+  const { a, b, scale = 1 } = checkOptions("loraLinear", product, { a: true, b: true, scale: true });
+  return x.device.apply(loraLinearOp, bias ? [x, weight, a, b, bias] : [x, weight, a, b], { scale });
 }
 
 /**

@@ -13,6 +13,11 @@ function stacked(at: CallContext, first: number, count: number): string {
   return parts.length === 1 ? (parts[0] as string) : at.node("Concat", parts, { axis: { int: 0 } });
 }
 
+/** A product times the attribute `scale`. */
+function scaled(at: CallContext, product: string): string {
+  return at.number("scale", 1) === 1 ? product : at.node("Mul", [product, at.scalar(at.number("scale", 1))]);
+}
+
 export const matmulTranslations: Readonly<Record<string, Translation>> = {
   determinant: (at) => at.result(at.node("Det", [at.operand(0)])),
   matmul: (at) => at.result(at.node("MatMul", [at.operand(0), at.operand(1)])),
@@ -20,11 +25,22 @@ export const matmulTranslations: Readonly<Record<string, Translation>> = {
     const isOutIn = at.text("layout") !== "inOut";
     const [x, weight] = [at.operand(0), at.operand(1)];
     const bias = at.hasOperand(2) ? [at.operand(2)] : [];
-    if (at.value(0).shape.length === 2)
+    if (at.value(0).shape.length === 2 && !at.has("scale"))
       return at.result(at.node("Gemm", [x, weight, ...bias], { transB: { int: isOutIn ? 1 : 0 } }));
     const matrix = isOutIn ? at.transpose(weight, [1, 0]) : weight;
-    const product = at.node("MatMul", [x, matrix]);
+    const product = scaled(at, at.node("MatMul", [x, matrix]));
     return at.result(bias.length > 0 ? at.node("Add", [product, ...bias]) : product);
+  },
+  /** x, W, A, B and a bias: x·Wᵀ + scale·x·Aᵀ·Bᵀ + bias. */
+  loraLinear: (at) => {
+    const isOutIn = at.text("layout") !== "inOut";
+    const [weight, a, b] = [1, 2, 3].map((index) =>
+      isOutIn ? at.transpose(at.operand(index), [1, 0]) : at.operand(index),
+    ) as [string, string, string];
+    const narrow = scaled(at, at.node("MatMul", [at.operand(0), a]));
+    const product = at.node("MatMul", [narrow, b]);
+    const sum = at.node("Add", [at.node("MatMul", [at.operand(0), weight]), product]);
+    return at.result(at.hasOperand(4) ? at.node("Add", [sum, at.operand(4)]) : sum);
   },
   /** x [rows, groups, in], a weight [in, out] and a bias [out] for each group. */
   batchedLinear: (at) => {

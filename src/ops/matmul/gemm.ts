@@ -26,6 +26,14 @@ interface GemmOperand extends MatrixLayout {
   readonly array: DeviceArray;
 }
 
+/** Two matrices of a product. */
+export interface Factors {
+  readonly left: DeviceArray;
+  readonly right: DeviceArray;
+  /** Scales the product. Default: 1. */
+  readonly scale?: number | undefined;
+}
+
 /**
  * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + bias`. The output is contiguous along its last axis, and its
  * batch axes merge to one stride. The operands' batches broadcast to the output's, and so does the bias, [n] or [batch, 1, n].
@@ -37,31 +45,80 @@ export function lowerGemm(
   output: DeviceArray,
   bias?: DeviceArray,
 ): void {
-  const batch = output.shape.slice(0, -2);
-  const [m = 1, n = 1] = output.shape.slice(-2);
-  const k = left.shape.at(-1) ?? 1;
-  const dtype = accumulatorDtype(lowering, output.dtype);
-  const operandDtype = roundedDtype(lowering, dtype) ?? dtype;
+  lowerGemmSum(lowering, [{ left, right }], output, bias);
+}
+
+/** As `lowerGemm`, for the sum of several products: each GEMM after the first adds to the output. */
+export function lowerGemmSum(
+  lowering: Lowering,
+  products: readonly Factors[],
+  output: DeviceArray,
+  bias?: DeviceArray,
+): void {
+  const filled = products.filter(
+    ({ left, right }) => left.shape.at(-1) !== 0 && left.storage && right.storage,
+  );
+  const [first] = filled;
   if (!output.storage) return;
-  if (k === 0 || !left.storage || !right.storage) {
+  if (!first) {
     if (bias) copyArray(lowering, bias, output);
     else fillWith(lowering, output, 0);
     return;
   }
+  if (filled.length === 1 && (first.scale ?? 1) === 1 && lowerSkinny(lowering, first, output, bias)) return;
+  const dtype = accumulatorDtype(lowering, output.dtype);
   const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
+  for (const [index, factors] of filled.entries()) {
+    if (index === 0) lowerProduct(lowering, factors, target, dtype, { bias });
+    else lowerProduct(lowering, factors, target, dtype, { adds: true });
+  }
+  if (target !== output) copyArray(lowering, target, output);
+}
+
+/** Lowers a product with a short side to other kernels. Returns false if it has none. */
+function lowerSkinny(
+  lowering: Lowering,
+  { left, right }: Factors,
+  output: DeviceArray,
+  bias: DeviceArray | undefined,
+): boolean {
+  const batch = output.shape.slice(0, -2);
+  if (batch.length === 0) return lowerSkinnyGemm(lowering, left, right, output, bias);
+  const folded = foldedLeft({ left, right }, output);
+  const [m = 1, n = 1] = output.shape.slice(-2);
+  const rows = { ...output, shape: [sizeOf(batch) * m, n], strides: [n, 1] };
+  return folded !== undefined && lowerSkinnyGemm(lowering, folded, firstMatrix(right), rows, bias);
+}
+
+/** The left operand with all rows of a batch that shares one right matrix. */
+function foldedLeft({ left, right }: Factors, target: DeviceArray): DeviceArray | undefined {
+  const batch = target.shape.slice(0, -2);
+  const [m = 1] = target.shape.slice(-2);
+  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1 && isContiguous(target);
+  return isShared ? foldBatch(left, batch, m, left.shape.at(-1) ?? 1) : undefined;
+}
+
+/** One GEMM with a result of the accumulator's dtype. `adds`: to what the target has. */
+function lowerProduct(
+  lowering: Lowering,
+  factors: Factors,
+  target: DeviceArray,
+  dtype: GemmInputDtype,
+  { bias, adds = false }: { readonly bias?: DeviceArray | undefined; readonly adds?: boolean },
+): void {
+  const { left, right, scale = 1 } = factors;
+  const batch = target.shape.slice(0, -2);
+  const [m = 1, n = 1] = target.shape.slice(-2);
+  const k = left.shape.at(-1) ?? 1;
+  const operandDtype = roundedDtype(lowering, dtype) ?? dtype;
   const batchStride = batchStrideOf(batch, target.strides) ?? m * n;
   if (!target.storage) return;
   const size = sizeOf(batch);
-  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1 && isContiguous(target);
-  const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
-  if (folded) {
-    const rows = { ...output, shape: [size * m, n], strides: [n, 1] };
-    if (lowerSkinnyGemm(lowering, folded, firstMatrix(right), rows, bias)) return;
-  } else if (batch.length === 0 && lowerSkinnyGemm(lowering, left, right, output, bias)) return;
+  const folded = foldedLeft(factors, target);
   // Fused, the bias is part of the epilogue. Otherwise it is copied to the output, and the GEMM accumulates into it.
   const fusedBias =
     bias && lowering.backend.capabilities.fusesBias ? biasVector(lowering, bias, dtype) : undefined;
-  const beta = bias && !fusedBias ? 1 : 0;
+  const beta = adds || (bias && !fusedBias) ? 1 : 0;
   if (bias && !fusedBias) copyArray(lowering, bias, target);
   const isLarge = size * m * n * k >= minMacsForAlignment;
   const a = gemmOperand(lowering, folded ?? left, operandDtype, folded ? [] : batch, isLarge);
@@ -79,6 +136,7 @@ export function lowerGemm(
     b: { ...b, storage: b.array.storage },
     c: { storage: target.storage, rowStride: rowStrideOf(target), batchStride: folded ? 0 : batchStride },
     beta,
+    ...(scale !== 1 && { alpha: scale }),
     ...(fusedBias?.storage && {
       bias: fusedBias.storage,
       biasBatchStride: batchStrideOf(batch, broadcastStrides(fusedBias, target.shape)) ?? 0,
@@ -86,7 +144,6 @@ export function lowerGemm(
   };
   const bytes = lowering.backend.gemmScratchBytes(problem);
   lowering.gemm(bytes > 0 ? { ...problem, scratch: lowering.scratch(bytes) } : problem);
-  if (target !== output) copyArray(lowering, target, output);
 }
 
 /** The dtype that f32 operands are rounded to, if the precision setting allows it. The result stays f32. */

@@ -5,6 +5,7 @@ import { type Dtype, dtypes, promote } from "../../ir/index.js";
 import { expand, sum, sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, mergeAxes, transposed } from "../device-array.js";
+import { mul } from "../elementwise/arithmetic.js";
 import { fitToOperand } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import {
@@ -18,7 +19,7 @@ import {
 } from "../op.js";
 import { lowerReduction } from "../reduction/reduce.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
-import { castForGemm, lowerGemm } from "./gemm.js";
+import { castForGemm, lowerGemm, lowerGemmSum } from "./gemm.js";
 
 /** The operands' shapes as matrices: a left vector is a row, a right vector a column. */
 function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {
@@ -156,7 +157,7 @@ export const weightGradient: KernelOp = {
  * The gradient of a bias: the sum of the upstream gradient over its rows. If GEMMs round their operands to bf16, this op sums the
  * rounded values too, so that only the rounded gradient has to stay in memory.
  */
-const biasGradient: KernelOp = {
+export const biasGradient: KernelOp = {
   kind: "kernel",
   name: "biasGradient",
   gradient: (rule) => [rule.apply(expand, [rule.upstream], { shape: rule.typeOf(0).shape })],
@@ -186,10 +187,10 @@ export function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
   return { ...copy, shape: flat, strides: contiguousStrides(flat) };
 }
 
-/** `layout`: the weight's axes. Default: "outIn", PyTorch's [out, in]. */
-export type LinearAttributes = { readonly layout?: "outIn" | "inOut" };
+/** `layout`: the weight's axes. Default: "outIn", PyTorch's [out, in]. `scale`: of the product; default: 1. */
+export type LinearAttributes = { readonly layout?: "outIn" | "inOut"; readonly scale?: number };
 
-/** x·Wᵀ + b, or x·W + b for a weight [in, out]. The bias is optional. */
+/** scale·x·Wᵀ + b, or scale·x·W + b for a weight [in, out]. The bias is optional. */
 export const linear: KernelOp<LinearAttributes> = {
   kind: "kernel",
   name: "linear",
@@ -214,22 +215,22 @@ export const linear: KernelOp<LinearAttributes> = {
   saves: ([x, weight]) => ({ operands: [...(weight ? [0] : []), ...(x ? [1] : [])] }),
   gradient(rule) {
     const { apply, upstream } = rule;
-    const isInOut = rule.attributes.layout === "inOut";
+    const { layout, scale = 1 } = rule.attributes;
+    const isInOut = layout === "inOut";
     const leading = rule
       .typeOf(0)
       .shape.slice(0, -1)
       .map((_, axis) => axis);
     const weightOperands = () => (isInOut ? [rule.operand(0), upstream] : [upstream, rule.operand(0)]);
     const ofBias = () => (leading.length > 0 ? apply(biasGradient, [upstream]) : upstream);
+    const ofWeight = () => {
+      const gradient = apply(weightGradient, weightOperands());
+      return scale === 1 ? gradient : apply(mul, [gradient, scale]);
+    };
+    const flipped: LinearAttributes = { ...rule.attributes, layout: isInOut ? "outIn" : "inOut" };
     return [
-      rule.needs(0)
-        ? fitToOperand(
-            rule,
-            apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }),
-            0,
-          )
-        : undefined,
-      rule.needs(1) ? fitToOperand(rule, apply(weightGradient, weightOperands()), 1) : undefined,
+      rule.needs(0) ? fitToOperand(rule, apply(linear, [upstream, rule.operand(1)], flipped), 0) : undefined,
+      rule.needs(1) ? fitToOperand(rule, ofWeight(), 1) : undefined,
       rule.needs(2) ? fitToOperand(rule, ofBias(), 2) : undefined,
     ];
   },
@@ -239,13 +240,9 @@ export const linear: KernelOp<LinearAttributes> = {
     const { width, out } = sizesOf(weight.shape, attributes);
     const rows = x.shape.length === 1 ? vectorAsMatrix(x, [1, width]) : x;
     const target = x.shape.length === 1 ? withShape(output, [1, out]) : output;
-    lowerGemm(
-      lowering,
-      rows,
-      attributes.layout === "inOut" ? weight : transposed(weight),
-      target,
-      typeof bias === "object" ? bias : undefined,
-    );
+    const right = attributes.layout === "inOut" ? weight : transposed(weight);
+    const factors = { left: rows, right, scale: attributes.scale };
+    lowerGemmSum(lowering, [factors], target, typeof bias === "object" ? bias : undefined);
   },
 };
 
@@ -254,7 +251,7 @@ function sizesOf(weight: Shape, { layout = "outIn" }: LinearAttributes): { width
   return layout === "outIn" ? { out: first, width: second } : { width: first, out: second };
 }
 
-function gemmDtype(op: string, left: ValueType, right: ValueType): Dtype {
+export function gemmDtype(op: string, left: ValueType, right: ValueType): Dtype {
   const dtype = promote(left.dtype, right.dtype);
   if (dtypes[dtype].kind === "float") return dtype;
   throw new HoldfastError(

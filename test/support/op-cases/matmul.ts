@@ -1,7 +1,14 @@
 /** Cases of matrix products: vectors, matrices, batches and broadcast batches, also with sizes of 0 and 1. */
 
 import fc from "fast-check";
-import { batchedLinear, fusedProjections, linear, matmul, type Shape } from "../../../src/ops/index.js";
+import {
+  batchedLinear,
+  fusedProjections,
+  linear,
+  loraLinear,
+  matmul,
+  type Shape,
+} from "../../../src/ops/index.js";
 import { anyShape, broadcastShapesOf, call, operand } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
 
@@ -57,6 +64,38 @@ export const matmulCases: readonly OpCase[] = [
             const weight = layout === "outIn" ? [out, width] : [width, out];
             const operands = [operand([...batch, width]), operand(weight)];
             return call(hasBias ? [...operands, operand([out])] : operands, fc.constant({ layout }));
+          });
+        },
+      }),
+    ),
+  ),
+  opCase({
+    op: linear,
+    what: "scaled",
+    gradients: [0, 1, 2],
+    draw: () => call([operand([3, 4]), operand([2, 4]), operand([2])], fc.constant({ scale: 0.75 })),
+  }),
+  ...[true, false].flatMap((hasBias) =>
+    (["outIn", "inOut"] as const).map((layout) =>
+      opCase({
+        op: loraLinear,
+        what: `${hasBias ? "with" : "without"} a bias, the weights ${layout}`,
+        gradients: hasBias ? [0, 1, 2, 3, 4] : [0, 1, 2, 3],
+        draw: (elements) => {
+          const max = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
+          const rows = anyShape({ axes: [0, 3], elements: Math.max(1, Math.floor(elements / max)) });
+          return fc.tuple(rows, side(max), side(max), side(3)).chain(([batch, width, out, rank]) => {
+            const matrix = (shape: Shape) => operand(layout === "outIn" ? shape : shape.toReversed());
+            const operands = [
+              operand([...batch, width]),
+              matrix([out, width]),
+              matrix([rank, width]),
+              matrix([out, rank]),
+            ];
+            return call(
+              hasBias ? [...operands, operand([out])] : operands,
+              fc.constant({ layout, scale: 1.5 }),
+            );
           });
         },
       }),

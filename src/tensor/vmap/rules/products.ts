@@ -1,6 +1,14 @@
 /** Batching rules of matrix products. */
 
-import { add, matmul, permute } from "../../../ops/index.js";
+import {
+  add,
+  type LinearAttributes,
+  type LoraLinearAttributes,
+  linear,
+  matmul,
+  mul,
+  permute,
+} from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
 import type { BatchCall, BatchingRule } from "../batch-call.js";
 
@@ -28,8 +36,23 @@ export const linearRule: BatchingRule = (call) => {
   if (!call.isBatched(1) && !call.isBatched(2))
     return call.run([call.whole(0), ...operands.slice(1).map((_, index) => call.raw(index + 1))]);
   if (typeof x !== "object" || typeof weight !== "object") return undefined;
-  const isInOut = (attributes as { readonly layout?: string }).layout === "inOut";
-  const matrix = isInOut ? weight : device.apply(permute, [weight], { axes: [1, 0] });
-  const product = device.apply(matmul, [x, matrix]);
+  const { layout, scale = 1 } = attributes as LinearAttributes;
+  const matrix = layout === "inOut" ? weight : device.apply(permute, [weight], { axes: [1, 0] });
+  const plain = device.apply(matmul, [x, matrix]);
+  const product = scale === 1 ? plain : device.apply(mul, [plain, scale]);
   return [call.unwrap(typeof bias === "object" ? device.apply(add, [product, bias]) : product)];
+};
+
+/** Members that share the weights are further rows. Otherwise both products are computed by themselves. */
+export const loraLinearRule: BatchingRule = (call) => {
+  const { device, operands } = call;
+  const weights = operands.slice(1).map((_, index) => index + 1);
+  if (!weights.some((index) => call.isBatched(index)))
+    return call.run([call.whole(0), ...weights.map((index) => call.raw(index))]);
+  const { scale, layout = "outIn" } = call.attributes as LoraLinearAttributes;
+  const [x, weight, a, b, ...bias] = operands as readonly Tensor[];
+  if (!x || !weight || !a || !b) return undefined;
+  const narrow = device.apply(linear, [x, a], { layout, scale });
+  const product = device.apply(linear, [narrow, b], { layout });
+  return [call.unwrap(device.apply(add, [device.apply(linear, [x, weight, ...bias], { layout }), product]))];
 };

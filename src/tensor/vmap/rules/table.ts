@@ -5,7 +5,7 @@ import type { BatchingRule } from "../batch-call.js";
 import * as axes from "./axes.js";
 import { embeddingRule, indexSelectRule } from "./indexing.js";
 import { batchNormRule, classLoss, convolution, groupNormRule, lastAxesNorm, pool } from "./layers.js";
-import { linearRule, matmulRule } from "./products.js";
+import { linearRule, loraLinearRule, matmulRule } from "./products.js";
 import { recurrentRule } from "./recurrent.js";
 
 const table: readonly (readonly [names: string, rule: BatchingRule])[] = [
@@ -28,6 +28,7 @@ const table: readonly (readonly [names: string, rule: BatchingRule])[] = [
   ],
   ["matmul", matmulRule],
   ["linear", linearRule],
+  ["loraLinear", loraLinearRule],
   ["layerNorm rmsNorm", lastAxesNorm],
   ["groupNorm", groupNormRule],
   ["batchNorm normalizeChannels", batchNormRule],
