@@ -2,6 +2,8 @@
 
 import { planRules } from "../src/compile/verify/verify.js";
 import { type ErrorCode, errorCodes, exitCodes, exitForCode } from "../src/errors/index.js";
+import { families, rejections, translations } from "../src/onnx/translate/table.js";
+import { opTable } from "../src/ops/index.js";
 import { settingsTable } from "../src/runtime/index.js";
 import { coveragePage } from "./coverage/page.js";
 
@@ -18,10 +20,12 @@ export interface SettingRow {
 /** The pages that are generated, whole or in part, by their path from the repository's root. `read` reads a page. */
 export function generatedPages(read: (path: string) => string): Readonly<Record<string, string>> {
   const compiler = "docs/internals/compiler.md";
+  const onnx = "docs/onnx.md";
   return {
     "docs/coverage.md": coveragePage(JSON.parse(read("test/oracle/torch-names.json"))),
     "docs/errors.md": errorsPage(),
     "docs/settings.md": settingsPage(settingsTable),
+    [onnx]: replaceTable(read(onnx), "src/onnx/translate/table.ts", onnxTable()),
     [compiler]: replaceTable(read(compiler), "src/compile/verify/plan-error.ts", rulesTable()),
   };
 }
@@ -41,6 +45,31 @@ export function replaceTable(page: string, source: string, table: string): strin
 function rulesTable(): string {
   const rows = Object.entries(planRules).map(([rule, meaning]) => `| \`${rule}\` | ${meaning} |`);
   return ["| rule | meaning |", "|---|---|", ...rows].join("\n");
+}
+
+/** Each entry of the op table once: by family, as other ops, or rejected. */
+function onnxTable(): string {
+  const row = (what: string, names: readonly string[]): string =>
+    `| ${what} | ${[...names]
+      .sort()
+      .map((name) => `\`${name}\``)
+      .join(", ")} |`;
+  const composites = Object.values(opTable).flatMap(({ name, kind }) =>
+    kind === "composite" && !translations.has(name) && !rejections.has(name) ? [name] : [],
+  );
+  const reasons = [...new Set(rejections.values())];
+  return [
+    "| family | ops |",
+    "|---|---|",
+    ...Object.entries(families).map(([family, ops]) => row(family, Object.keys(ops))),
+    row("exported as other ops", composites),
+    ...reasons.map((reason) =>
+      row(
+        `rejected: ${reason}`,
+        [...rejections].flatMap(([name, why]) => (why === reason ? [name] : [])),
+      ),
+    ),
+  ].join("\n");
 }
 
 export function errorsPage(): string {

@@ -43,13 +43,22 @@ export interface AttendOptions {
   readonly rotation?: Rotation;
 }
 
-/** One call of a decoder. */
-export class DecoderContext {
-  readonly batch: number;
+/** One call of a decoder, as its layers see it. */
+export interface DecoderCall {
   readonly rows: number;
   /** i32 [B or 1, T] */
   readonly positions: Tensor;
   /** The number of columns that rows attend to. */
+  readonly columns: number;
+  /** Causal attention of heads: query [B, T, H, width], key and value [B, T, keyHeads, width], to [B, T, H · width]. */
+  attend(query: Tensor, key: Tensor, value: Tensor, options: AttendOptions): Tensor;
+}
+
+/** A call without a cache, or with one that it extends in place. */
+export class DecoderContext implements DecoderCall {
+  readonly batch: number;
+  readonly rows: number;
+  readonly positions: Tensor;
   readonly columns: number;
   readonly #cache: KvCache | undefined;
   readonly #cacheRows: CacheRows | undefined;
@@ -76,7 +85,6 @@ export class DecoderContext {
     );
   }
 
-  /** Causal attention of heads: query [B, T, H, width], key and value [B, T, keyHeads, width], to [B, T, H · width]. */
   attend(
     plainQuery: Tensor,
     plainKey: Tensor,

@@ -16,7 +16,7 @@ import type { Tensor } from "../tensor/index.js";
 import { activate } from "./activations.js";
 import type { ModelConfig } from "./configs/fields.js";
 import type { Gpt2Sizes } from "./configs/gpt2.js";
-import type { DecoderContext } from "./decoder-context.js";
+import type { DecoderCall } from "./decoder-context.js";
 import type { HubLayout } from "./hub-layout.js";
 import type { KvCacheSizes } from "./kv-cache.js";
 import { LanguageModel } from "./language-model.js";
@@ -43,7 +43,7 @@ class Attention extends Module {
     this.cProj = linear(width, width, { bias: true, std: std / Math.sqrt(2 * layers) });
   }
 
-  forward(x: Tensor, context: DecoderContext, layer: number): Tensor {
+  forward(x: Tensor, context: DecoderCall, layer: number): Tensor {
     const { heads, width, scales, attentionDropout } = this.#sizes;
     const packed = this.cAttn.forward(x).unflatten(-1, [3, heads, width / heads]); // [B, T, 3, H, width / H]
     const [query, key, value] = [packed.select(2, 0), packed.select(2, 1), packed.select(2, 2)];
@@ -91,7 +91,7 @@ class Block extends Module {
     this.dropout = new Dropout(sizes.residualDropout);
   }
 
-  forward(x: Tensor, context: DecoderContext, layer: number): Tensor {
+  forward(x: Tensor, context: DecoderCall, layer: number): Tensor {
     const attended = x.add(this.dropout.forward(this.attn.forward(this.ln1.forward(x), context, layer)));
     return attended.add(this.dropout.forward(this.mlp.forward(this.ln2.forward(attended))));
   }
@@ -139,7 +139,7 @@ export class Gpt2 extends LanguageModel {
     this.lmHead = isTied ? null : linear(width, vocabulary, { bias: false, std });
   }
 
-  protected override decode(ids: Tensor, context: DecoderContext): Tensor {
+  protected override decode(ids: Tensor, context: DecoderCall): Tensor {
     const { maxLength } = this.#sizes;
     if (context.rows > maxLength) {
       throw new HoldfastError(

@@ -19,6 +19,7 @@ export { applyLora, type LoraOptions, mergeLora, removeLora, unmergeLora } from 
 export { type LoadLoraOptions, loadLora } from "./lora/load-lora.js";
 export { saveLora } from "./lora/save-lora.js";
 export { type ModelFromConfigOptions, type ModelOf, modelFromConfig } from "./model-from-config.js";
+export type { LayerPast } from "./past-context.js";
 export { PretrainedModel } from "./pretrained-model.js";
 export type { RotaryScaling, RotarySizes } from "./rotary.js";
 export { Vit } from "./vit.js";

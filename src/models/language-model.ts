@@ -18,8 +18,9 @@
 import { HoldfastError } from "../errors/index.js";
 import { functional } from "../nn/index.js";
 import { arange, cat, checkpoint, full, type Tensor } from "../tensor/index.js";
-import { type DecodeOptions, DecoderContext } from "./decoder-context.js";
+import { type DecodeOptions, type DecoderCall, DecoderContext } from "./decoder-context.js";
 import { KvCache, type KvCacheSizes } from "./kv-cache.js";
+import { type LayerPast, PastContext, type PastInputs } from "./past-context.js";
 import { PretrainedModel } from "./pretrained-model.js";
 
 /** Options of `LanguageModel.loss`. */
@@ -62,7 +63,7 @@ export abstract class LanguageModel extends PretrainedModel {
   protected abstract windows(): readonly (number | null)[];
 
   /** Token ids [B, T] to the states after the last norm, [B, T, width]. */
-  protected abstract decode(ids: Tensor, context: DecoderContext): Tensor;
+  protected abstract decode(ids: Tensor, context: DecoderCall): Tensor;
 
   /**
    * States […, width] to logits […, V].
@@ -92,6 +93,21 @@ export abstract class LanguageModel extends PretrainedModel {
   forward(ids: Tensor, options: DecodeOptions = {}): Tensor {
     const hidden = this.hidden(ids, options);
     return this.head(options.logitRows ? rowsOf(hidden, options.logitRows) : hidden);
+  }
+
+  /**
+   * Logits [B, T, V], with a cache that is a value: earlier keys and values come in, and go out with those of the call. Exported graphs
+   * have it.
+   *
+   * @internal
+   */
+  forwardWithPast(
+    ids: Tensor,
+    inputs: PastInputs,
+  ): { readonly logits: Tensor; readonly present: readonly LayerPast[] } {
+    const context = new PastContext(inputs, this.windows());
+    const hidden = this.decode(ids, context);
+    return { logits: this.head(hidden), present: context.present };
   }
 
   /**

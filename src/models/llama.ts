@@ -17,7 +17,7 @@ import type { Tensor } from "../tensor/index.js";
 import { activate } from "./activations.js";
 import type { ModelConfig } from "./configs/fields.js";
 import type { LlamaSizes } from "./configs/llama.js";
-import type { DecoderContext } from "./decoder-context.js";
+import type { DecoderCall } from "./decoder-context.js";
 import type { HubLayout } from "./hub-layout.js";
 import type { KvCacheSizes } from "./kv-cache.js";
 import { LanguageModel } from "./language-model.js";
@@ -52,7 +52,7 @@ class Attention extends Module {
     this.kNorm = norm();
   }
 
-  forward(x: Tensor, context: DecoderContext, rotation: Rotation, layer: number): Tensor {
+  forward(x: Tensor, context: DecoderCall, rotation: Rotation, layer: number): Tensor {
     const { heads, keyHeads, headWidth, attentionDropout, windows } = this.#sizes;
     const split = (y: Tensor, count: number): Tensor => y.unflatten(-1, [count, headWidth]); // [B, T, H, headWidth]
     const query = split(this.qProj.forward(x), heads);
@@ -105,7 +105,7 @@ class Block extends Module {
     this.postAttentionLayernorm = new RMSNorm(width, { eps });
   }
 
-  forward(x: Tensor, context: DecoderContext, rotation: Rotation, layer: number): Tensor {
+  forward(x: Tensor, context: DecoderCall, rotation: Rotation, layer: number): Tensor {
     const attended = x.add(this.selfAttn.forward(this.inputLayernorm.forward(x), context, rotation, layer));
     return attended.add(this.mlp.forward(this.postAttentionLayernorm.forward(attended)));
   }
@@ -150,7 +150,7 @@ export class Llama extends LanguageModel {
     this.rotary = new Rotary({ width: sizes.headWidth, ...sizes.rotary, maxLength: sizes.maxLength });
   }
 
-  protected override decode(ids: Tensor, context: DecoderContext): Tensor {
+  protected override decode(ids: Tensor, context: DecoderCall): Tensor {
     const rotation = this.rotary.forward(context.positions, context.columns);
     let hidden = this.embedTokens.forward(ids); // [B, T, width]
     for (const [layer, block] of [...this.layers].entries())

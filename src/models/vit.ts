@@ -120,6 +120,16 @@ export class Vit extends PretrainedModel {
   }
 
   /**
+   * The shape of an image.
+   *
+   * @internal
+   */
+  get imageShape(): Pick<VitSizes, "channels" | "imageSize"> {
+    const { channels, imageSize } = this.#sizes;
+    return { channels, imageSize };
+  }
+
+  /**
    * Images [B, channels, height, width] to the states after the last norm, [B, 1 + patches, width]: first that of the class.
    *
    * @example

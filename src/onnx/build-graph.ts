@@ -75,7 +75,7 @@ function symbolsOf(inputNames: readonly string[], axes: DynamicAxes): ReadonlyMa
   const symbols = new Map<string, SymbolPlace>();
   for (const input of inputNames)
     for (const [axis, symbol] of Object.entries(axes[input] ?? {}))
-      if (!symbols.has(symbol)) symbols.set(symbol, { input, axis: Number(axis) });
+      if (!symbol.includes("+") && !symbols.has(symbol)) symbols.set(symbol, { input, axis: Number(axis) });
   return symbols;
 }
 

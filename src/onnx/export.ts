@@ -1,7 +1,6 @@
 /** exportOnnx: writes a model as an ONNX file. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { Module } from "../nn/index.js";
 import { formatShape, opTable } from "../ops/index.js";
 import { type Device, Tensor } from "../tensor/index.js";
 import { packageVersion } from "../train/index.js";
@@ -9,7 +8,14 @@ import { parseBytes } from "../units/index.js";
 import { type BuiltGraph, buildGraph } from "./build-graph.js";
 import { mergeTraces } from "./merge-traces.js";
 import { type Assignment, assignmentsOf, type DynamicAxes, type Samples } from "./sizes.js";
-import { type ExportedModel, type InputType, type ModelTrace, traceModel } from "./trace-model.js";
+import {
+  type ExportedModel,
+  type ForwardPass,
+  forwardPass,
+  type InputType,
+  type ModelTrace,
+  traceModel,
+} from "./trace-model.js";
 import { translations } from "./translate/table.js";
 import { writeModel } from "./write-model.js";
 
@@ -85,14 +91,24 @@ export function exportOnnx(
   inputs: OnnxInputs,
   options: ExportOnnxOptions = {},
 ): OnnxExport {
-  const { name = model.constructor.name, metadata = {}, externalDataAbove = maxInline } = options;
+  return writeOnnx(forwardPass(model), path, inputs, { name: model.constructor.name, ...options });
+}
+
+/** Writes any forward pass. */
+export function writeOnnx(
+  pass: ForwardPass,
+  path: string,
+  inputs: OnnxInputs,
+  options: ExportOnnxOptions,
+): OnnxExport {
+  const { name = "", metadata = {}, externalDataAbove = maxInline } = options;
   const limit = parseBytes(externalDataAbove);
   if (limit > parseBytes(maxInline))
     throw new HoldfastError(
       "BAD_SIZE",
       `exportOnnx: externalDataAbove is ${externalDataAbove}; an ONNX file has at most ${maxInline} of weights.`,
     );
-  const { initializers, ...graph } = graphOf(model, inputs, options);
+  const { initializers, ...graph } = graphOf(pass, inputs, options);
   const producer = { name: "holdfast", version: packageVersion() };
   const { files, bytes } = writeModel(
     deviceOf(inputs).runtime,
@@ -113,7 +129,7 @@ const keptComposites = new Set(
 );
 
 function graphOf(
-  model: ExportedModel,
+  pass: ForwardPass,
   given: OnnxInputs,
   { dynamicAxes, outputNames }: ExportOnnxOptions,
 ): BuiltGraph {
@@ -121,12 +137,12 @@ function graphOf(
   const device = deviceOf(given);
   const axes = dynamicAxes ?? defaultAxes(inputs);
   requireAxes(inputs, axes);
-  const traced = traceAtSizes(inputs, axes, (types) => traceModel(device, model, types, keptComposites));
+  const traced = traceAtSizes(inputs, axes, (types) => traceModel(device, pass, types, keptComposites));
   const merged = mergeTraces(traced.traces, traced.samples);
   return buildGraph({
     ...{ merged, axes, inputNames: inputs.map(({ name }) => name) },
     results: renamed(traced.traces[0]?.results ?? new Map(), outputNames),
-    names: storedNames(model),
+    names: storedNames(pass),
   });
 }
 
@@ -169,14 +185,23 @@ function requireAxes(inputs: readonly NamedInput[], axes: DynamicAxes): void {
       );
     for (const [axis, symbol] of Object.entries(named)) {
       const isAxis = Number(axis) < input.tensor.ndim && Number(axis) >= 0;
-      if (isAxis && /^[A-Za-z_]\w*$/.test(symbol)) continue;
+      const addends = symbol.split(" + ");
+      if (isAxis && addends.every((addend) => isAlone(axes, addend, symbol))) continue;
       throw new HoldfastError(
         "BAD_ARGUMENT",
         `exportOnnx: dynamicAxes names axis ${axis} of "${name}" "${symbol}". The axes of ${formatShape(input.tensor.shape)} are 0 to ` +
-          `${input.tensor.ndim - 1}, and a name has letters, digits and underscores.`,
+          `${input.tensor.ndim - 1}, and a name has letters, digits and underscores, or is a sum of other axes, such as "past + rows".`,
       );
     }
   }
+}
+
+/** True for the name of an axis; an addend of a sum must be the name of another axis. */
+function isAlone(axes: DynamicAxes, name: string, symbol: string): boolean {
+  const isName = /^[A-Za-z_]\w*$/.test(name);
+  return (
+    isName && (name === symbol || Object.values(axes).some((named) => Object.values(named).includes(name)))
+  );
 }
 
 interface Traces {
@@ -199,7 +224,7 @@ function traceAtSizes(
   const sizes = new Map<string, number>();
   for (const { name, tensor } of inputs)
     for (const [axis, symbol] of Object.entries(axes[name] ?? {}))
-      sizes.set(symbol, Math.max(2, tensor.shape[Number(axis)] ?? 2));
+      if (!symbol.includes("+")) sizes.set(symbol, Math.max(2, tensor.shape[Number(axis)] ?? 2));
   const failures: unknown[] = [];
   for (const choose of sampleChoices) {
     const samples = Object.fromEntries([...sizes].map(([symbol, size]) => [symbol, choose(size)]));
@@ -230,7 +255,12 @@ function typesAt(
 ): readonly InputType[] {
   return inputs.map(({ name, tensor: { shape, dtype } }) => ({
     ...{ name, dtype },
-    shape: shape.map((size, axis) => assignment[axes[name]?.[axis] ?? ""] ?? size),
+    shape: shape.map((size, axis) => {
+      const symbol = axes[name]?.[axis];
+      return symbol === undefined
+        ? size
+        : symbol.split(" + ").reduce((sum, addend) => sum + (assignment[addend] ?? 0), 0);
+    }),
   }));
 }
 
@@ -251,11 +281,10 @@ function renamed(
 }
 
 /** The names of parameters and buffers by address. */
-function storedNames(model: ExportedModel): ReadonlyMap<number, string> {
+function storedNames({ module }: ForwardPass): ReadonlyMap<number, string> {
   const names = new Map<number, string>();
-  if (typeof model === "function") return names;
-  const { namedParameters, namedBuffers } = model as Module;
-  for (const [path, tensor] of [...namedParameters.call(model), ...namedBuffers.call(model)])
+  if (!module) return names;
+  for (const [path, tensor] of [...module.namedParameters(), ...module.namedBuffers()])
     if (tensor.isPlaced && tensor.array.storage) names.set(tensor.array.storage.span.address, path);
   return names;
 }

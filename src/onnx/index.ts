@@ -9,3 +9,4 @@ export {
 } from "./export.js";
 export type { DynamicAxes } from "./sizes.js";
 export type { ExportedModel } from "./trace-model.js";
+export { type ExportTransformersJsOptions, exportTransformersJs } from "./transformers-js.js";

@@ -3,7 +3,7 @@
  * number that differs is fitted by a polynomial that is linear in each axis, such as `4*batch` or `batch*sequence + 1`.
  */
 
-/** The names of dynamic axes: by input, then by axis. Axes with one name have one size. */
+/** The names of dynamic axes: by input, then by axis. Axes with one name have one size. A name may be a sum of others: "past + rows". */
 export type DynamicAxes = Readonly<Record<string, Readonly<Record<number, string>>>>;
 
 /** A number of a program: the same in all traces, or depending on dynamic axes. */

@@ -11,6 +11,19 @@ import { ForwardTrace, type KeptComposites, type TracedCall, type TracedValue } 
 /** A module with a forward pass, or a function of tensors. */
 export type ExportedModel = Module | ((...inputs: Tensor[]) => unknown);
 
+/** What is traced. */
+export interface ForwardPass {
+  /** Traced in evaluation mode; its parameters and layers have the names of their paths. */
+  readonly module: Module | undefined;
+  run(...inputs: Tensor[]): unknown;
+}
+
+export function forwardPass(model: ExportedModel): ForwardPass {
+  return model instanceof Module
+    ? { module: model, run: forwardOf(model) }
+    : { module: undefined, run: model };
+}
+
 export interface InputType {
   readonly name: string;
   readonly shape: Shape;
@@ -26,7 +39,7 @@ export interface ModelTrace {
 
 export function traceModel(
   device: Device,
-  model: ExportedModel,
+  { module, run: forward }: ForwardPass,
   inputs: readonly InputType[],
   composites: KeptComposites,
 ): ModelTrace {
@@ -34,15 +47,15 @@ export function traceModel(
   const trace = new ForwardTrace(runtime, composites);
   const results = new Map<string, number>();
   const guards = new Guards();
-  const restore = model instanceof Module ? noteLayers(model, trace) : () => undefined;
+  const restore = module ? noteLayers(module, trace) : () => undefined;
   const run = (): void => {
     const tensors = inputs.map(({ name, shape, dtype }, index) => {
       const array = allocateArray(runtime, shape, dtype, name);
       trace.addInput(array, index);
       return new Tensor({ device, value: new Value(array) }, name);
     });
-    const result = model instanceof Module ? forwardOf(model)(...tensors) : model(...tensors);
-    for (const [name, tensor] of resultsOf(result)) results.set(name, trace.resolve(tensor.array));
+    for (const [name, tensor] of resultsOf(forward(...tensors)))
+      results.set(name, trace.resolve(tensor.array));
   };
   try {
     const traced = (): void => noGrad(() => rejectingDraws(rejectDraw, () => guards.watch(device, run)));

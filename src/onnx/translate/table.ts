@@ -81,20 +81,23 @@ export const elementwiseNames = [
   ...["klDivergenceOfLogs", "poissonOfLog", "poissonOfRate", "probabilityCrossEntropy", "softMargin"],
 ] as const;
 
+/** The translations by family, as `docs/onnx.md` lists them. */
+export const families: Readonly<Record<string, Readonly<Record<string, Translation>>>> = {
+  elementwise: Object.fromEntries(elementwiseNames.map((name) => [name, translateElementwise])),
+  activations: activationTranslations,
+  "views, joins and copies": movementTranslations,
+  "sums, extrema, scans and sorting": reductionTranslations,
+  "matrix products": matmulTranslations,
+  "softmax and norms": normalisationTranslations,
+  "convolutions and pools": convolutionTranslations,
+  attention: attentionTranslations,
+  "embeddings and indices": indexingTranslations,
+  losses: lossTranslations,
+  "recurrent layers": { recurrent },
+};
+
 export const translations: ReadonlyMap<string, Translation> = new Map(
-  Object.entries({
-    ...Object.fromEntries(elementwiseNames.map((name) => [name, translateElementwise])),
-    ...activationTranslations,
-    ...movementTranslations,
-    ...reductionTranslations,
-    ...matmulTranslations,
-    ...normalisationTranslations,
-    ...convolutionTranslations,
-    ...attentionTranslations,
-    ...indexingTranslations,
-    ...lossTranslations,
-    recurrent,
-  }),
+  Object.values(families).flatMap((family) => Object.entries(family)),
 );
 
 const isRandom = "it draws random numbers, which an ONNX file can't repeat. Pass them as an input";

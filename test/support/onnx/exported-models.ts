@@ -45,7 +45,7 @@ const texts = (count: number, dtype?: "i64") =>
 const rows = (...shape: number[]) => [{ x: randn([2, ...shape]) }, { x: randn([5, ...shape]) }] as const;
 
 /** Weights and statistics that are not those of a fresh model. */
-function used<Model extends nn.Module>(model: Model, device: Device): Model {
+export function used<Model extends nn.Module>(model: Model, device: Device): Model {
   model.to(device);
   device.step(() =>
     noGrad(() => {

@@ -19,7 +19,7 @@ export const onnxRuntimeFolder =
   process.env["HOLDFAST_ONNX_RUNTIME"] ?? join(homedir(), ".cache/holdfast-tests/onnxruntime");
 
 /** A package of that folder; undefined if it is not installed. */
-function findPackage(name: string): unknown {
+export function findPackage(name: string): unknown {
   const modules = join(onnxRuntimeFolder, "node_modules");
   return existsSync(join(modules, name)) ? createRequire(join(modules, "load.js"))(name) : undefined;
 }
