@@ -7,6 +7,7 @@ import {
   type GenerateOptions,
   Generator,
   generate,
+  HoldfastError,
   manualSeed,
   modelFromConfig,
   models,
@@ -14,6 +15,7 @@ import {
   tensor,
 } from "holdfast";
 import { prefixSums, selectTokens } from "../src/generate/sampling.js";
+import { GeneratorSteps } from "../src/generate/steps.js";
 import { StopText } from "../src/generate/stop-text.js";
 import { openStrictDevice } from "./support/devices.js";
 import { rejects } from "./support/rejects.js";
@@ -257,11 +259,53 @@ test("an aborted signal ends a text, frees its slot for the next one, and closin
   rejects("CLOSED", () => generator.start([1]), /closed/);
 });
 
-test("a text generated while the model is trained leaves it in training mode", async () => {
-  gpt.train();
-  await generate(gpt, [[1, 2]], { maxNewTokens: 2 });
-  assert.ok(gpt.isTraining);
+test("a text generated while the model is trained is one in evaluation mode, and leaves each module in its mode", async () => {
+  const [, [, part] = assert.fail()] = gpt.namedModules();
+  const modes = () => Array.from(gpt.namedModules(), ([, module]) => module.isTraining);
+  for (const isTraining of [true, false]) {
+    gpt.train(isTraining);
+    part.train(!isTraining);
+    const before = modes();
+    await generate(gpt, [[1, 2]], { maxNewTokens: 2 });
+    assert.deepEqual(modes(), before);
+  }
   gpt.eval();
+});
+
+test("the next token uses the weights of that moment", async () => {
+  const generator = new Generator(gpt);
+  const weight = gpt.parameters()[0] ?? assert.fail();
+  const original = weight.detach().clone().keep();
+  const generation = generator.start([5, 6], { maxNewTokens: 6, stopIds: [] });
+  const expected = withoutCache(gpt, [5, 6], 2);
+  const tokens: number[] = [];
+  for await (const token of generation.tokens()) {
+    tokens.push(token);
+    // All logits become equal, so the first id is the likeliest.
+    if (tokens.length === 2) device.step(() => noGrad(() => void weight.zero_()));
+  }
+  assert.deepEqual(tokens, [...expected, 0, 0, 0, 0]);
+  device.step(() => noGrad(() => void weight.copy_(original)));
+  generator.close();
+});
+
+test("a prompt that needs too much memory fails alone, and the others go on", async () => {
+  const generator = new Generator(gpt, { slots: 2 });
+  const prefill = GeneratorSteps.prototype.prefill;
+  const options = { maxNewTokens: 20, stopIds: [] };
+  const expected = await generator.start([5, 6], options).result();
+  const first = generator.start([5, 6], options);
+  await first.tokens().next();
+  GeneratorSteps.prototype.prefill = () => {
+    throw new HoldfastError("OUT_OF_BUDGET", "too much");
+  };
+  await assert.rejects(generator.start([1, 2, 3], options).result(), { code: "OUT_OF_BUDGET" });
+  GeneratorSteps.prototype.prefill = prefill;
+  assert.deepEqual(await Promise.all([first.result(), generator.start([5, 6], options).result()]), [
+    expected,
+    expected,
+  ]);
+  generator.close();
 });
 
 test("a wrong prompt or option is rejected with its number", () => {

@@ -36,7 +36,14 @@ export interface GeneratorOptions {
 interface Entry {
   readonly generation: Generation;
   readonly prompt: Int32Array;
+  /** Of new tokens. */
+  readonly maxTokens: number;
   readonly options: ResolvedOptions;
+}
+
+/** An entry that has just got a slot. */
+interface StartedEntry extends Prefill {
+  readonly entry: Entry;
 }
 
 /**
@@ -68,6 +75,8 @@ export class Generator {
   readonly #steps: GeneratorSteps;
   readonly #stopIds: readonly number[];
   readonly #active: (Entry | undefined)[];
+  /** Slots whose text has ended, and whose position is still that of its end. */
+  readonly #ended = new Set<number>();
   #queue: Entry[] = [];
   #isRunning = false;
   #isClosed = false;
@@ -174,7 +183,7 @@ export class Generator {
     const max = Math.min(resolved.maxNewTokens, room);
     const generation = new Generation(resolved, max, this.tokenizer, (ended) => this.#remove(ended));
     if (generation.isFinished) return generation;
-    this.#queue.push({ generation, prompt: ids, options: resolved });
+    this.#queue.push({ generation, prompt: ids, maxTokens: max, options: resolved });
     void this.#run();
     return generation;
   }
@@ -254,8 +263,10 @@ export class Generator {
 
   #remove(ended: Generation): void {
     const slot = this.#active.findIndex((entry) => entry?.generation === ended);
-    if (slot >= 0) this.#active[slot] = undefined;
-    else this.#queue = this.#queue.filter(({ generation }) => generation !== ended);
+    if (slot >= 0) {
+      this.#active[slot] = undefined;
+      this.#ended.add(slot);
+    } else this.#queue = this.#queue.filter(({ generation }) => generation !== ended);
   }
 
   /** Generates until no text is left. Each token is a turn of the event loop. */
@@ -278,37 +289,56 @@ export class Generator {
     return !this.#isClosed && (this.#queue.length > 0 || this.running > 0);
   }
 
-  /** Gives free slots to waiting texts, and writes their prompts to the cache. Prompts of about the same length are one call. */
+  /**
+   * Gives free slots to waiting texts, and writes their prompts to the cache. Prompts of about the same length are one call. Others wait for
+   * the next turn, so that texts in slots go on.
+   */
   #fillSlots(): void {
-    const started: { readonly slot: number; readonly entry: Entry }[] = [];
+    const started: StartedEntry[] = [];
     for (const [slot, active] of this.#active.entries()) {
       if (active) continue;
-      const entry = this.#queue.shift();
+      const entry = started.length < maxPrompts ? this.#queue.shift() : undefined;
       if (!entry) break;
       this.#active[slot] = entry;
-      started.push({ slot, entry });
+      started.push({ slot, entry, ids: entry.prompt.subarray(0, -1) });
     }
     // The last token of a prompt is the first one that is decoded.
-    const groups = new Map<number, Prefill[]>();
+    const groups = new Map<number, StartedEntry[]>();
+    for (const start of started) {
+      if (start.ids.length === 0) continue;
+      const rows = this.#steps.promptRows(start.ids.length);
+      groups.set(rows, [...(groups.get(rows) ?? []), start]);
+    }
+    for (const group of groups.values()) this.#prefill(group);
     for (const { slot, entry } of started) {
-      const ids = entry.prompt.subarray(0, -1);
-      if (ids.length === 0) continue;
-      const rows = this.#steps.promptRows(ids.length);
-      groups.set(rows, [...(groups.get(rows) ?? []), { slot, ids }]);
+      if (this.#active[slot] !== entry) continue;
+      this.#state.start(this.#device, slot, entry);
+      this.#ended.delete(slot);
     }
-    for (const group of groups.values()) {
-      for (let at = 0; at < group.length; at += maxPrompts)
-        this.#steps.prefill(group.slice(at, at + maxPrompts));
+  }
+
+  /** A prompt that needs too much memory fails, and texts in other slots go on. */
+  #prefill(group: readonly StartedEntry[]): void {
+    try {
+      this.#steps.prefill(group);
+    } catch (error) {
+      for (const { entry } of group) entry.generation.fail(error);
     }
-    for (const { slot, entry } of started) this.#state.start(this.#device, slot, entry.prompt, entry.options);
   }
 
   #addTokens(): void {
     const entries = this.#entries();
     if (entries.length === 0) return;
     const positions = entries.map(({ prompt, generation }) => prompt.length + generation.length);
+    const rows = this.#active.findLastIndex((entry) => entry !== undefined) + 1;
+    // An idle slot before a busy one is decoded too. At the end of a long text that would take as long as the text.
+    for (const slot of this.#ended) {
+      if (slot >= rows) continue;
+      this.#state.rewind(this.#device, slot);
+      this.#ended.delete(slot);
+    }
     const tokens = this.#steps.decode({
-      rows: this.#active.findLastIndex((entry) => entry !== undefined) + 1,
+      rows,
       columns: Math.max(...positions),
       kind: kindOf(entries),
       hasPenalty: entries.some(({ options }) => options.repetitionPenalty !== 1),

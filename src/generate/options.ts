@@ -50,12 +50,13 @@ export const generateOptionNames: OptionNames<GenerateOptions> = {
   signal: true,
 };
 
+export const defaultMaxNewTokens = 128;
 const maxStops = 64;
 
 /** Checks options and adds the defaults. */
 export function resolveOptions(options: GenerateOptions, stopIds: readonly number[]): ResolvedOptions {
   const {
-    maxNewTokens = 128,
+    maxNewTokens = defaultMaxNewTokens,
     temperature = 0,
     topK = 0,
     topP = 1,

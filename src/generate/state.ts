@@ -17,6 +17,14 @@ export interface StateSizes {
   readonly vocabulary: number;
 }
 
+/** A text that gets a slot. */
+export interface StartingText {
+  readonly prompt: Int32Array;
+  /** Of new tokens. */
+  readonly maxTokens: number;
+  readonly options: ResolvedOptions;
+}
+
 export class GeneratorState extends Module {
   readonly sizes: StateSizes;
   readonly cache: KvCache;
@@ -62,21 +70,24 @@ export class GeneratorState extends Module {
     };
   }
 
+  /** Sets an idle slot to the first position. */
+  rewind(device: Device, slot: number): void {
+    device.step(() => writeRow(device, this.integers, slot, Int32Array.of(0, 0)));
+  }
+
   /** Starts a text in a slot. Its cache has all tokens of the prompt but the last. */
-  start(device: Device, slot: number, prompt: Int32Array, options: ResolvedOptions): void {
-    const { vocabulary, maxLength } = this.sizes;
+  start(device: Device, slot: number, { prompt, maxTokens, options }: StartingText): void {
+    const { vocabulary } = this.sizes;
     const { temperature, topK, topP, repetitionPenalty } = options;
     const isGreedy = temperature === 0;
     const k = isGreedy ? 1 : topK === 0 ? vocabulary : Math.min(topK, vocabulary);
-    const row = (target: Buffer, values: Int32Array | Float32Array | Uint8Array): void => {
-      const source = fromTyped(values, [1, values.length], { device });
-      target.narrow(0, slot, 1).copy_(source.to(target.dtype));
-    };
+    const row = (target: Buffer, values: Int32Array | Float32Array | Uint8Array, column = 0): void =>
+      writeRow(device, target, slot, values, column);
     const position = prompt.length - 1;
     device.step(() => {
       row(this.integers, Int32Array.of(prompt[position] ?? 0, position, k));
       row(this.reals, Float32Array.of(isGreedy ? 1 : temperature, topP, repetitionPenalty));
-      if (!isGreedy) row(this.draws, drawsFrom(options, position, maxLength));
+      if (!isGreedy) row(this.draws, drawsOf(options, maxTokens), position);
       if (repetitionPenalty !== 1) {
         const occurred = new Uint8Array(vocabulary);
         for (const id of prompt) occurred[id] = 1;
@@ -86,10 +97,19 @@ export class GeneratorState extends Module {
   }
 }
 
-/** The first number of the seed's stream is for the first new token. */
-function drawsFrom({ seed }: ResolvedOptions, position: number, length: number): Float32Array {
-  const draws = new Float32Array(length);
-  const words = drawWords({ seed, id: 0 }, length - position);
-  for (const [index, word] of words.entries()) draws[position + index] = uniform(word);
-  return draws;
+/** Writes values to a slot, from a column on. */
+function writeRow(
+  device: Device,
+  target: Buffer,
+  slot: number,
+  values: Int32Array | Float32Array | Uint8Array,
+  column = 0,
+): void {
+  const source = fromTyped(values, [1, values.length], { device });
+  target.narrow(0, slot, 1).narrow(1, column, values.length).copy_(source.to(target.dtype));
+}
+
+/** The random numbers of new tokens, from the beginning of the seed's stream. */
+function drawsOf({ seed }: ResolvedOptions, count: number): Float32Array {
+  return Float32Array.from(drawWords({ seed, id: 0 }, count), uniform);
 }

@@ -5,6 +5,7 @@
 
 import { noGrad } from "../autograd/index.js";
 import type { LanguageModel } from "../models/index.js";
+import type { Module } from "../nn/index.js";
 import { arange, type CompiledStep, type Device, fromTyped, type Tensor, where } from "../tensor/index.js";
 import { penalized, type SamplingKind, selectTokens } from "./sampling.js";
 import type { GeneratorState } from "./state.js";
@@ -32,11 +33,13 @@ export class GeneratorSteps {
   readonly #model: LanguageModel;
   readonly #state: GeneratorState;
   readonly #device: Device;
+  readonly #modules: readonly Module[];
   readonly #decode = new Map<string, CompiledStep<[], Tensor>>();
   readonly #prefill: CompiledStep<[Tensor, Tensor], void>;
 
   constructor(model: LanguageModel, state: GeneratorState, device: Device) {
     this.#model = model;
+    this.#modules = Array.from(model.namedModules(), ([, module]) => module);
     this.#state = state;
     this.#device = device;
     this.#prefill = device.compile(
@@ -131,13 +134,15 @@ export class GeneratorSteps {
 
   /** Runs a step in evaluation mode: a model may generate while it is trained. */
   #inEvaluation<T>(body: () => T): T {
-    const model = this.#model;
-    if (!model.isTraining) return body();
-    model.eval();
+    if (!this.#modules.some(({ isTraining }) => isTraining)) return body();
+    // A module comes before those in it, so the modes can be set in this order.
+    const modes = [...this.#model.namedModules()].map(([, module]) => [module, module.isTraining] as const);
+    this.#model.eval();
     try {
       return body();
     } finally {
-      model.train();
+      for (const [module, isTraining] of modes)
+        if (module.isTraining !== isTraining) module.train(isTraining);
     }
   }
 }
