@@ -58,6 +58,7 @@ export { denseKernels } from "./dense/index.js";
 export {
   canFuseEpilogue,
   canGroupGemms,
+  canShareActivations,
   colsumRows,
   cublasLtKey,
   type Epilogue,

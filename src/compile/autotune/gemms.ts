@@ -142,7 +142,7 @@ function measure(
 
 /** The text changes when native kernels change, so that old results are measured again. */
 const noteOf = (key: string): string =>
-  `GEMM algorithm with PDL, uniform descriptors and fitted tiles for ${key}`;
+  `GEMM algorithm with PDL, uniform descriptors, fitted tiles and skinny kernels for ${key}`;
 
 /** The result of an earlier process, so that this one has the same bits. */
 function recallAlgorithm(runtime: Runtime, key: string): TunedGemm | undefined {

@@ -26,8 +26,8 @@ const countCandidates = (runtime: Runtime, { problems }: GroupedGemmCall): numbe
 
 function keyOf({ problems }: GroupedGemmCall): string {
   return literalKey(
-    problems.map(({ m, n, k, batch = 1, dtype, a, b, c }) => [
-      ...[m, n, k, batch, dtype],
+    problems.map(({ m, n, k, batch = 1, dtype, resultDtype = dtype, bias, a, b, c }) => [
+      ...[m, n, k, batch, dtype, resultDtype, bias !== undefined, b.isTransposed === true],
       ...[a, b, c].map(({ rowStride, batchStride = 0 }) => [rowStride, batchStride]),
     ]),
   );

@@ -1,10 +1,13 @@
-/** Grouped GEMM: small GEMMs, such as a layer's weight gradients, in one launch. In f32 each keeps the bits that it has alone. */
+/**
+ * Grouped GEMM: small GEMMs, such as a layer's weight gradients, in one launch. In f32 each keeps the bits that it has alone. In generation,
+ * projections of the same few rows share a launch too.
+ */
 
-import { canGroupGemms } from "../../kernels/index.js";
+import { canGroupGemms, canShareActivations } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { describeGemm } from "../autotune/gemm-desc.js";
 import { busyGemmElements, hasIdleWave, maxGroupedGemms } from "../cost-model.js";
-import type { GemmCall, Program } from "../program/program.js";
+import { type GemmCall, type GroupedGemmCall, isSameSlice, type Program } from "../program/program.js";
 import { groupCalls } from "./group-calls.js";
 
 type Problem = GemmCall["problem"];
@@ -29,12 +32,24 @@ export function groupGemms(runtime: Runtime, program: Program, isTuned = true): 
       return !isBusy([problem]) && canGroup([problem]) ? problem : undefined;
     },
     canJoin: ({ items }, problem) => !isFull(items) && canGroup([...items, problem]),
-    merge: ({ items }) => ({
-      work: {
-        kind: "grouped-gemm",
-        // The grouped kernel uses neither a cuBLASLt algorithm nor its workspace.
-        problems: items.map(({ scratch: _, algorithm: __, ...problem }) => problem),
-      },
-    }),
+    merge: ({ items }) => ({ work: groupedCall(items) }),
+  });
+  groupCalls<Problem>(program, {
+    itemOf: ({ work }) =>
+      work.kind === "gemm" && canShareActivations(runtime, [describeGemm(work.problem)])
+        ? work.problem
+        : undefined,
+    canJoin({ items }, problem) {
+      const all = [...items, problem];
+      const isShared = items.every(({ a }) => isSameSlice(a.slice, problem.a.slice));
+      return isShared && all.length <= maxGroupedGemms && canShareActivations(runtime, all.map(describeGemm));
+    },
+    merge: ({ items }) => ({ work: groupedCall(items) }),
   });
 }
+
+/** The grouped kernels use neither a cuBLASLt algorithm nor its workspace. */
+const groupedCall = (problems: readonly Problem[]): GroupedGemmCall => ({
+  kind: "grouped-gemm",
+  problems: problems.map(({ scratch: _, algorithm: __, ...problem }) => problem),
+});

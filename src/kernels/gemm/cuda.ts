@@ -23,6 +23,12 @@ import {
 } from "./desc.js";
 import { exactGemmCandidates, lowerF32Gemms } from "./f32.js";
 import {
+  groupedSkinnyCandidates,
+  lowerSkinnyGemms,
+  type SkinnyConfig,
+  skinnyCandidates,
+} from "./skinny/index.js";
+import {
   type EpilogueOn,
   lowerSm90Gemms,
   type Sm90Config,
@@ -49,6 +55,8 @@ function lowerSingle(target: Target, problem: Problem, op: string): LaunchComman
   if (f32) return f32;
   const sm90 = sm90BatchedConfig(target, problem) ?? selectedConfig(target, problem);
   if (sm90) return lowerSm90Gemms([problem], sm90, op);
+  const skinny = selectedSkinny(target, problem);
+  if (skinny) return lowerSkinnyGemms(target, [problem], skinny, op);
   return lowerCublasLt(target, problem, op);
 }
 
@@ -67,6 +75,8 @@ export function lowerGroupedGemm(
   if (f32) return f32;
   const sm90 = sm90GroupedConfigs(target, problems)[algorithm];
   if (sm90) return lowerSm90Gemms(problems, sm90, op);
+  const skinny = groupedSkinnyCandidates(target, problems)[algorithm];
+  if (skinny) return lowerSkinnyGemms(target, problems, skinny, op);
   throw rejected("these GEMMs cannot run in one launch. Call canGroupGemms first.");
 }
 
@@ -88,7 +98,10 @@ export function lowerGemmEpilogue(
 }
 
 export function cudaScratchBytes(target: Target, problem: GemmDesc): Bytes {
-  const isNative = hasNativeGemm(target, problem) || selectedConfig(target, problem) !== undefined;
+  const isNative =
+    hasNativeGemm(target, problem) ||
+    selectedConfig(target, problem) !== undefined ||
+    selectedSkinny(target, problem) !== undefined;
   return bytes(isNative ? 0 : libraryWorkspaceBytes(target, problem));
 }
 
@@ -96,7 +109,8 @@ export function cudaScratchBytes(target: Target, problem: GemmDesc): Bytes {
 export function cudaCandidates(target: Target, problem: GemmDesc): readonly number[] {
   if (hasNativeGemm(target, problem)) return [0];
   const ofLibrary = Array.from({ length: libraryAlgorithms(target, problem) }, (_, algorithm) => algorithm);
-  return [...ofLibrary, ...sm90Candidates(target, problem).map((_, index) => firstNativeAlgorithm - index)];
+  const natives = sm90Candidates(target, problem).length + skinnyCandidates(target, problem).length;
+  return [...ofLibrary, ...Array.from({ length: natives }, (_, index) => firstNativeAlgorithm - index)];
 }
 
 /** The native config that a problem's `algorithm` names; undefined for cuBLASLt's algorithms. */
@@ -105,6 +119,15 @@ function selectedConfig(target: Target, problem: GemmDesc): Sm90Config | undefin
   return algorithm <= firstNativeAlgorithm
     ? sm90Candidates(target, problem)[firstNativeAlgorithm - algorithm]
     : undefined;
+}
+
+/** The skinny config that a problem's `algorithm` names: they follow the other native configs. */
+function selectedSkinny(target: Target, problem: GemmDesc): SkinnyConfig | undefined {
+  const { algorithm = 0 } = problem;
+  if (algorithm > firstNativeAlgorithm) return undefined;
+  return skinnyCandidates(target, problem)[
+    firstNativeAlgorithm - algorithm - sm90Candidates(target, problem).length
+  ];
 }
 
 /** True if a native kernel computes this GEMM without autotuning. */

@@ -7,6 +7,7 @@ import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
 import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
 import { exactGemmCandidates } from "./f32.js";
+import { groupedSkinnyCandidates } from "./skinny/index.js";
 import {
   type Epilogue,
   sm90EpilogueConfigs,
@@ -42,13 +43,20 @@ export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): re
 
 /** True if one launch can compute these GEMMs. */
 export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]): boolean {
-  return groupedCandidates(target, problems) > 0;
+  if (problems.some(({ activation }) => activation)) return false;
+  return exactGemmCandidates(target, problems) > 0 || sm90GroupedConfigs(target, problems).length > 0;
+}
+
+/** True if one launch can compute these GEMMs of few rows, provided that all of them have the same A. */
+export function canShareActivations(target: TargetFacts, problems: readonly GemmDesc[]): boolean {
+  return groupedSkinnyCandidates(target, problems).length > 0;
 }
 
 /** The number of algorithms of a grouped GEMM, the default first; 0 if one launch cannot compute it. */
 export function groupedCandidates(target: TargetFacts, problems: readonly GemmDesc[]): number {
   if (problems.some(({ activation }) => activation)) return 0;
-  return exactGemmCandidates(target, problems) > 0 ? 1 : sm90GroupedConfigs(target, problems).length;
+  if (exactGemmCandidates(target, problems) > 0) return 1;
+  return sm90GroupedConfigs(target, problems).length || groupedSkinnyCandidates(target, problems).length;
 }
 
 /** True if one launch can compute this GEMM with its epilogue. */

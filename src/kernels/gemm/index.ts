@@ -16,6 +16,7 @@ export { exactGemmCandidates } from "./f32.js";
 export {
   canFuseEpilogue,
   canGroupGemms,
+  canShareActivations,
   epilogueCandidates,
   gemmCalls,
   gemmCandidates,

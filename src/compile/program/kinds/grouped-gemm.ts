@@ -29,6 +29,8 @@ export const groupedGemm: Kind<GroupedGemmCall> = {
     `${problems.map((problem) => gemmKey(problem, parts)).join(" | ")} ${algorithm}`,
   name: ({ problems }) => (problems[0] ? `${problems.length} × ${gemmName(problems[0])}` : ""),
   shape: ({ problems }) => problems.map(gemmShape).join(", "),
+  // The operands of weight gradients are both written shortly before.
+  prefetchable: ({ problems }) => problems.flatMap(({ a, b }) => (a.isTransposed ? [] : [b.slice])),
   emit({ problems, algorithm }, { backend, op, ...emission }) {
     const resolved = problems.map((problem) => resolveGemm(problem, emission));
     return backend.lowerGroupedGemm(resolved, op, algorithm);

@@ -1,0 +1,164 @@
+/**
+ * Skinny GEMMs: a few rows of activations times weights [N, K], as in generation. Their time is that of reading the weights. The configs say
+ * how the weights are divided over CTAs and warps; all of them add in an order that depends on the config and the shape alone.
+ */
+
+import type { DeviceInfo, GemmPrecision } from "../../../driver/index.js";
+import { dtypes } from "../../../ir/index.js";
+import {
+  maxSharedBytesPerBlock,
+  maxVectorBytes,
+  type SharedMemoryFacts,
+  warpSize,
+} from "../../cost-model.js";
+import type { GemmDesc, GemmInputDtype } from "../desc.js";
+
+export type SkinnyElement = "bf16" | "f16" | "tf32";
+
+export interface SkinnyConfig {
+  readonly element: SkinnyElement;
+  /** M and K are constants of the code. */
+  readonly m: number;
+  readonly k: number;
+  /** They split K. */
+  readonly warps: number;
+  /** Groups of eight rows of the weights that a CTA multiplies at a time. */
+  readonly groups: number;
+  /** CTAs that an SM shall hold at a time. Those of the next launch need room beside them. */
+  readonly ctasPerSm: number;
+  readonly hasBias: boolean;
+  readonly resultDtype: GemmInputDtype;
+  readonly biasDtype: GemmInputDtype;
+  /** The weights are loaded before the grid dependency wait. */
+  readonly prefetchesB: boolean;
+}
+
+type Device = Pick<DeviceInfo, "computeCapability" | "parallelism"> & SharedMemoryFacts;
+
+/** Rows of the activations. With more, tensor cores and shared memory would be as busy as device memory. */
+export const maxSkinnyRows = 32;
+/** Rows up to which one launch computes several GEMMs of the same activations without a comparison. */
+const maxGroupedRows = 8;
+
+/** Bytes of a row of the weights that a warp multiplies in a step. */
+export const stepBytes = 64;
+const maxStepsInFlight = 8;
+/** Vectors of weights in the registers of a lane. */
+const maxVectorsInFlight = 16;
+/** Threads of an SM: half of what the registers allow, so that the next launch can prefetch meanwhile; and all. */
+const [sharedThreads, allThreads] = [512, 1024];
+
+/** Steps of a warp along K. */
+export function stepsOf({
+  k,
+  element,
+  warps,
+  groups,
+}: Pick<SkinnyConfig, "k" | "element" | "warps" | "groups">): {
+  readonly steps: number;
+  /** Whose weights are in registers at a time. */
+  readonly inFlight: number;
+} {
+  const steps = Math.ceil((k * elementBytes(element)) / stepBytes / warps);
+  const max = Math.min(maxStepsInFlight, maxVectorsInFlight / groups);
+  return { steps, inFlight: Math.ceil(steps / Math.ceil(steps / max)) };
+}
+
+export const elementBytes = (element: SkinnyElement): number => (element === "tf32" ? 4 : 2);
+
+/** The bytes of a row of activations in shared memory: rows of eight lanes' vectors in different banks. */
+export function rowBytesOf(config: Pick<SkinnyConfig, "k" | "element" | "warps" | "groups">): number {
+  const bytes = stepsOf(config).steps * config.warps * stepBytes;
+  return bytes % (2 * stepBytes) === 0 ? bytes + stepBytes : bytes;
+}
+
+/** The activations, and the sums of each warp, twice: those of the next tile are written while these are read. */
+export function skinnySharedBytes(
+  config: Pick<SkinnyConfig, "k" | "element" | "warps" | "m" | "groups">,
+): number {
+  const { m, warps, groups } = config;
+  return m * rowBytesOf(config) + 2 * warps * m * groups * 8 * 4;
+}
+
+/** The CTAs of a GEMM, if each had one tile. */
+export function countTiles({ n, batch = 1 }: Pick<GemmDesc, "n" | "batch">, groups: number): number {
+  return Math.ceil(n / (8 * groups)) * batch;
+}
+
+/** The configs of a GEMM, in the order of its algorithms; none if the kernel does not support it. */
+export function listSkinnyConfigs(
+  device: Device,
+  precision: GemmPrecision,
+  problem: GemmDesc,
+): readonly SkinnyConfig[] {
+  const { m, k, dtype, resultDtype = dtype, bias, biasDtype = resultDtype, prefetchesB = false } = problem;
+  const element = elementOf(device, precision, problem);
+  if (!element || !canImplement(problem)) return [];
+  const steps = Math.ceil((k * elementBytes(element)) / stepBytes);
+  const warps = [2, 4, 8].find((count) => steps <= count * maxStepsInFlight) ?? 16;
+  const groups = m > 8 ? 2 : 1;
+  const shapes = [
+    { warps, groups, threads: sharedThreads },
+    { warps, groups, threads: allThreads },
+    ...(groups === 1 ? [{ warps, groups: 2, threads: sharedThreads }] : []),
+    { warps: warps === 16 ? 8 : 2 * warps, groups, threads: sharedThreads },
+  ];
+  const fillsShare = countTiles(problem, groups) > (device.parallelism * sharedThreads) / (warps * warpSize);
+  return shapes
+    .filter(({ threads }) => threads === sharedThreads || (fillsShare && groups === 1))
+    .map(({ threads, ...shape }) => ({
+      ...{ element, m, k, ...shape, ctasPerSm: Math.max(1, threads / (shape.warps * warpSize)) },
+      ...{ hasBias: bias !== undefined, resultDtype, biasDtype, prefetchesB },
+    }))
+    .filter((config) => skinnySharedBytes(config) <= maxSharedBytesPerBlock(device));
+}
+
+/** The configs of GEMMs that share their activations, in one launch. The caller knows that A is the same. */
+export function listGroupedSkinnyConfigs(
+  device: Device,
+  precision: GemmPrecision,
+  problems: readonly GemmDesc[],
+): readonly SkinnyConfig[] {
+  const [first, ...others] = problems;
+  if (!first || first.m > maxGroupedRows) return [];
+  const prefetchesB = problems.every((problem) => problem.prefetchesB);
+  const [configs = [], ...lists] = problems.map((problem) =>
+    listSkinnyConfigs(device, precision, { ...problem, prefetchesB }),
+  );
+  const key = (config: SkinnyConfig | undefined): string => JSON.stringify(config);
+  const isAlike = ({ m, k, a, dtype }: GemmDesc): boolean =>
+    m === first.m && k === first.k && dtype === first.dtype && a.rowStride === first.a.rowStride;
+  return others.every(isAlike) && lists.every(([config]) => key(config) === key(configs[0])) ? configs : [];
+}
+
+function elementOf(
+  { computeCapability = "0" }: Device,
+  precision: GemmPrecision,
+  { dtype }: GemmDesc,
+): SkinnyElement | undefined {
+  if (Number.parseInt(computeCapability, 10) < 8) return undefined;
+  if (dtype === "bf16" || dtype === "f16") return dtype;
+  return dtype === "f32" && precision === "tf32" ? "tf32" : undefined;
+}
+
+/** True if rows of the weights and of the activations begin on 16 bytes, and all matrices of a batch share their activations. */
+function canImplement(problem: GemmDesc): boolean {
+  const { m, n, k, batch = 1, a, b, dtype, alpha = 1, beta = 0, activation } = problem;
+  const { bytes } = dtypes[dtype];
+  const strides = [
+    k,
+    ...(m > 1 ? [a.rowStride] : []),
+    ...(n > 1 ? [b.rowStride] : []),
+    ...(batch > 1 ? [b.batchStride ?? 0] : []),
+  ];
+  const offsets = [
+    ...strides.map((stride) => stride * bytes),
+    a.storage.span.address,
+    b.storage.span.address,
+  ];
+  const isAligned = offsets.every((offset) => offset % maxVectorBytes === 0);
+  const isPlain = alpha === 1 && beta === 0 && !activation;
+  const isShared = batch === 1 || (a.batchStride ?? 0) === 0;
+  const hasLayout = !a.isTransposed && b.isTransposed === true;
+  return isAligned && isPlain && isShared && hasLayout && k > 0 && m <= maxSkinnyRows && m < n;
+}
