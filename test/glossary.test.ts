@@ -31,7 +31,7 @@ const retired: readonly Retired[] = [
     pattern: /turnWeights|TurnedMatrix|prefersTurned|turnsRight|is(Left|Right)?Turned/,
     instead: "transpose",
   },
-  { pattern: /refus(e|al|ing)/i, instead: "reject", except: ["src/train/inspection/"] },
+  { pattern: /refus(e|al|ing)/i, instead: "reject", except: ["src/train/inspection/", "src/serve/"] },
   { pattern: /bringBox|boxInstructions|withBoxes/, instead: "TMA load" },
   { pattern: /(await|set|pass|publish)Gates?\b/, instead: "mbarrier" },
   { pattern: /MatrixMap|matrix-maps|NamedMap|requireMaps/, instead: "tensor map" },

@@ -66,7 +66,7 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
 });
 
 test("every op of the table and every special literal is generated", () => {
-  const programs = fc.sample(anyProgram, { seed, numRuns: effort({ quick: 1000, thorough: 2000 }) });
+  const programs = fc.sample(anyProgram, { seed, numRuns: effort({ quick: 1500, thorough: 3000 }) });
   const ops = new Set(
     programs.flatMap(({ instructions }) =>
       instructions.flatMap((instruction) => ("op" in instruction ? [instruction.op] : [])),

@@ -68,7 +68,22 @@ export class LoraAdapter extends LinearAdapter {
     return result.add(product).to(result.dtype);
   }
 
-  /** Adds the product to the weight of its layer, or subtracts it. */
+  /**
+   * Adds the product to the weight of its layer, or subtracts it. `mergeLora` does this for all layers of a model.
+   *
+   * @example
+   * ```ts
+   * import { applyLora, device, models, nn } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(4, 2).to(cpu);
+   * applyLora(new nn.Sequential(layer), { targets: "all-linear" });
+   * if (layer.adapter instanceof models.LoraAdapter) {
+   *   layer.adapter.merge(layer, true);
+   *   console.log(layer.adapter.isMerged); // → true
+   * }
+   * cpu.close();
+   * ```
+   */
   merge({ weight }: Linear, isMerged: boolean): void {
     if (this.isMerged === isMerged) return;
     const factor = isMerged ? this.scaling : -this.scaling;

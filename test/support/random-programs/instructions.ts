@@ -16,7 +16,7 @@ const weights: Readonly<Record<string, number>> = {
   ...{ unary: 6, binary: 6, withNumber: 3, dropout: 3, reduction: 3, linear: 3, normalisation: 3 },
   ...{ slice: 2, select: 2, reshape: 2, permute: 2, expand: 2, backward: 5, inPlace: 5, intoPart: 3 },
   ...{ ofState: 3, optimize: 2, places: 2, windows: 2, move: 2 },
-  ...{ special: 4, ofUnitInterval: 3, ofPositive: 3, rounding: 2, ofTwo: 2, activation: 3 },
+  ...{ special: 4, ofUnitInterval: 3, ofPositive: 3, rounding: 2, ofTwo: 2, ofThree: 2, activation: 3 },
 };
 
 export const makers: readonly Maker[] = Object.entries({

@@ -130,6 +130,14 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const bias = choices.isOneIn(2) ? [builder.same(choices, [out])] : [];
     builder.op("linear", [x, weight, ...bias], { layout }, { size: size * builder.find(weight).size });
   },
+  loraLinear(builder, choices) {
+    const { x, width, out, size } = sides(builder, choices);
+    const [rank, layout] = [1 + choices.below(3), choices.of(["outIn", "inOut"] as const)];
+    const matrix = (shape: Shape) => parameter(builder, layout === "outIn" ? shape : shape.toReversed());
+    const weights = [matrix([out, width]), matrix([rank, width]), matrix([out, rank])];
+    const bias = choices.isOneIn(2) ? [parameter(builder, [out])] : [];
+    builder.op("loraLinear", [x, ...weights, ...bias], { layout, scale: 0.5 }, { size: 2 * size });
+  },
   fusedProjections(builder, choices) {
     const { x, width, out, size } = sides(builder, choices);
     const weights = Array.from({ length: choices.of([3, 2]) }, () => parameter(builder, [width, out]));

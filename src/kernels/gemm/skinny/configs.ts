@@ -49,7 +49,7 @@ const maxVectorsInFlight = 16;
 const [sharedThreads, allThreads] = [512, 1024];
 
 /** Steps of a warp along K. */
-export function stepsOf({
+export function countSteps({
   k,
   element,
   warps,
@@ -68,7 +68,7 @@ export const elementBytes = (element: SkinnyElement): number => (element === "tf
 
 /** The bytes of a row of activations in shared memory: rows of eight lanes' vectors in different banks. */
 export function rowBytesOf(config: Pick<SkinnyConfig, "k" | "element" | "warps" | "groups">): number {
-  const bytes = stepsOf(config).steps * config.warps * stepBytes;
+  const bytes = countSteps(config).steps * config.warps * stepBytes;
   return bytes % (2 * stepBytes) === 0 ? bytes + stepBytes : bytes;
 }
 

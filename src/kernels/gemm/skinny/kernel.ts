@@ -20,7 +20,7 @@ import { elementTags } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { type PreludeName, preludeOf } from "../../codegen/cuda/prelude.js";
 import { warpSize } from "../../cost-model.js";
 import type { AccessToC } from "../desc.js";
-import { rowBytesOf, type SkinnyConfig, skinnySharedBytes, stepsOf } from "./configs.js";
+import { countSteps, rowBytesOf, type SkinnyConfig, skinnySharedBytes } from "./configs.js";
 
 const sizes = ["n", "tiles", "bStride", "bBatch", "cStride", "cBatch"] as const;
 
@@ -41,7 +41,7 @@ export function skinnyParameters(
 
 export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[]): KernelSource {
   const { element, m, k, warps, groups, hasBias, resultDtype, biasDtype, ctasPerSm } = config;
-  const { steps, inFlight } = stepsOf(config);
+  const { steps, inFlight } = countSteps(config);
   const [type, result, bias] = [
     elementTypes[element === "tf32" ? "f32" : element].type,
     resultDtype,
