@@ -140,6 +140,7 @@ export abstract class LanguageModel extends PretrainedModel {
     const loss = functional.crossEntropy(logits, next.reshape([-1]), {
       ignoreIndex: ignoredLabel,
       reduction,
+      dtype: logits.dtype === "f64" ? "f64" : "f32",
     });
     return reduction === "none" ? loss.reshape([batch, rows]) : loss;
   }

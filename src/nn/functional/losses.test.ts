@@ -259,6 +259,24 @@ test("nllLoss of logSoftmax is crossEntropy", () => {
   });
 });
 
+test("the loss of 16-bit logits has the digits of its dtype", () => {
+  cpu.step(() => {
+    const logits = f64([0.5, -1, 2, 3, 0, 1], [2, 3]).to("bf16");
+    const probabilities = f64([0, 0.5, 0.5, 1, 0, 0], [2, 3]).to("bf16");
+    for (const target of [i32([2, 0]), probabilities]) {
+      const exact = crossEntropy(logits.to("f64"), target, { dtype: "f64" }).item();
+      const loss = crossEntropy(logits, target, { dtype: "f32" });
+      assert.equal(loss.dtype, "f32");
+      assert.ok(Math.abs(loss.item() - exact) < 1e-6 * exact);
+      assert.ok(Math.abs(crossEntropy(logits, target).item() - exact) > 1e-4 * exact, "rounded to bf16");
+    }
+    const detached = logits.detach().requiresGrad_();
+    crossEntropy(detached, i32([2, 0]), { dtype: "f32" }).backward();
+    assert.equal(detached.grad?.dtype, "bf16");
+    rejects("BAD_DTYPE", () => crossEntropy(logits, i32([2, 0]), { dtype: "i32" }), /crossEntropy/);
+  });
+});
+
 describe("elementwise losses", () => {
   test("have their textbook values", () => {
     cpu.step(() => {

@@ -1,6 +1,7 @@
 /** Losses as functions of predictions and targets; a scalar, or per element with reduction "none". */
 
 import { checkOptions, type OptionNames } from "../../errors/index.js";
+import type { Dtype } from "../../ir/index.js";
 import {
   crossEntropyOfProbabilities,
   crossEntropy as crossEntropyOp,
@@ -37,10 +38,13 @@ export const classLossOptionNames: OptionNames<ClassLossOptions> = {
 export interface CrossEntropyOptions extends ClassLossOptions {
   /** The share of the target that is distributed evenly over all classes. Default: 0. */
   readonly labelSmoothing?: number;
+  /** The dtype of the loss. Default: that of the logits. With 16-bit logits, "f32" keeps the digits of the loss. */
+  readonly dtype?: Dtype;
 }
 
 export const crossEntropyOptionNames: OptionNames<CrossEntropyOptions> = {
   labelSmoothing: true,
+  dtype: true,
   weight: true,
   ignoreIndex: true,
   reduction: true,
@@ -61,11 +65,17 @@ export const crossEntropyOptionNames: OptionNames<CrossEntropyOptions> = {
  */
 export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
   checkOptions("crossEntropy", options, crossEntropyOptionNames);
-  const { weight, ignoreIndex, ...attributes } = options;
-  const operands = weight ? [input, target, weight] : [input, target];
-  if (isFloat(target.dtype)) return input.device.apply(crossEntropyOfProbabilities, operands, attributes);
-  const labels = ignoreIndex === undefined ? attributes : { ...attributes, ignoreIndex };
-  return input.device.apply(crossEntropyOp, operands, labels);
+  const { weight, ignoreIndex, dtype, ...attributes } = options;
+  if (isFloat(target.dtype)) {
+    const logits = dtype === undefined ? input : input.to(dtype);
+    const operands = weight ? [logits, target, weight] : [logits, target];
+    return input.device.apply(crossEntropyOfProbabilities, operands, attributes);
+  }
+  return input.device.apply(crossEntropyOp, weight ? [input, target, weight] : [input, target], {
+    ...attributes,
+    ...(ignoreIndex === undefined ? {} : { ignoreIndex }),
+    ...(dtype === undefined ? {} : { dtype }),
+  });
 }
 
 /**

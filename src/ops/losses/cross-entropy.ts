@@ -3,9 +3,10 @@
  * be log 0, and no one-hot matrix.
  */
 
-import { dtypes } from "../../ir/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp, type ValueType } from "../op.js";
+import { requireFloat } from "../reduction/rule.js";
 import type { Shape } from "../shape.js";
 import {
   type ClassLossAttributes,
@@ -36,6 +37,8 @@ import * as recorded from "./recorded-gradients.js";
 export type CrossEntropyAttributes = ClassLossAttributes & {
   /** The share of the target that is distributed evenly over all classes, from 0 to 1. */
   readonly labelSmoothing?: number;
+  /** The dtype of the loss; that of the logits without it. */
+  readonly dtype?: Dtype;
 };
 
 /** The operands that forward and backward share, and values derived from them. */
@@ -85,12 +88,13 @@ function inputsOf(
 export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
   kind: "kernel",
   name: "crossEntropy",
-  infer(operands, { reduction = "mean", labelSmoothing = 0 }) {
+  infer(operands, { reduction = "mean", labelSmoothing = 0, dtype }) {
     const { input, rows } = inferClassRows("crossEntropy", operands);
     requireSmoothing("crossEntropy", labelSmoothing);
+    if (dtype !== undefined) requireFloat("crossEntropy", dtype);
     const saved = (shape: Shape): ValueType => ({ shape, dtype: dtypes[input.dtype].compute });
     return [
-      { shape: reduction === "none" ? rows.kept : [], dtype: input.dtype },
+      { shape: reduction === "none" ? rows.kept : [], dtype: dtype ?? input.dtype },
       saved(rows.kept),
       saved(rows.kept),
       ...(reduction === "mean" ? [saved([])] : []),
