@@ -19,14 +19,24 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
   readonly #seed: Seed | undefined;
   readonly #columns: readonly Tensor[];
   readonly #region: Region;
+  readonly #weights: ArrayLike<number> | undefined;
   #epoch: number | undefined;
+  /** The order of the epoch, if rows have weights. */
+  #order: Uint32Array | undefined;
 
-  /** Without a seed, every epoch uses the original order. */
-  constructor(device: Device, data: TensorDataset<Sources>, batchSize: number, seed: Seed | undefined) {
+  /** Without a seed, every epoch uses the original order. Without weights, each row has the weight 1. */
+  constructor(
+    device: Device,
+    data: TensorDataset<Sources>,
+    batchSize: number,
+    seed: Seed | undefined,
+    weights?: ArrayLike<number>,
+  ) {
     this.#device = device;
     this.#rows = data.rows;
     this.#batchSize = batchSize;
     this.#seed = seed;
+    this.#weights = weights;
     this.batches = Math.ceil(data.rows / batchSize);
     this.#columns = data.placeOn(device).map((array) => tensorOf(device, array));
     const { persistent } = device.runtime;
@@ -41,12 +51,24 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
     this.#startEpoch(epoch);
     const first = batch * this.#batchSize;
     const count = this.countOf(batch);
-    const storage = this.#device.runtime.view(this.#order, first * indexBytes, count * indexBytes);
+    const storage = this.#device.runtime.view(this.#storage, first * indexBytes, count * indexBytes);
     return tensorOf(this.#device, { shape: [count], strides: [1], dtype: "i32", storage });
   }
 
   countOf(batch: number): number {
     return Math.min(this.#batchSize, this.#rows - batch * this.#batchSize);
+  }
+
+  /** The sum of the weights of a batch's rows. */
+  weightOf(epoch: number, batch: number): number {
+    const weights = this.#weights;
+    if (!weights) return this.countOf(batch);
+    this.#startEpoch(epoch);
+    const first = batch * this.#batchSize;
+    let sum = 0;
+    for (let row = first; row < first + this.countOf(batch); row++)
+      sum += weights[this.#order?.[row] ?? row] ?? 0;
+    return sum;
   }
 
   /** The rows, one tensor per column. Gathered on the device, in a compiled step too. */
@@ -61,10 +83,10 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
     if (this.#device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
   }
 
-  get #order(): Storage {
-    const [order] = this.#region.storages;
-    if (!order) throw new Error("The row order has no storage.");
-    return order;
+  get #storage(): Storage {
+    const [storage] = this.#region.storages;
+    if (!storage) throw new Error("The row order has no storage.");
+    return storage;
   }
 
   #startEpoch(epoch: number): void {
@@ -73,9 +95,10 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
       this.#seed === undefined
         ? Uint32Array.from({ length: this.#rows }, (_, row) => row)
         : permutation({ seed: this.#seed, id: epoch }, this.#rows);
-    this.#device.runtime.upload([{ source: order, target: this.#order }]);
-    noteWrite(this.#order);
+    this.#device.runtime.upload([{ source: order, target: this.#storage }]);
+    noteWrite(this.#storage);
     this.#epoch = epoch;
+    if (this.#weights) this.#order = order;
   }
 }
 

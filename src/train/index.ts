@@ -52,6 +52,7 @@ export { requireRunSettings, stateOfRun } from "./run-state.js";
 export { type ResumePoint, RunWriter, type RunWriterOptions } from "./run-writer.js";
 export { epochShape, logSizesShape, positionShape } from "./saved-training.js";
 export {
+  type CaptureOptions,
   captureState,
   describeState,
   extrasOf,

@@ -5,7 +5,7 @@
 
 import { type StoredTensor, storeTensor } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import type { Module } from "../nn/index.js";
+import { type Module, Parameter } from "../nn/index.js";
 import type { Optimizer } from "../optim/index.js";
 import type { JsonRecord } from "../records/index.js";
 import {
@@ -19,8 +19,14 @@ import {
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors, type TensorShapes } from "./compatibility.js";
 
+/** Which tensors of a training are captured. */
+export interface CaptureOptions {
+  /** Leave out frozen parameters: the run loads them from elsewhere. Default: false. */
+  readonly trainedOnly?: boolean | undefined;
+}
+
 /** State that a run adds to a checkpoint. */
-export interface StateExtras {
+export interface StateExtras extends CaptureOptions {
   readonly step: number;
   /** The model's name; default: the name of its class. */
   readonly model?: string;
@@ -43,10 +49,10 @@ const randomName = "random.state";
 export function captureState(
   module: Module,
   optimizer: Optimizer,
-  { step, model = module.constructor.name, tensors = [], state = {} }: StateExtras,
+  { step, model = module.constructor.name, tensors = [], state = {}, ...options }: StateExtras,
 ): Checkpoint {
   const stored = [
-    ...Array.from(capturedTensors(module, optimizer), ([name, tensor]) => storeTensor(name, tensor)),
+    ...Array.from(capturedTensors(module, optimizer, options), ([name, tensor]) => storeTensor(name, tensor)),
     ...Array.from(tensors, (tensor) => ({ ...tensor, name: tensorPrefixes.extra + tensor.name })),
   ];
   const { seed, draws } = drawPosition();
@@ -58,22 +64,32 @@ export function captureState(
 }
 
 /** Dtypes and shapes of the captured tensors of a model and an optimizer. Reads nothing from the device. */
-export function describeState(module: Module, optimizer: Optimizer): TensorShapes {
-  return capturedTensors(module, optimizer);
+export function describeState(
+  module: Module,
+  optimizer: Optimizer,
+  options: CaptureOptions = {},
+): TensorShapes {
+  return capturedTensors(module, optimizer, options);
 }
 
 /**
  * Restores a captured training into a model and an optimizer of the same structure: weights, moments, counts and random
  * positions. If anything does not match, it throws and changes nothing.
  */
-export function restoreState(checkpoint: Checkpoint, module: Module, optimizer: Optimizer): RestoredExtras {
-  requireSameTensors(checkpoint, module.constructor.name, describeState(module, optimizer));
+export function restoreState(
+  checkpoint: Checkpoint,
+  module: Module,
+  optimizer: Optimizer,
+  options: CaptureOptions = {},
+): RestoredExtras {
+  requireSameTensors(checkpoint, module.constructor.name, describeState(module, optimizer, options));
   const position = drawPositionOf(
     `The checkpoint of step ${checkpoint.step}`,
     checkpoint.state["random"],
     "Its file is damaged, or of another version.",
   );
-  module.loadStateDict(withoutPrefix(checkpoint, tensorPrefixes.model));
+  // The names were compared above.
+  module.loadStateDict(withoutPrefix(checkpoint, tensorPrefixes.model), { strict: false });
   optimizer.loadStateDict(withoutPrefix(checkpoint, tensorPrefixes.optimizer));
   restoreDrawPosition(position);
   // After the seed, which resets the device's random state.
@@ -88,14 +104,25 @@ export function restoreWeights(checkpoint: Checkpoint, module: Module): Restored
   return extrasOf(checkpoint);
 }
 
-function capturedTensors(module: Module, optimizer: Optimizer): ReadonlyMap<string, Tensor> {
+function capturedTensors(
+  module: Module,
+  optimizer: Optimizer,
+  { trainedOnly = false }: CaptureOptions,
+): ReadonlyMap<string, Tensor> {
   const named = (prefix: string, entries: Iterable<readonly [string, Tensor]>): [string, Tensor][] =>
     Array.from(entries, ([name, tensor]) => [prefix + name, tensor]);
   return new Map([
-    ...named(tensorPrefixes.model, Object.entries(module.stateDict())),
+    ...named(
+      tensorPrefixes.model,
+      Object.entries(module.stateDict()).filter(([, tensor]) => !(trainedOnly && isFrozen(tensor))),
+    ),
     ...named(tensorPrefixes.optimizer, Object.entries(optimizer.stateDict())),
     [randomName, deviceOf(module).randomState],
   ]);
+}
+
+function isFrozen(tensor: Tensor): boolean {
+  return tensor instanceof Parameter && !tensor.requiresGrad;
 }
 
 function deviceOf(module: Module): Device {

@@ -25,6 +25,13 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> extends
   readonly data: TensorDataset<Sources>;
   readonly batchSize: number;
   readonly epochs: number;
+  /** Ends the training after so many steps, if the epochs have more. The epoch of the last step then has fewer. */
+  readonly maxSteps?: number;
+  /**
+   * The weight of each row in the mean over several batches: in the gradients of a step that accumulates batches, and in the loss of an
+   * epoch. Pass it if `loss` is a mean over other things than rows: for texts, the tokens of each row that count. Default: 1 for all.
+   */
+  readonly rowWeights?: ArrayLike<number>;
   /** The seed of the row order; default: the global seed. */
   readonly seed?: Seed;
   /** Shuffle the rows in every epoch; default: true. */
@@ -86,12 +93,16 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   readonly #turns = new EventLoopTurns();
   /** The last request for losses. */
   #requestedMs = Number.NEGATIVE_INFINITY;
+  /** Time of the current epoch in `pause`. */
+  #pausedMs = 0;
 
   constructor(options: TrainerOptions<Sources>) {
     const { device, data, batchSize, epochs, seed = currentSeed(), shuffle = true } = options;
     requireCount("batchSize", batchSize, "rows");
     requireCount("accumulate", options.accumulate ?? 1, "batches");
     requireCount("epochs", epochs, "epochs");
+    if (options.maxSteps !== undefined) requireCount("maxSteps", options.maxSteps, "steps");
+    requireWeights(options.rowWeights, data.rows);
     this.options = options;
     this.#stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
     const { from } = options;
@@ -99,7 +110,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     if (from) requirePosition(from, layout);
     this.#progress = new TrainingProgress(from);
     if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
-    const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
+    const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined, options.rowWeights);
     this.#steps = new TrainingSteps(options, rows);
     this.batches = this.#steps.batches;
     this.stepsPerEpoch = this.#steps.perEpoch;
@@ -225,7 +236,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * Trains until the last epoch, the signal, early stopping or divergence ends it.
+   * Trains until the last epoch, the last step, the signal, early stopping or divergence ends it.
    *
    * @example
    * ```ts
@@ -244,12 +255,12 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   async run(): Promise<TrainingSummary> {
-    const { epochs, signal, onEpoch, model } = this.options;
+    const { signal, onEpoch, model } = this.options;
     const records: EpochRecord[] = [];
     const summary = (state: TrainingSummary["state"], reason?: string): TrainingSummary => ({
       ...{ state, steps: this.#progress.step, epochs: records, ...(reason !== undefined && { reason }) },
     });
-    while (this.#progress.epoch < epochs) {
+    while (this.#hasSteps) {
       model.train();
       const record = await this.#runEpoch();
       if (!record) return summary("stopped");
@@ -258,9 +269,49 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       const { epoch, loss, figures, diverged } = record;
       if (diverged !== undefined) return summary("diverged", `epoch ${epoch}: ${diverged}`);
       if (this.#stopping?.note(epoch, { loss, ...figures })) return summary("early");
-      if (signal?.aborted && this.#progress.epoch < epochs) return summary("stopped");
+      if (signal?.aborted && this.#hasSteps) return summary("stopped");
     }
     return summary("finished");
+  }
+
+  /**
+   * Runs other work on the device between two steps, such as an evaluation: call it in `onStep`. The device has finished all steps, and
+   * the model is in evaluation mode. The time is not part of `samplesPerSecond`.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, optim, TensorDataset, Trainer } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(1, 1).to(cpu);
+   * const trainer = new Trainer({
+   *   ...{ device: cpu, model, data: new TensorDataset([[0], [1], [2]]), batchSize: 2, epochs: 1 },
+   *   optimizer: new optim.SGD(model.parameters(), { lr: 0.1 }),
+   *   loss: (x) => model.forward(x).square().mean(),
+   *   onStep: (trainer) => trainer.pause(() => console.log(trainer.progress.step, model.isTraining)),
+   * });
+   * await trainer.run();
+   * // → 1 false
+   * // → 2 false
+   * trainer.close();
+   * cpu.close();
+   * ```
+   */
+  async pause<Result>(body: () => Result | Promise<Result>): Promise<Result> {
+    const { device, model } = this.options;
+    this.#steps.flush();
+    device.runtime.synchronize();
+    this.#takeLosses();
+    const startedMs = performance.now();
+    const { isTraining } = model;
+    model.eval();
+    try {
+      return await body();
+    } finally {
+      model.train(isTraining);
+      const elapsedMs = performance.now() - startedMs;
+      this.#throughput.exclude(elapsedMs);
+      this.#pausedMs += elapsedMs;
+    }
   }
 
   /**
@@ -292,7 +343,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const epoch = this.#progress.epoch;
     const startedMs = performance.now();
     this.#throughput.beginEpoch(startedMs);
-    while (this.#progress.batch < this.batches) {
+    this.#pausedMs = 0;
+    while (this.#progress.batch < this.batches && this.#hasSteps) {
       if (signal?.aborted) {
         this.#steps.flush();
         this.#takeLosses();
@@ -336,18 +388,23 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     model.eval();
     this.#steps.rejectBadIndices(epoch, this.#progress.losses);
     const { lr } = optimizer;
-    const [loss, skipped] = [this.#steps.meanLoss(this.#progress.losses), this.#skipped];
+    const [loss, skipped] = [this.#steps.meanLoss(epoch, this.#progress.losses), this.#skipped];
     const { losses, skippedInEpoch } = this.#progress.position(skipped);
     if (schedule?.after === "epoch") schedule.of.step();
     this.#progress.endEpoch(skipped);
     const figures = evaluate?.(epoch) ?? {};
     const diverged = divergenceOf({ losses, skipped: skippedInEpoch, figures });
     return {
-      ...{ epoch, steps: this.stepsPerEpoch, loss, lr, figures, skipped },
+      ...{ epoch, steps: losses.length, loss, lr, figures, skipped },
       ...(diverged !== undefined && { diverged }),
       samplesPerSecond,
-      seconds: (endedMs - startedMs) / 1000,
+      seconds: (endedMs - startedMs - this.#pausedMs) / 1000,
     };
+  }
+
+  get #hasSteps(): boolean {
+    const { epochs, maxSteps = Number.POSITIVE_INFINITY } = this.options;
+    return this.#progress.epoch < epochs && this.#progress.step < maxSteps;
   }
 
   /** Steps skipped since the start. Waits for the device. */
@@ -388,5 +445,23 @@ function requireCount(name: string, value: number, unit: string): void {
     {
       numbers: { value },
     },
+  );
+}
+
+function requireWeights(weights: ArrayLike<number> | undefined, rows: number): void {
+  if (!weights) return;
+  if (weights.length !== rows) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `rowWeights has ${weights.length} numbers for ${rows} rows. Pass one for each row.`,
+      { numbers: { weights: weights.length, rows } },
+    );
+  }
+  const row = Array.prototype.findIndex.call(weights, (weight: number) => !(weight > 0 && weight < Infinity));
+  if (row < 0) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `rowWeights is ${weights[row]} for row ${row}. It must be a number above 0; leave out rows that do not count.`,
+    { numbers: { row } },
   );
 }

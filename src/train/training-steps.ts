@@ -98,21 +98,18 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     return (this.update?.plans ?? 0) + (this.accumulate?.plans ?? 0);
   }
 
-  /** The new losses of steps since the last call. A step's loss is the mean over the rows of its batches. */
+  /** The new losses of steps since the last call. A step's loss is the mean over the rows of its batches, by their weights. */
   takeLosses(): readonly number[] {
     return this.#losses.take();
   }
 
   /** Sends the batches of one step. `between` is called after each batch but the last. */
-  async send(
-    epoch: number,
-    { first, end, samples }: BatchGroup,
-    between: () => Promise<void>,
-  ): Promise<void> {
+  async send(epoch: number, { first, end }: BatchGroup, between: () => Promise<void>): Promise<void> {
     const shares: number[] = [];
     const eager: number[] = [];
+    const total = this.#weightOf(epoch, { first, end });
     for (let batch = first; batch < end; batch++) {
-      const share = this.#rows.countOf(batch) / samples;
+      const share = this.#rows.weightOf(epoch, batch) / total;
       shares.push(share);
       this.#weight?.set(share);
       const rows = this.#rows.rowsOf(epoch, batch);
@@ -138,16 +135,16 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.update?.flush();
   }
 
-  /** The mean loss over all rows of an epoch, from the losses of its steps. */
-  meanLoss(losses: readonly number[]): number {
+  /** The mean loss over the rows of an epoch, by their weights, from the losses of its steps. */
+  meanLoss(epoch: number, losses: readonly number[]): number {
     let sum = 0;
-    let rows = 0;
+    let total = 0;
     for (const [step, loss] of losses.entries()) {
-      const { samples } = this.groupOf(step);
-      sum += loss * samples;
-      rows += samples;
+      const weight = this.#weightOf(epoch, this.groupOf(step));
+      sum += loss * weight;
+      total += weight;
     }
-    return sum / rows;
+    return sum / total;
   }
 
   /** Throws for bad indices of an epoch that compiled steps had to ignore. If a loss is NaN, the error names the batch. */
@@ -169,6 +166,12 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.update?.close();
     this.#weight?.close();
     this.#rows.close();
+  }
+
+  #weightOf(epoch: number, { first, end }: Pick<BatchGroup, "first" | "end">): number {
+    let sum = 0;
+    for (let batch = first; batch < end; batch++) sum += this.#rows.weightOf(epoch, batch);
+    return sum;
   }
 
   /**
