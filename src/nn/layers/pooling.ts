@@ -246,7 +246,7 @@ export class MaxUnpool2d extends Pool<Omit<MaxUnpoolOptions, "outputSize">> {
  * const cpu = await device("cpu");
  * const pool = new nn.MaxPool3d([1, 1, 2], { returnIndices: true });
  * const { values, indices } = pool.forward(tensor([[[[4, 9]]]]));
- * console.log(new nn.MaxUnpool3d([1, 1, 2]).forward(values, indices).tolist()); // → [ [ [ [ 0, 9 ] ] ] ]
+ * console.log(String(new nn.MaxUnpool3d([1, 1, 2]).forward(values, indices).flatten().tolist())); // → 0,9
  * cpu.close();
  * ```
  */
