@@ -41,7 +41,7 @@ const withOptions: Readonly<Record<string, string>> = {
     TransformerEncoder:2 TransformerEncoderLayer.forward:1 TransformerEncoderLayer:2 TripletMarginLoss:0
     TripletMarginWithDistanceLoss:0 Unfold:1 Upsample:0`,
   "nn.functional": `
-    adaptiveMaxPool1d:2 adaptiveMaxPool2d:2 adaptiveMaxPool3d:2 avgPool1d:2 avgPool2d:2 avgPool3d:2 batchNorm:5 bceWithLogits:2 binaryCrossEntropy:2 conv1d:3
+    adaptiveMaxPool1d:2 adaptiveMaxPool2d:2 adaptiveMaxPool3d:2 affineGrid:2 gridSample:2 avgPool1d:2 avgPool2d:2 avgPool3d:2 batchNorm:5 bceWithLogits:2 binaryCrossEntropy:2 conv1d:3
     conv2d:3 conv3d:3 convTranspose1d:3 convTranspose2d:3 convTranspose3d:3 cosineEmbeddingLoss:3
     crossEntropy:2 ctcLoss:4 embedding:2 embeddingBag:2 fold:3 gaussianNllLoss:3 gumbelSoftmax:1
     hingeEmbeddingLoss:2 huberLoss:2 instanceNorm:5 interpolate:1 klDiv:2 l1Loss:2 linear:3

@@ -27,6 +27,7 @@ export { type CTCLossOptions, ctcLoss } from "./functional/ctc-loss.js";
 export * from "./functional/dropout.js";
 export * from "./functional/elementwise-activations.js";
 export * from "./functional/embedding-bag.js";
+export { affineGrid, type GridSampleOptions, gridSample } from "./functional/grid-sample.js";
 export * from "./functional/layers.js";
 export {
   type BinaryLossOptions,

@@ -261,12 +261,31 @@ def pools():
     case("lpPool1d", lambda x: F.lp_pool1d(x, 2, 2, ceil_mode=True), [rounded(1, 2, 5, low=0.1, high=2)], {"p": 2, "kernel": 2, "ceilMode": True})
 
 
+def grids():
+    """Positions inside and outside of images, at pixels, at borders and between them."""
+    snake = {"mode": "mode", "paddingMode": "padding_mode", "alignCorners": "align_corners"}
+    for mode in ["bilinear", "nearest", "bicubic"]:
+        for padding in ["zeros", "border", "reflection"]:
+            for align in [False, True]:
+                options = {"mode": mode, "paddingMode": padding, "alignCorners": align}
+                inputs = [rounded(2, 2, 3, 4), rounded(2, 3, 5, 2, low=-2.6, high=2.6)]
+                inputs[1][0, 0] = torch.tensor([[-1, -1], [1, 1], [0, 0.5], [-0.75, 2 / 3], [1, -1]])
+                # PyTorch's gradient of the grid is 0; Holdfast has none.
+                case("gridSample", lambda x, g: F.grid_sample(x, g, **{snake[k]: v for k, v in options.items()}), inputs, options,
+                     constants=(1,) if mode == "nearest" else ())
+    one = {"mode": "bilinear", "paddingMode": "reflection", "alignCorners": True}
+    case("gridSample", lambda x, g: F.grid_sample(x, g, "bilinear", "reflection", True), [rounded(1, 2, 1, 3), rounded(1, 2, 2, 2)], one)
+    for size, align in [([2, 5, 3, 4], False), ([2, 1, 2, 3], True), ([2, 1, 1, 3], True), ([2, 1, 1, 3], False)]:
+        case("affineGrid", lambda t: F.affine_grid(t, size, align_corners=align), [rounded(2, 2, 3)], {"size": size, "alignCorners": align})
+
+
 norms()
 activations()
 losses()
 images()
 transformers()
 pools()
+grids()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + '\n],"modules":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in modules) + "\n]}\n")
 print(len(cases), "cases")

@@ -134,6 +134,10 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
     ]),
   ),
   interpolate: call<nn.functional.InterpolateOptions>(([x], options) => f.interpolate(x, options)),
+  gridSample: call<nn.functional.GridSampleOptions>(([x, grid], options) => f.gridSample(x, grid!, options)),
+  affineGrid: call<{ size: number[]; alignCorners: boolean }>(([theta], { size, alignCorners }) =>
+    f.affineGrid(theta, size, { alignCorners }),
+  ),
   pixelShuffle: call<{ factor: number }>(([x], { factor }) => f.pixelShuffle(x, factor)),
   pixelUnshuffle: call<{ factor: number }>(([x], { factor }) => f.pixelUnshuffle(x, factor)),
   channelShuffle: call<{ groups: number }>(([x], { groups }) => f.channelShuffle(x, groups)),
