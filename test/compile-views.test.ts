@@ -74,7 +74,8 @@ describe("a step that is planned for a GPU", () => {
     assert.equal(five.filter(isZeros).length, 0);
     // However many rows there are: only the copies of the first and the last row may stay.
     assert.equal(five.filter(isLoneCopy).length, three.filter(isLoneCopy).length);
-    assert.equal(five.filter(({ op }) => op.includes("tanhGradient")).length, 5);
+    // Long lists of ops are cut.
+    assert.equal(five.filter(({ op }) => op.includes("tanh")).length, 5);
   });
 
   for (const precision of ["f32", "bf16"] as const) {

@@ -22,6 +22,7 @@ import { groupScatters } from "./fusion/group-scatters.js";
 import { splitElementwise } from "./fusion/split-elementwise.js";
 import { splitReductions } from "./fusion/split-reductions.js";
 import { fuse } from "./fusion/vertical/fuse.js";
+import { readWidened } from "./fusion/widened-reads.js";
 import { accumulateScatters } from "./passes/accumulate-scatters.js";
 import { writeAttentionOutputs } from "./passes/attention-outputs.js";
 import { storeActivationsAsBf16 } from "./passes/bf16-activations.js";
@@ -152,6 +153,7 @@ export const phases = {
     run(program, runtime, { deadOnExit, isTuned }) {
       splitElementwise(program);
       storeConvertedViews(program);
+      readWidened(runtime, program);
       fuse(runtime, program, { deadOnExit });
       if (isTuned) readSignsOfCasts(program);
     },

@@ -6,7 +6,15 @@
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes, type InputDtype, inputDtypes } from "./dtypes.js";
 import { operandsOf } from "./expression-walk.js";
-import type { BinaryOp, ColumnKernel, Compute, Expression, RowKernel, UnaryOp } from "./kernels.js";
+import {
+  type BinaryOp,
+  type ColumnKernel,
+  type Compute,
+  type Expression,
+  type RowKernel,
+  roundings,
+  type UnaryOp,
+} from "./kernels.js";
 
 export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKernel): void {
   if (stages.length === 0) throw bad(name, "has no stages");
@@ -106,7 +114,7 @@ function checkNode(expression: Expression, { name, inputs, scalars, reductions }
 const unaryOfIntegers: ReadonlySet<UnaryOp> = new Set<UnaryOp>(["neg", "abs"]);
 
 function isDefined(op: UnaryOp, type: Compute): boolean {
-  if (op === "roundTf32") return type === "f32";
+  if (roundings.has(op)) return type === "f32";
   return (type !== "i32" && type !== "i64") || unaryOfIntegers.has(op);
 }
 

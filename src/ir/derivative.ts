@@ -128,6 +128,8 @@ const unaryRules: Readonly<Record<UnaryOp, UnaryRule | undefined>> = {
   },
   softplus: (gradient, a) => term.mul(gradient, term.sigmoid(a)),
   roundTf32: (gradient) => gradient,
+  roundBf16: (gradient) => gradient,
+  roundF16: (gradient) => gradient,
 };
 
 function squares(a: Expression, b: Expression): Expression {

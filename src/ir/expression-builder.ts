@@ -87,6 +87,8 @@ export const term = {
   lgamma: unary("lgamma"),
   softplus: unary("softplus"),
   roundTf32: unary("roundTf32"),
+  roundBf16: unary("roundBf16"),
+  roundF16: unary("roundF16"),
 
   add: binary("add"),
   sub: binary("sub"),

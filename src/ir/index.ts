@@ -59,6 +59,7 @@ export {
   passedType,
   type ReduceOp,
   type RowKernel,
+  roundings,
   type Stage,
   type UnaryOp,
   unaryOps,

@@ -17,7 +17,10 @@ export function passedType(type: Compute): Exclude<Compute, "i64"> {
   return type === "i64" ? "f64" : type;
 }
 
-/** `round` rounds halves to even. `roundTf32` is for f32 only: the nearest number with the ten fraction bits of TF32, ties away from zero. */
+/**
+ * `round` rounds halves to even. The ops of `roundings` are for f32 only. `roundTf32`: the nearest number with the ten fraction bits of
+ * TF32, ties away from zero. `roundBf16` and `roundF16`: the value that a load gives after a store in that dtype.
+ */
 export const unaryOps = [
   "neg",
   "abs",
@@ -52,8 +55,12 @@ export const unaryOps = [
   "lgamma",
   "softplus",
   "roundTf32",
+  "roundBf16",
+  "roundF16",
 ] as const;
 export type UnaryOp = (typeof unaryOps)[number];
+
+export const roundings: ReadonlySet<UnaryOp> = new Set<UnaryOp>(["roundTf32", "roundBf16", "roundF16"]);
 
 /**
  * `and` and `shr` are for integers only; `shr` is a logical shift by a constant below the number of bits. `fmod` is the exact remainder of a division that

@@ -9,6 +9,8 @@ export interface Capabilities {
   readonly sumsColumnsInRowKernels: boolean;
   /** The bits of a row's sum depend only on the row's length, not on the kernel's other operands. */
   readonly reducesRowsByLengthAlone: boolean;
+  /** The stages of an elementwise kernel are one loop body: it computes a value once, however many stages use it. */
+  readonly sharesValuesOfStages: boolean;
   /** Several threads share one column of a reduction, so that few columns can keep the device busy. */
   readonly splitsColumns: boolean;
   /** A column kernel can store its outputs with a stride. */
@@ -44,6 +46,7 @@ export const wasmCapabilities: Capabilities = {
   combinesKernels: false,
   sumsColumnsInRowKernels: false,
   reducesRowsByLengthAlone: false,
+  sharesValuesOfStages: false,
   splitsColumns: false,
   storesStridedColumns: false,
   multipliesHalfFloats: false,
@@ -65,6 +68,7 @@ export const cudaCapabilities: Capabilities = {
   combinesKernels: true,
   sumsColumnsInRowKernels: true,
   reducesRowsByLengthAlone: true,
+  sharesValuesOfStages: true,
   splitsColumns: true,
   storesStridedColumns: true,
   multipliesHalfFloats: true,

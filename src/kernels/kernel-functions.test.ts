@@ -11,6 +11,7 @@ import {
   type Expression,
   iterateElements,
   type RowKernel,
+  roundings,
   term,
   type UnaryOp,
   unaryOps,
@@ -28,7 +29,7 @@ function functionsOf(type: "f32" | "f64"): readonly (readonly [string, Expressio
   const [x, half] = [term.load(0, type), term.constant(0.5, type)];
   return [
     ...unaryOps
-      .filter((op) => op !== "roundTf32" || type === "f32")
+      .filter((op) => !roundings.has(op) || type === "f32")
       .map((op) => [op, { kind: "unary", op, a: x, type }] as const),
     ...binaryOps.filter(isOfFloats).map((op) => [op, { kind: "binary", op, a: x, b: half, type }] as const),
   ];

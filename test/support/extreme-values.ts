@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { VectorMathName } from "../../src/kernels/codegen/wasm/math/index.js";
-import { roundToTf32 } from "./tf32.js";
+import { roundToBf16, roundToTf32 } from "./roundings.js";
 import { ulpError } from "./vector-math.js";
 
 const inf = Number.POSITIVE_INFINITY;
@@ -34,6 +34,8 @@ export const extremeValues: Readonly<Record<Exclude<VectorMathName, "pow" | "ata
   cos: [1, 1, 1, 1, cos(1), cos(1), cos(1e4), cos(1e4), cos(1e30), cos(1e30), nan, nan, nan],
   erf: [0, -0, tiny, -tiny, 0.8427007929497149, -0.8427007929497149, 1, -1, 1, -1, 1, -1, nan],
   roundTf32: [0, -0, 0, -0, 1, -1, 1e4, -1e4, roundToTf32(1e30), -roundToTf32(1e30), inf, -inf, nan],
+  roundBf16: [0, -0, 0, -0, 1, -1, 9984, -9984, roundToBf16(1e30), -roundToBf16(1e30), inf, -inf, nan],
+  roundF16: [0, -0, 0, -0, 1, -1, 1e4, -1e4, inf, -inf, inf, -inf, nan],
   rsqrt: [inf, -inf, 2 ** 74 * SQRT1_2 * 2, nan, 1, nan, 0.01, nan, 1e-15, nan, 0, nan, nan],
   exp2: [1, 1, 1, 1, 2, 0.5, inf, 0, inf, 0, inf, 0, nan],
   log2: [-inf, -inf, -149, nan, 0, nan, Math.log2(1e4), nan, Math.log2(1e30), nan, inf, nan, nan],

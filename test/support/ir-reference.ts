@@ -2,7 +2,7 @@
 
 import { mathFunctions } from "../../src/driver/index.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/ir/index.js";
-import { roundToTf32 } from "./tf32.js";
+import { roundToBf16, roundToF16, roundToTf32 } from "./roundings.js";
 
 export function roundHalfToEven(x: number): number {
   const rounded = Math.round(x);
@@ -43,6 +43,8 @@ const unary: Record<UnaryOp, (a: number) => number> = {
   lgamma: mathFunctions.lgamma,
   softplus: (a) => (a > 30 ? a : Math.log1p(Math.exp(a))),
   roundTf32: roundToTf32,
+  roundBf16: roundToBf16,
+  roundF16: roundToF16,
 };
 
 const binary: Record<BinaryOp, (a: number, b: number) => number> = {

@@ -44,6 +44,13 @@ export function isReadByOthers(program: Program, buffer: Buffer, nodes: readonly
   return program.uses(buffer).readers.some((reader) => !nodes.includes(reader));
 }
 
+/** True if another node reads a buffer after the first of these. Earlier ones read what was there before. */
+export function isReadAfterFirst(program: Program, buffer: Buffer, nodes: readonly Node[]): boolean {
+  return program
+    .uses(buffer)
+    .readers.some((reader) => !nodes.includes(reader) && !nodes.every((node) => reader.isBefore(node)));
+}
+
 /** Makes step buffers with ids that are new to these calls. */
 export function bufferMaker(calls: readonly Call[]): (bytes: number, label: string) => Buffer {
   let last = 0;

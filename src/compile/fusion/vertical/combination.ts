@@ -4,17 +4,19 @@
  */
 
 import { type Dtype, dtypes, type Expression, loadsOf, subexpressionsOf } from "../../../ir/index.js";
+import type { Capabilities } from "../../../kernels/index.js";
 import type { BufferSlice } from "../../program/program.js";
 import { type Compacted, compact, type FlatStage, type Rewritten } from "./compact.js";
 import { isCheap } from "./cost.js";
 import type { Operand } from "./fusion-node.js";
-import { forwardedValue, Interner } from "./interner.js";
+import { forwardedValue, Interner, withoutRounding } from "./interner.js";
 import type { IterationSpace } from "./iteration-space.js";
 import { isInvariantAlongRows } from "./strided-access.js";
 
 export class Combination {
   readonly #frame: IterationSpace;
   readonly #isNeeded: (slice: BufferSlice) => boolean;
+  readonly #sharesValues: boolean;
   readonly #interner = new Interner();
   readonly #stages: readonly FlatStage[];
   readonly #done: Rewritten[] = [];
@@ -30,9 +32,14 @@ export class Combination {
   readonly #uses = new Map<number, Set<number>>();
   readonly #loaded = new Map<number, Expression>();
 
-  constructor(frame: IterationSpace, isNeeded: (slice: BufferSlice) => boolean) {
+  constructor(
+    frame: IterationSpace,
+    isNeeded: (slice: BufferSlice) => boolean,
+    { sharesValuesOfStages }: Pick<Capabilities, "sharesValuesOfStages">,
+  ) {
     this.#frame = frame;
     this.#isNeeded = isNeeded;
+    this.#sharesValues = sharesValuesOfStages && !this.#reduces;
     this.#firstStage = firsts(frame, ({ member }) => member.kernel.stages.length);
     this.#firstScalar = firsts(frame, ({ member }) => member.scalars.length);
     this.#stages = frame.seen.flatMap(({ member, outputs }, index) =>
@@ -60,7 +67,8 @@ export class Combination {
 
   rewrite(): Compacted | undefined {
     for (const [stageIndex, flat] of this.#stages.entries()) {
-      const value = this.#rewriteValue(stageIndex, flat);
+      const rewritten = this.#rewriteValue(stageIndex, flat);
+      const value = flat.output ? withoutRounding(rewritten, flat.output.dtype) : rewritten;
       const done: Rewritten = { ...flat, value, isKept: false };
       this.#done.push(done);
       if (flat.output && !this.#resolveStore(stageIndex, done, flat.output)) return undefined;
@@ -136,7 +144,7 @@ export class Combination {
     // In an elementwise kernel a thread still has the value in a register; with row reductions it loads it again, or draws it again.
     const isBetter = isNeeded
       ? isLight && this.#reduces && !this.#isDrawn(value)
-      : isLight || uses.length === 1;
+      : isLight || uses.length === 1 || this.#sharesValues;
     if (value !== undefined && isGood && isBetter) this.#loaded.set(stageIndex, value);
     else {
       done.isKept = true;

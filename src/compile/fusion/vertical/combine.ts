@@ -25,7 +25,7 @@ export interface Draft {
 }
 
 /** The capabilities that decide whether a fusion pays. */
-export type RowCapabilities = Pick<Capabilities, "reducesRowsByLengthAlone">;
+export type RowCapabilities = Pick<Capabilities, "reducesRowsByLengthAlone" | "sharesValuesOfStages">;
 
 /** Undefined if the calls cannot be fused, or if it does not pay. `isNeeded` tells which memory others read. */
 export function combine(
@@ -36,7 +36,7 @@ export function combine(
 ): Draft | undefined {
   const frame = iterationSpaceOf(members);
   if (!frame) return undefined;
-  const compacted = new Combination(frame, isNeeded).rewrite();
+  const compacted = new Combination(frame, isNeeded, capabilities).rewrite();
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
   const nodes = compacted.stages.reduce((sum, { value }) => sum + subexpressionsOf(value).length, 0);
   if (nodes > maxNodes) return undefined;

@@ -15,7 +15,8 @@ export const maxMembers = 32;
 const cheap = 20;
 
 const ofUnary: Partial<Record<UnaryOp, number>> = {
-  ...{ neg: 1, abs: 1, floor: 1, ceil: 1, round: 1, trunc: 1, sqrt: 3, rsqrt: 3, roundTf32: 1 },
+  ...{ neg: 1, abs: 1, floor: 1, ceil: 1, round: 1, trunc: 1, sqrt: 3, rsqrt: 3 },
+  ...{ roundTf32: 1, roundBf16: 1, roundF16: 1 },
 };
 /** A transcendental function. */
 const ofFunction = 24;

@@ -6,6 +6,7 @@ import { effort } from "../../../../test/support/effort.js";
 import { onCalls } from "../../../../test/support/rewritten.js";
 import {
   bufferOf,
+  contiguous,
   elementwise,
   layerNorm,
   load,
@@ -158,6 +159,67 @@ describe("becomes one call:", () => {
     assert.deepEqual(fused.map(endsOf), [{ reads: ["x", "a", "half"], writes: ["a", "half", "y"] }]);
     const { stages } = rowsOf(fused[0]).kernel;
     assert.deepEqual(stages[2]?.value, term.neg(term.load(2, "f32")));
+  });
+
+  test("a chain of half floats, whose values in between are rounded as stores would round them, and not stored", () => {
+    for (const dtype of ["bf16", "f16"] as const) {
+      const round = dtype === "bf16" ? term.roundBf16 : term.roundF16;
+      const [x, a, b, y] = ["x", "a", "b", "y"].map((label) => whole(label, { dtype })) as [
+        View,
+        View,
+        View,
+        View,
+      ];
+      const fused = fuseKeeping(
+        [y],
+        elementwise("mul", (x) => term.mul(x, 0.7), [x], a),
+        elementwise("cast", (a) => a, [a], b),
+        elementwise("tanh", term.tanh, [b], y),
+      );
+      assert.deepEqual(fused.map(endsOf), [{ reads: ["x"], writes: ["y"] }]);
+      const [stage] = rowsOf(fused[0]).kernel.stages;
+      assert.deepEqual(stage?.value, term.tanh(round(term.mul(load(x, 0), 0.7))));
+    }
+  });
+
+  test("on a GPU, a costly value that several stages use, and that is not stored; on a CPU each stage is a loop", () => {
+    const [x, y, z] = [whole("x"), whole("y"), whole("z")];
+    const root = whole("root", { dtype: "bf16" });
+    const calls = [
+      elementwise("exp", term.exp, [x], root),
+      elementwise("neg", term.neg, [root], y),
+      elementwise("mul", term.mul, [root, x], z),
+    ];
+    const isRead = ({ label }: Buffer): boolean => label === "y" || label === "z";
+    const [first, ...others] = fuse(on("cuda"), calls, { isRead });
+    assert.equal(others.length, 0);
+    assert.deepEqual(endsOf(first), { reads: ["x"], writes: ["y", "z"] });
+    const [onCpu] = fuse(on("cpu"), calls, { isRead });
+    assert.deepEqual(endsOf(onCpu).writes, ["root", "y", "z"]);
+  });
+
+  test("a sum in place and its reader: the sum is not stored if nothing reads it later", () => {
+    const [x, y, z] = [whole("x"), whole("y"), whole("z")];
+    const total = whole("total");
+    const calls = [
+      elementwise("neg", term.neg, [x], total),
+      elementwise("turn", (total) => total, [transposed(total)], {
+        ...z,
+        shape: [D, N],
+        strides: contiguous([D, N]),
+      }),
+      elementwise("add", term.add, [total, x], total),
+      elementwise("mul", (total) => term.mul(total, 2), [total], y),
+    ];
+    const added = fuseKeeping([y, z], ...calls).at(-1);
+    assert.deepEqual(endsOf(added), { reads: ["total", "x"], writes: ["y"] });
+    const again = elementwise("again", (total) => total, [transposed(total)], {
+      ...whole("w"),
+      shape: [D, N],
+      strides: contiguous([D, N]),
+    });
+    const stored = fuseKeeping([y, z], ...calls, again).find(({ op }) => op.includes("add"));
+    assert.deepEqual(endsOf(stored).writes, ["total", "y"]);
   });
 
   test("a value and its plain copy, but not one of half floats, whose bits would not survive", () => {

@@ -20,7 +20,7 @@ import {
   type Program,
 } from "../../program/program.js";
 import { bytesOf } from "../../program/traffic.js";
-import { isReadByOthers, isReading, touches } from "../../program/uses.js";
+import { isReadAfterFirst, isReading, touches } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
 import { maxMembers } from "./cost.js";
@@ -214,7 +214,7 @@ class Fusion {
       const { buffer } = slice;
       if (isDeadOnExit(deadOnExit, slice)) return this.#isReadAfter(slice, members);
       if (buffer.storage || isRead?.(buffer)) return true;
-      return isReadByOthers(this.#program, buffer, nodes);
+      return isReadAfterFirst(this.#program, buffer, nodes);
     };
   }
 

@@ -7,6 +7,7 @@ import {
   type Expression,
   type InputDtype,
   isFloat8,
+  type UnaryOp,
 } from "../../../ir/index.js";
 import { literalKey } from "../../../units/index.js";
 
@@ -105,8 +106,8 @@ function rewriteOne(one: Expression, visit: (slice: Expression) => Expression, l
 }
 
 /**
- * Store-to-load forwarding: the value that a load gives after a store in a dtype; undefined if the store rounds, which no expression
- * can do.
+ * Store-to-load forwarding: the value that a load gives after a store in a dtype; undefined if no expression has it: none rounds to 8-bit
+ * floats.
  */
 export function forwardedValue(
   interner: Interner,
@@ -114,12 +115,33 @@ export function forwardedValue(
   dtype: Dtype,
   dtypeOfInput: (input: number) => InputDtype | undefined,
 ): Expression | undefined {
-  if (dtype === "bf16" || dtype === "f16" || isFloat8(dtype)) return undefined;
   // No expression sign-extends the low byte.
-  if (dtype === "i8") return undefined;
+  if (isFloat8(dtype) || dtype === "i8") return undefined;
+  if (dtype === "bf16" || dtype === "f16") {
+    if (isOfDtype(value, dtype, dtypeOfInput)) return value;
+    return interner.intern({ kind: "unary", op: roundingTo[dtype], a: value, type: "f32" });
+  }
   if (dtypes[dtype].bytes > 1 || isByte(value, dtypeOfInput)) return value;
   const low = interner.intern({ kind: "constant", value: 255, type: "i32" });
   return interner.intern({ kind: "binary", op: "and", a: value, b: low, type: "i32" });
+}
+
+const roundingTo = { bf16: "roundBf16", f16: "roundF16" } as const satisfies Partial<Record<Dtype, UnaryOp>>;
+
+/** True if a store in the dtype keeps every bit of the value. */
+function isOfDtype(
+  value: Expression,
+  dtype: keyof typeof roundingTo,
+  dtypeOfInput: (input: number) => InputDtype | undefined,
+): boolean {
+  if (value.kind === "load") return dtypeOfInput(value.input) === dtype;
+  return value.kind === "unary" && value.op === roundingTo[dtype];
+}
+
+/** The value to store, without a rounding that the store does anyway. */
+export function withoutRounding(value: Expression, dtype: Dtype): Expression {
+  const rounds = value.kind === "unary" && (dtype === "bf16" || dtype === "f16");
+  return rounds && value.op === roundingTo[dtype] ? value.a : value;
 }
 
 /** True if the value is always an integer from 0 to 255. */

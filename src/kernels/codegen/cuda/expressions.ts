@@ -188,6 +188,8 @@ function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string 
   if (text.usesFastMath && type === "f32" && (op === "exp" || op === "tanh" || op === "sigmoid"))
     return text.call(`fast_${op}_f32`, a);
   if (op === "roundTf32") return text.call("roundTf32", a);
+  if (op === "roundBf16") return text.call("widen_bf16", text.call("narrow_bf16", a));
+  if (op === "roundF16") return text.call("widen_f16", text.call("narrow_f16", a));
   if (op === "sigmoid" || op === "softplus" || op === "rsqrt") return text.call(`${op}_${type}`, a);
   return `${functions[op]}${type === "f32" ? "f" : ""}(${a})`;
 }

@@ -13,6 +13,7 @@ import {
   type Expression,
   type ReduceOp,
   type RowKernel,
+  roundings,
   type Stage,
   term,
   unaryOps,
@@ -115,7 +116,7 @@ function everything(type: "f32" | "f64" | "i32"): RowKernel {
   const a = term.load(0, type);
   const isWhole = type === "i32";
   const unary = unaryOps
-    .filter((op) => (isWhole ? op === "neg" || op === "abs" : op !== "roundTf32" || type === "f32"))
+    .filter((op) => (isWhole ? op === "neg" || op === "abs" : !roundings.has(op) || type === "f32"))
     .map((op): Expression => ({ kind: "unary", op, a, type }));
   const binary = binaryOps
     .filter((op) => (isWhole ? !["div", "pow", "atan2", "fmod"].includes(op) : op !== "and" && op !== "shr"))

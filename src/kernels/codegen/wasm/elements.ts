@@ -122,6 +122,14 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
   }
 }
 
+/** Pushes the vector that a load gives after a store of `value` in the dtype. */
+export function pushRounded(code: Code, dtype: "bf16" | "f16", value: Local): void {
+  code.get(value);
+  if (dtype === "bf16") narrowToBf16(code, value);
+  else narrowToF16(code, value);
+  widenHalves(code, dtype);
+}
+
 /** Extends the four bytes of the first lane to four lanes. */
 function widenBytes(code: Code): void {
   code.op("i16x8.extend_low_i8x16_u").op("i32x4.extend_low_i16x8_u");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { effort } from "../../../../../test/support/effort.js";
-import { roundToTf32 } from "../../../../../test/support/tf32.js";
+import { roundToBf16, roundToF16, roundToTf32 } from "../../../../../test/support/roundings.js";
 import { overArrays, ulpError } from "../../../../../test/support/vector-math.js";
 import { mathFunctions } from "../../../../driver/index.js";
 import type { VectorMathName } from "./table.js";
@@ -44,6 +44,8 @@ const bounds: Record<Exclude<VectorMathName, "pow" | "atan2">, Bound> = {
   erfc: { exact: mathFunctions.erfc, ulps: 0.6, dense: [-4, 11] },
   erf: { exact: mathFunctions.erf, ulps: 1, dense: [-4, 4] },
   roundTf32: { exact: roundToTf32, ulps: 0, dense: [-2, 2] },
+  roundBf16: { exact: roundToBf16, ulps: 0, dense: [-2, 2] },
+  roundF16: { exact: roundToF16, ulps: 0, dense: [-7e4, 7e4] },
   rsqrt: { exact: (x) => 1 / Math.sqrt(x), ulps: 1.5, dense: [0, 4] },
 };
 

@@ -8,8 +8,8 @@ import { acosh, asinh, atanh, cosh, sinh } from "./hyperbolic.js";
 import { acos, asin, atan, atan2 } from "./inverse-trigonometric.js";
 import { log, log1p, log2, log10 } from "./log.js";
 import { pow, rsqrt } from "./pow.js";
+import { roundBf16, roundF16, roundTf32 } from "./roundings.js";
 import { sigmoid, tanh } from "./sigmoid-tanh.js";
-import { roundTf32 } from "./tf32.js";
 import { cos, sin, tan } from "./trigonometric.js";
 import type { VectorFunction } from "./vector-function.js";
 
@@ -40,7 +40,9 @@ export type VectorMathName =
   | "erfc"
   | "pow"
   | "rsqrt"
-  | "roundTf32";
+  | "roundTf32"
+  | "roundBf16"
+  | "roundF16";
 
 /**
  * Functions of four floats (v128 in, v128 out; `pow` takes base and power, `atan2` y and x), to be called by name from a kernel of the same module, or
@@ -75,6 +77,8 @@ export const vectorMath: Readonly<Record<VectorMathName, VectorFunction>> = {
   pow,
   rsqrt,
   roundTf32,
+  roundBf16,
+  roundF16,
 };
 
 /**

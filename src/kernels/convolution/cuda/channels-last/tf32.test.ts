@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../../test/support/kernel-runtime.js";
 import { convolveInF64, directions, geometry } from "../../../../../test/support/random-convolutions.js";
-import { roundToTf32 } from "../../../../../test/support/tf32.js";
+import { roundToTf32 } from "../../../../../test/support/roundings.js";
 import { submit } from "../../../submit.js";
 import {
   type ChannelsLastOperands,
