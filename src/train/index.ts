@@ -61,7 +61,7 @@ export {
   restoreWeights,
   type StateExtras,
 } from "./state.js";
-export { StepProgress } from "./step-progress.js";
+export { type StepFigures, StepProgress } from "./step-progress.js";
 export { type StopOptions, type StopSignals, stopOnSignals } from "./stopping/stop-on-signals.js";
 export { Trainer, type TrainerOptions } from "./trainer.js";
 export type { OneOrNamed, Stateful, TrainingParts } from "./training-parts.js";

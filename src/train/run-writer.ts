@@ -17,6 +17,8 @@ import { finalStateAfter, incidentOf } from "./run-failure.js";
 import { runFiles } from "./run-files.js";
 import { RunFolder } from "./run-folder.js";
 import { requireEqualSettings, stateOfRun } from "./run-state.js";
+import type { StepFigures } from "./step-progress.js";
+import type { EpochRecord } from "./training-summary.js";
 import type { TrainingWatcher } from "./training-watcher.js";
 
 /** What every run needs to resume. */
@@ -25,6 +27,26 @@ export interface ResumePoint {
   readonly step: number;
   /** The sizes of the run's logs; version 0.1.0 did not save them. */
   readonly logs?: LogSizes | undefined;
+}
+
+/** A completed step, for the progress of a run. */
+export interface NotedStep
+  extends Pick<StepFigures, "step" | "steps" | "loss" | "samples" | "samplesPerSecond"> {
+  readonly epoch: number;
+  readonly fold?: number;
+  readonly usedBytes: number;
+}
+
+/** A completed epoch, for the metrics of a run. */
+export interface NotedEpoch {
+  /** Completed steps of the run. */
+  readonly step: number;
+  readonly record: EpochRecord;
+  readonly fold?: number;
+  /** Skipped steps of earlier folds. */
+  readonly skippedBefore?: number;
+  /** More figures for its line of the metrics. */
+  readonly figures?: JsonRecord | undefined;
 }
 
 /** Options of a `RunWriter`. */
@@ -116,6 +138,34 @@ export class RunWriter<Point extends ResumePoint> {
   noteProgress(position: Omit<RunProgress, "figures" | "phase">, figures: RunFigures = {}): void {
     this.#progress = { ...this.#progress, ...position, figures: { ...this.#progress.figures, ...figures } };
     this.folder.noteProgress(this.#progress);
+  }
+
+  /** Notes a completed step. */
+  noteStep({ step, steps: of, epoch, fold, loss, samples, samplesPerSecond, usedBytes }: NotedStep): void {
+    this.noteProgress({ step, of, epoch, fold }, { loss, samples, samplesPerSecond, usedBytes });
+  }
+
+  /** Writes the figures of a completed epoch, and an incident if steps of it were skipped. */
+  noteEpoch({ step, record, fold, skippedBefore = 0, figures = {} }: NotedEpoch): void {
+    const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;
+    const before = this.#progress.figures?.skipped ?? 0;
+    // The epoch's speed stays until the next one is known.
+    const rate = samplesPerSecond ?? this.#progress.figures?.samplesPerSecond;
+    const all = skippedBefore + skipped;
+    this.noteProgress(this.#progress, { skipped: all, samplesPerSecond: rate });
+    const more = all - before;
+    if (more > 0) {
+      const place = fold === undefined ? "" : `, fold ${fold + 1},`;
+      this.noteIncident(
+        "steps not finite",
+        `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}${place} had a gradient that was not finite and ${more === 1 ? "was" : "were"} skipped.`,
+      );
+    }
+    const position = { step, ...(fold !== undefined && { fold }), epoch };
+    this.folder.appendMetrics({
+      ...{ ...position, loss, lr, samplesPerSecond, seconds, skipped },
+      ...figures,
+    });
   }
 
   /** Changes figures that the next progress has. */

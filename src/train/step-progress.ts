@@ -2,6 +2,23 @@
 
 import type { Trainer } from "./trainer.js";
 
+/** The figures of a completed step, for displays. */
+export interface StepFigures {
+  /** Batches of the epoch: completed, and in total. */
+  readonly batch: number;
+  readonly batches: number;
+  /** Steps of the run: completed, and in total. */
+  readonly step: number;
+  readonly steps: number;
+  /** The latest loss that the host has read. */
+  readonly loss: number | undefined;
+  /** Samples trained on in this process. A sample counts each time it is used. */
+  readonly samples: number;
+  /** As `Trainer.samplesPerSecond` measures it. */
+  readonly samplesPerSecond: number | undefined;
+  readonly secondsLeft: number;
+}
+
 export class StepProgress {
   readonly #stepsOfFolds: readonly number[];
   #done: number;
@@ -42,7 +59,7 @@ export class StepProgress {
     fold: number,
     trainer: Pick<Trainer, "progress" | "batches" | "latestLoss" | "samplesPerSecond" | "compiled">,
     samples: number,
-  ) {
+  ): StepFigures & { readonly epoch: number } {
     const { epoch, batch, step } = trainer.progress;
     this.#done = this.stepsBefore(fold) + step;
     this.#samples += samples;

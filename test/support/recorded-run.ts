@@ -8,6 +8,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { crossasset, manualSeed, nn, device as openDevice, optim, TensorDataset, Trainer } from "holdfast";
 import { writeCurves } from "../../src/cli/train/tensorboard.js";
+import { curveOf } from "../../src/cli/train/train-crossasset.js";
 import { normaliserFrom, sampleWidth } from "../../src/crossasset/samples/index.js";
 import { exitCodes, toExitCode } from "../../src/errors/index.js";
 import {
@@ -94,7 +95,14 @@ async function train({
     server?.show(out);
     curves = curvesFolder === undefined ? undefined : writeCurves(curvesFolder, out);
     inspector = hasThreads ? await openInspectorInThread({ root: out }) : undefined;
-    const results = await trainTiny(device, run, close, halt, curves?.listen, stopAfter);
+    const results = await trainTiny(
+      device,
+      run,
+      close,
+      halt,
+      (event) => curves?.add(curveOf(event)),
+      stopAfter,
+    );
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;
     run.end(results, exitCode);
     return exitCode;
@@ -115,12 +123,12 @@ async function trainTiny(
   run: crossasset.JobRun,
   close: Float64Array,
   halt: AbortController,
-  draw: crossasset.JobListener | undefined,
+  draw: crossasset.JobListener,
   stopAfter: number | undefined,
 ): Promise<crossasset.JobResults | undefined> {
   const listen: crossasset.JobListener = (event) => {
     run.note(event);
-    draw?.(event);
+    draw(event);
   };
   listen({ kind: "device", name: "CPU", budgetBytes: device.runtime.budget.limit });
   listen({ kind: "phase", phase: "preparing features" });

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { FoldResult, JobEvent } from "../../crossasset/index.js";
 import { FakeClock } from "../../units/index.js";
+import { describeJobEvent } from "./crossasset-texts.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
 
@@ -25,7 +26,11 @@ const epoch: JobEvent = {
 function report(name: ReporterName, events: readonly JobEvent[], columns = 200, betweenMs = 50): string {
   let text = "";
   const clock = new FakeClock();
-  const reporter = makeReporter(name, { write: (chunk) => (text += chunk), clock, columns });
+  const reporter = makeReporter(
+    name,
+    { write: (chunk) => (text += chunk), clock, columns },
+    describeJobEvent,
+  );
   for (const event of events) {
     reporter.listen(event);
     clock.advance(betweenMs);

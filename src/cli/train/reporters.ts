@@ -1,6 +1,6 @@
 /** Progress output: one updated line on a terminal, plain lines elsewhere, JSON for programs, or nothing. */
 
-import type { JobEvent, JobListener } from "../../crossasset/index.js";
+import type { StepFigures } from "../../train/index.js";
 import { type Clock, formatBytes, formatDuration } from "../../units/index.js";
 
 export interface ReporterOptions {
@@ -12,9 +12,20 @@ export interface ReporterOptions {
 
 export type ReporterName = "live" | "plain" | "json" | "quiet";
 
+/** What an event shows: a step's line, the current work, or a line that stays. Undefined for events that only the JSON output shows. */
+export type EventText =
+  | {
+      readonly kind: "step";
+      readonly figures: Pick<StepFigures, "loss" | "batch" | "batches">;
+      readonly text: string;
+    }
+  | { readonly kind: "phase"; readonly text: string }
+  | { readonly kind: "line"; readonly text: string }
+  | undefined;
+
 /** Prints the events of a job. */
-export interface Reporter {
-  readonly listen: JobListener;
+export interface Reporter<Event> {
+  readonly listen: (event: Event) => void;
   /** Clears the updated line, before other output. */
   end(): void;
 }
@@ -22,19 +33,24 @@ export interface Reporter {
 /** The min. interval between two printed steps, in milliseconds. */
 const intervalMs = { live: 100, plain: 10_000, json: 1000 } as const;
 
-export function makeReporter(name: ReporterName, options: ReporterOptions): Reporter {
+export function makeReporter<Event>(
+  name: ReporterName,
+  options: ReporterOptions,
+  describe: (event: Event) => EventText,
+): Reporter<Event> {
   const { write, clock, columns } = options;
   if (name === "quiet") return { listen: () => undefined, end: () => undefined };
   if (name === "json") {
     const isDue = makeThrottle(clock, intervalMs.json);
-    const listen = (event: JobEvent): void => {
-      if (event.kind !== "step" || isDue(event)) write(`${JSON.stringify(event)}\n`);
+    const listen = (event: Event): void => {
+      const text = describe(event);
+      if (text?.kind !== "step" || isDue(text.figures)) write(`${JSON.stringify(event)}\n`);
     };
     return { listen, end: () => undefined };
   }
   const isLive = name === "live";
   // A plain line waits for the first loss; an updated line adds it later.
-  const hasAll = ({ loss, batch, batches }: Extract<JobEvent, { kind: "step" }>): boolean =>
+  const hasAll = ({ loss, batch, batches }: Pick<StepFigures, "loss" | "batch" | "batches">): boolean =>
     isLive || loss !== undefined || batch === batches;
   const isDue = makeThrottle(clock, intervalMs[name]);
   let hasLine = false;
@@ -42,25 +58,22 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
     if (hasLine) write("\r\u001b[K");
     hasLine = false;
   };
-  const listen = (event: JobEvent): void => {
-    if (event.kind === "step") {
-      if (!hasAll(event) || !isDue(event)) return;
-      const text = stepText(event);
-      if (!isLive) write(`${text}\n`);
-      else {
-        write(`\r${truncate(text, columns - 1)}\u001b[K`);
-        hasLine = true;
-      }
-      return;
+  const update = (text: string): void => {
+    write(`\r${truncate(text, columns - 1)}\u001b[K`);
+    hasLine = true;
+  };
+  const listen = (event: Event): void => {
+    const text = describe(event);
+    if (text?.kind === "step") {
+      if (!hasAll(text.figures) || !isDue(text.figures)) return;
+      if (isLive) update(text.text);
+      else write(`${text.text}\n`);
+    } else if (text?.kind === "phase") {
+      if (isLive) update(`${text.text} …`);
+    } else if (text) {
+      clear();
+      write(`${text.text}\n`);
     }
-    const text = eventText(event);
-    if (event.kind === "phase" && isLive) {
-      write(`\r${truncate(`${event.phase} …`, columns - 1)}\u001b[K`);
-      hasLine = true;
-    }
-    if (text === undefined) return;
-    clear();
-    write(`${text}\n`);
   };
   return { listen, end: clear };
 }
@@ -79,24 +92,32 @@ function makeThrottle(
   };
 }
 
-function stepText(event: Extract<JobEvent, { kind: "step" }>): string {
-  const { fold, folds, epoch, epochs, batch, batches, loss, samplesPerSecond, usedBytes, secondsLeft } =
-    event;
+/** The bar and the figures of a step's line, after its position. `speed` is the throughput as text. */
+export function stepLine(
+  position: readonly string[],
+  figures: StepFigures & { readonly usedBytes: number },
+  speed: string,
+): string {
+  const { batch, batches, loss, usedBytes, secondsLeft } = figures;
   return [
-    `fold ${fold + 1}/${folds}`,
-    `epoch ${epoch + 1}/${epochs}`,
+    ...position,
     `${bar(batch / batches)} ${batch}/${batches}`,
     `loss ${loss === undefined ? "…" : loss.toFixed(4)}`,
-    throughputText(samplesPerSecond),
+    speed,
     formatBytes(usedBytes),
     `${formatDuration(1000 * secondsLeft)} left`,
   ].join("  ");
 }
 
-/** "…" until it is measured. */
-function throughputText(samplesPerSecond: number | undefined): string {
-  const figure = samplesPerSecond === undefined ? "…" : Math.round(samplesPerSecond).toLocaleString("en");
-  return `${figure} samples/s`;
+/** A rate per second; "…" until it is measured. */
+export function throughputText(rate: number | undefined, unit: string): string {
+  return `${rate === undefined ? "…" : Math.round(rate).toLocaleString("en")} ${unit}/s`;
+}
+
+/** The steps of an epoch that were skipped, as the end of its line. */
+export function skippedText(skipped: number): string {
+  if (skipped === 0) return "";
+  return `  ${skipped} ${skipped === 1 ? "step" : "steps"} skipped: not finite`;
 }
 
 const barWidth = 16;
@@ -104,42 +125,6 @@ const barWidth = 16;
 function bar(share: number): string {
   const full = Math.round(share * barWidth);
   return "━".repeat(full) + "─".repeat(barWidth - full);
-}
-
-/** Undefined for events that only the JSON output shows. */
-function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefined {
-  switch (event.kind) {
-    case "device":
-      return `device   ${event.name}, budget ${formatBytes(event.budgetBytes)}`;
-    case "data": {
-      const { source, bars, samples, isCached, seconds } = event;
-      const features = isCached ? "features from the cache" : `features in ${formatDuration(1000 * seconds)}`;
-      return `data     ${bars.toLocaleString("en")} bars from ${source}, ${samples.toLocaleString("en")} samples, ${features}`;
-    }
-    case "fold":
-      return `fold ${event.fold + 1}/${event.folds}  ${event.trainSamples.toLocaleString("en")} training samples, ${event.testSamples.toLocaleString("en")} test samples`;
-    case "epoch": {
-      const { fold, folds, epoch, epochs, record } = event;
-      const { accuracy, loss: testLoss } = record.figures;
-      const test =
-        accuracy === undefined ? "" : `  test ${(testLoss ?? 0).toFixed(4)}, accuracy ${percent(accuracy)}`;
-      const skipped =
-        record.skipped > 0
-          ? `  ${record.skipped} ${record.skipped === 1 ? "step" : "steps"} skipped: not finite`
-          : "";
-      return (
-        `fold ${fold + 1}/${folds}  epoch ${epoch + 1}/${epochs}  loss ${record.loss.toFixed(4)}${test}  ` +
-        `${throughputText(record.samplesPerSecond)}  ${formatDuration(1000 * record.seconds)}${skipped}`
-      );
-    }
-    case "resumed":
-      return `resumed at step ${event.step.toLocaleString("en")} from ${event.file}`;
-    case "phase":
-    case "checkpoint":
-    case "fold end":
-    case "end":
-      return undefined;
-  }
 }
 
 export function percent(share: number): string {

@@ -1,11 +1,21 @@
-/** Writes a job's curves for TensorBoard during training, with the tags of a finished run's export. */
+/** Writes a run's curves for TensorBoard during training, with the tags of a finished run's export. */
 
 import { basename, join, resolve } from "node:path";
-import type { JobEvent, JobListener } from "../../crossasset/index.js";
 import { type AddPoint, addMetrics, EventFileWriter } from "../../inspect/index.js";
+import type { JsonRecord } from "../../records/index.js";
+
+/** The points of an event: figures of a step, or a line of the run's metrics. */
+export type CurvePoint =
+  | {
+      readonly kind: "step";
+      readonly step: number;
+      readonly loss: number | undefined;
+      readonly samplesPerSecond: number | undefined;
+    }
+  | { readonly kind: "metrics"; readonly step: number; readonly lr?: number; readonly metrics: JsonRecord };
 
 export interface TensorBoardCurves {
-  readonly listen: JobListener;
+  add(point: CurvePoint | undefined): void;
   close(): void;
 }
 
@@ -19,23 +29,19 @@ export function writeCurves(folder: string, run: string, now: () => number = Dat
   const add: AddPoint = (tag, step, value, timeMs) => {
     if (value !== undefined && Number.isFinite(value)) writer.scalar(tag, step, value, timeMs);
   };
-  const listen = (event: JobEvent): void => {
-    if (event.kind === "step") {
-      if (now() - writtenMs < intervalMs) return;
-      writtenMs = now();
-      add("train/loss", event.step, event.loss, writtenMs);
-      add("train/samples_per_second", event.step, event.samplesPerSecond, writtenMs);
-    } else if (event.kind === "epoch") {
-      const { fold, step, record } = event;
-      const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;
-      add("train/lr", step, lr, now());
-      addMetrics(add, { fold, epoch, loss, lr, samplesPerSecond, seconds, skipped }, now());
-      writer.flush();
-    } else if (event.kind === "fold end") {
-      const { fold, test } = event.result;
-      addMetrics(add, { fold, test }, now());
-      writer.flush();
-    }
+  return {
+    add(point) {
+      if (point?.kind === "step") {
+        if (now() - writtenMs < intervalMs) return;
+        writtenMs = now();
+        add("train/loss", point.step, point.loss, writtenMs);
+        add("train/samples_per_second", point.step, point.samplesPerSecond, writtenMs);
+      } else if (point) {
+        if (point.lr !== undefined) add("train/lr", point.step, point.lr, now());
+        addMetrics(add, point.metrics, now());
+        writer.flush();
+      }
+    },
+    close: () => writer.close(),
   };
-  return { listen, close: () => writer.close() };
 }

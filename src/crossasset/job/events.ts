@@ -1,7 +1,7 @@
 /** The events of a CrossAsset job, as plain records: for displays, logs and programs. */
 
 import type { RunPhase } from "../../records/index.js";
-import type { EpochRecord } from "../../train/index.js";
+import type { EpochRecord, StepFigures } from "../../train/index.js";
 import type { FoldResult, JobResults } from "./results.js";
 
 /** A position in the job. Folds and epochs count from 0. */
@@ -33,7 +33,7 @@ export type JobEvent =
       readonly trainSamples: number;
       readonly testSamples: number;
     }
-  | ({ readonly kind: "step" } & JobPosition & StepFigures)
+  | ({ readonly kind: "step" } & JobPosition & StepFigures & { readonly usedBytes: number })
   | ({ readonly kind: "epoch" } & JobPosition & {
         /** Completed steps of the job. */
         readonly step: number;
@@ -48,23 +48,6 @@ export type JobEvent =
         readonly steps: number;
       })
   | { readonly kind: "end"; readonly results: JobResults };
-
-export interface StepFigures {
-  /** Batches of the epoch: completed, and in total. */
-  readonly batch: number;
-  readonly batches: number;
-  /** Steps of the job: completed, and in total. */
-  readonly step: number;
-  readonly steps: number;
-  /** The latest loss that the host has read. */
-  readonly loss: number | undefined;
-  /** Samples trained on in this process. A sample counts each time it is used. */
-  readonly samples: number;
-  /** As `Trainer.samplesPerSecond` measures it. */
-  readonly samplesPerSecond: number | undefined;
-  readonly usedBytes: number;
-  readonly secondsLeft: number;
-}
 
 /** Receives the events of a job. */
 export type JobListener = (event: JobEvent) => void;

@@ -45,7 +45,6 @@ export function openJobRun(options: JobRunOptions): JobRun {
 export class JobRun {
   readonly #writer: RunWriter<ResumedJob>;
   readonly #settings: JsonRecord;
-  #budgetBytes: number | undefined;
   /** Steps skipped in completed folds; undefined before the first event. */
   #skippedBefore: number | undefined;
 
@@ -75,29 +74,13 @@ export class JobRun {
     const writer = this.#writer;
     const { folder } = writer;
     const skippedBefore = this.#begin();
-    if (event.kind === "device") this.#budgetBytes = event.budgetBytes;
+    if (event.kind === "device") writer.setFigures({ budgetBytes: event.budgetBytes });
     else if (event.kind === "phase") writer.enterPhase(event.phase);
-    else if (event.kind === "step") {
-      const { step, steps: of, epoch, fold, loss, samples, samplesPerSecond, usedBytes } = event;
-      const measured = { loss, samples, samplesPerSecond, usedBytes, budgetBytes: this.#budgetBytes };
-      writer.noteProgress({ step, of, epoch, fold }, measured);
-    } else if (event.kind === "epoch") {
-      const { fold, epoch, step, record } = event;
-      const { loss, lr, samplesPerSecond, seconds, skipped } = record;
-      const tested = Object.keys(record.figures).length > 0 && { figures: record.figures };
-      const { progress } = writer;
-      const before = progress.figures?.skipped ?? 0;
-      // The epoch's speed stays until the next one is known.
-      const rate = samplesPerSecond ?? progress.figures?.samplesPerSecond;
-      const all = skippedBefore + skipped;
-      writer.noteProgress(progress, { skipped: all, samplesPerSecond: rate });
-      const more = all - before;
-      if (more > 0)
-        writer.noteIncident(
-          "steps not finite",
-          `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and ${more === 1 ? "was" : "were"} skipped.`,
-        );
-      folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped, ...tested });
+    else if (event.kind === "step") writer.noteStep(event);
+    else if (event.kind === "epoch") {
+      const { fold, step, record } = event;
+      const tested = Object.keys(record.figures).length > 0 ? { figures: record.figures } : {};
+      writer.noteEpoch({ step, record, fold, skippedBefore, figures: tested });
     } else if (event.kind === "resumed") {
       const { step, steps: of, epoch, fold } = event;
       writer.noteProgress({ step, of, epoch, fold });
