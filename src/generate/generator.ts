@@ -123,7 +123,9 @@ export class Generator {
    * const sizes = { vocab_size: 20, n_positions: 32, n_embd: 8, n_layer: 1, n_head: 2 };
    * const generator = new Generator(modelFromConfig({ model_type: "gpt2", ...sizes }).to(cpu));
    * const generation = generator.start([5], { maxNewTokens: 2 });
-   * for await (const _ of generation.tokens()) console.log(generator.running); // → 1
+   * await generation.tokens().next();
+   * console.log(generator.running); // → 1
+   * await generation.result();
    * console.log(generator.running); // → 0
    * cpu.close();
    * ```

@@ -54,7 +54,7 @@ const makers: ReadonlyMap<string, MakeModel> = new Map<string, MakeModel>([
  * try {
  *   modelFromConfig({ model_type: "gpt2", ...sizes, attention_sinks: 4 });
  * } catch (error) {
- *   if (error instanceof HoldfastError) console.log(error.message.slice(0, 57)); // → The config of gpt2: unknown field "attention_sinks", which
+ *   if (error instanceof HoldfastError) console.log(error.message.slice(0, 51)); // → The config of gpt2: unknown field "attention_sinks"
  * }
  * cpu.close();
  * ```

@@ -67,7 +67,7 @@ export function maxUnpool2d(
  * const cpu = await device("cpu");
  * const x = arange(8).to("f32").reshape([1, 2, 2, 2]);
  * const { values, indices } = nn.functional.maxPool3d(x, 2, { returnIndices: true });
- * console.log(nn.functional.maxUnpool3d(values, indices, 2).flatten().tolist()); // → [ 0, 0, 0, 0, 0, 0, 0, 7 ]
+ * console.log(String(nn.functional.maxUnpool3d(values, indices, 2).flatten().tolist())); // → 0,0,0,0,0,0,0,7
  * cpu.close();
  * ```
  */
