@@ -31,13 +31,17 @@ function floorDivide(a: bigint, b: bigint): bigint {
   return a % b !== 0n && a < 0n !== b < 0n ? quotient - 1n : quotient;
 }
 
+function gcd(a: bigint, b: bigint): bigint {
+  return b === 0n ? (a < 0n ? -a : a) : gcd(b, a % b);
+}
+
 function checkOn(device: Device): void {
   const long = (values: BigInt64Array) => tensor(values, { device });
   const program = (a: Tensor, b: Tensor): Tensor[] => [
     ...[a.add(b), a.sub(b), a.mul(b), a.neg(), a.abs(), a.maximum(b), a.minimum(b), where(a.gt(b), a, b)],
     ...[a.add(1), a.mul(-3), a.clamp(-5, 2 ** 40), a.to("i32"), a.to("i8"), a.gt(b).to("i64")],
     ...[a.bitwiseXor(b), a.bitwiseLeftShift(3), a.bitwiseRightShift(33), a.round()],
-    ...[a.floorDivide(b), a.remainder(b), a.fmod(b), b.remainder(7), a.floorDivide(-10)],
+    ...[a.floorDivide(b), a.remainder(b), a.fmod(b), b.remainder(7), a.floorDivide(-10), a.gcd(b), a.lcm(9)],
     ...[a.eq(b), a.lt(b), a.sum(), a.amax(), a.amin(), a.prod(), a.argmax(), a.cumsum(0)],
     // Four rows are a column reduction, two lanes and a tail.
     ...[a.reshape([1, 7]).expand([4, 7]).contiguous().sum([0]), a.reshape([1, 7]).sum([1])],
@@ -70,6 +74,11 @@ function checkOn(device: Device): void {
     pairs((a, b) => a % b),
     pairs((_, b) => b - 7n * floorDivide(b, 7n)),
     pairs((a) => floorDivide(a, -10n)),
+    pairs(gcd),
+    pairs((a) => {
+      const multiple = wrapped((a / gcd(a, 9n)) * 9n);
+      return multiple < 0n ? -multiple : multiple;
+    }),
     pairs((a, b) => (a === b ? 1n : 0n)),
     pairs((a, b) => (a < b ? 1n : 0n)),
     [sum],

@@ -103,7 +103,7 @@ export class Tape {
     const { runtime } = this.#options;
     requireCurrent(op.name, operands);
     if (op.kind === "composite") {
-      op.infer(operands.map(toType), attributes);
+      op.infer(operands.map(toArray), attributes);
       const apply = <B extends Attributes>(
         innerOp: Op<B>,
         innerOperands: readonly (Value | number)[],
@@ -165,7 +165,7 @@ export class Tape {
     this.#noteDraw(operands.map(toArray));
     const { array } = target;
     if (op.kind === "composite") {
-      const [type] = op.infer(operands.map(toType), attributes);
+      const [type] = op.infer(operands.map(toArray), attributes);
       requireFits(op.name, type, array);
       const result = this.apply(op, operands, attributes);
       copyInto(runtime, result.array, array);

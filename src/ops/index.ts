@@ -34,6 +34,7 @@ export { add, div, isFloat, maximum, minimum, mul, pow, sub } from "./elementwis
 export * as bitwise from "./elementwise/bitwise.js";
 export { cast, contiguous, requireDtype } from "./elementwise/cast.js";
 export * as comparisons from "./elementwise/comparisons.js";
+export * as divisors from "./elementwise/divisors.js";
 export * as functions from "./elementwise/functions.js";
 export * as gatedActivations from "./elementwise/gated-activations.js";
 export type { HardtanhAttributes } from "./elementwise/hard-activations.js";

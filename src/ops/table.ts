@@ -16,6 +16,7 @@ import { add, div, maximum, minimum, mul, pow, sub } from "./elementwise/arithme
 import * as bitwise from "./elementwise/bitwise.js";
 import { cast, contiguous } from "./elementwise/cast.js";
 import * as comparisons from "./elementwise/comparisons.js";
+import * as divisors from "./elementwise/divisors.js";
 import * as functions from "./elementwise/functions.js";
 import * as gatedActivations from "./elementwise/gated-activations.js";
 import * as hardActivations from "./elementwise/hard-activations.js";
@@ -72,7 +73,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ add, sub, mul, div, pow, maximum, minimum, cast, contiguous },
   ...comparisons,
   ...functions,
-  ...{ ...rounding, ...trigonometric, ...special, ...selections, ...bitwise },
+  ...{ ...rounding, ...divisors, ...trigonometric, ...special, ...selections, ...bitwise },
   ...activations,
   ...{ ...smoothActivations, ...hardActivations, ...gatedActivations },
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },

@@ -27,6 +27,8 @@ functions("lgamma", [0.3, 1.2, 2.7, 5.0, 12.5, -0.4, -3.7], NO_POLES)
 # The gradient of digamma has ten digits in PyTorch, too few for the comparison.
 cases.add("digamma", [[0.3, 1.2, 2.7, 5.0, 12.5, -0.4, -3.7] + NO_POLES], grads=False)
 functions("signbit isposinf isneginf", [0.3], EXTREMES)
+functions("i0", [-2.7, -0.3, 0.2, 7.3, 9.5, 12.5, -19.7, 25.5], [0.0, -0.0, 1e-30, 3.0, -7.5, 80.0, 1e4, -1e4, nan])
+cases.add("i0", [[150.0, -600.0]], dtypes=["f64"])
 cases.add("logit", [[0.1, 0.4, 0.8]])
 cases.add("logit", [[0.01, 0.4, 0.995]], [{"eps": 0.1}], torch=lambda x: torch.logit(x, eps=0.1))
 cases.add("round", [[1.2345, -6.789]], [{"decimals": 2}], torch=lambda x: torch.round(x, decimals=2), grads=False)
@@ -63,6 +65,10 @@ for name in "bitwiseAnd bitwiseOr bitwiseXor remainder fmod floorDivide fmax fmi
     cases.add(name, [INTS, OTHERS], dtypes=["i32"])
 for name in "bitwiseLeftShift bitwiseRightShift".split():
     cases.add(name, [INTS, [5, 3, 0, 7, 1, 9, 31]], dtypes=["i32"])
+for name in "gcd lcm".split():
+    ints = [12, -7, 5, 0, 2**31 - 1, 1836311903, -1, 0, 270, 6]
+    cases.add(name, [ints, [8, 3, -25, 7, 46341, 1134903170, 1, 0, 192, 4]], dtypes=["i32"])
+    cases.add(name, [[[12, 18, 255]], [[8], [9]]], dtypes=["u8"])
 cases.add("bitwiseNot", [INTS], dtypes=["i32"])
 cases.add("bitwiseXor", [[1, 0, 1], [1, 1, 0]], dtypes=["bool"])
 cases.add("bitwiseNot", [[1, 0]], dtypes=["bool"])

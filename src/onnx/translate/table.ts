@@ -48,7 +48,7 @@ export const elementwiseNames = [
     "erfc",
     "erfinv",
   ],
-  ...["lgamma", "digamma", "logit", "xlogy", "logaddexp", "logaddexp2", "sinc", "deg2rad", "rad2deg"],
+  ...["lgamma", "digamma", "i0", "logit", "xlogy", "logaddexp", "logaddexp2", "sinc", "deg2rad", "rad2deg"],
   ...[
     "sin",
     "cos",

@@ -1,6 +1,7 @@
 /** Exponentials and logarithms to other bases, the error function's relatives, and the gamma function's. */
 
 import { type Expression, term } from "../../ir/index.js";
+import { besselI0, besselI1 } from "./bessel-expressions.js";
 import { digammaOf, trigammaOf } from "./gamma-expressions.js";
 import { inverseErf } from "./inverse-erf.js";
 import { withPartials } from "./partials.js";
@@ -51,6 +52,13 @@ export const digamma = unary({
   name: "digamma",
   value: digammaOf,
   derivative: { of: "operand", value: trigammaOf },
+});
+
+/** The modified Bessel function of the first kind, of order 0. */
+export const i0 = unary({
+  name: "i0",
+  value: besselI0,
+  derivative: { of: "operand", value: besselI1 },
 });
 
 /** ln(x / (1 − x)), of x clamped to [eps, 1 − eps] if there is an eps. */

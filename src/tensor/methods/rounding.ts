@@ -1,7 +1,7 @@
-/** Rounding and remainders as methods of tensors. */
+/** Rounding, remainders and common divisors as methods of tensors. */
 
 import { checkOptions } from "../../errors/index.js";
-import { rounding } from "../../ops/index.js";
+import { divisors, rounding } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
 
@@ -95,5 +95,33 @@ export const roundingMethods = {
    */
   floorDivide(this: Tensor, other: Other): Tensor {
     return this.device.apply(rounding.floorDivide, [this, other]);
+  },
+  /**
+   * The greatest common divisor of integers.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([12, -18, 0], { dtype: "i32" }).gcd(8).tolist()); // → [ 4, 2, 8 ]
+   * cpu.close();
+   * ```
+   */
+  gcd(this: Tensor, other: Other): Tensor {
+    return this.device.apply(divisors.gcd, [this, other]);
+  },
+  /**
+   * The least common multiple of integers.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([12, -18, 0], { dtype: "i32" }).lcm(8).tolist()); // → [ 24, 72, 0 ]
+   * cpu.close();
+   * ```
+   */
+  lcm(this: Tensor, other: Other): Tensor {
+    return this.device.apply(divisors.lcm, [this, other]);
   },
 };

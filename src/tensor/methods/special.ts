@@ -1,4 +1,4 @@
-/** Exponentials, logarithms, and the error and gamma functions, as methods of tensors. */
+/** Exponentials, logarithms, and the error, gamma and Bessel functions, as methods of tensors. */
 
 import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { special } from "../../ops/index.js";
@@ -123,6 +123,20 @@ export const specialMethods = {
     let sum = this.lgamma();
     for (let j = 1; j < p; j++) sum = sum.add(this.sub(j / 2).lgamma());
     return sum.add((p * (p - 1) * Math.log(Math.PI)) / 4);
+  },
+  /**
+   * The modified Bessel function of the first kind, of order 0.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([0, 1, -1], { dtype: "f64" }).i0().tolist()); // → [ 1, 1.2660658777520082, 1.2660658777520082 ]
+   * cpu.close();
+   * ```
+   */
+  i0(this: Tensor): Tensor {
+    return this.device.apply(special.i0, [this]);
   },
   /**
    * log(x / (1 − x)), the inverse of `sigmoid`. With `eps`, elements are clamped to [eps, 1 − eps] first.

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import {
   type Attributes,
   bitwise,
+  divisors,
   type Op,
   rounding,
   selections,
@@ -58,7 +59,7 @@ function ofIntegers(op: Op, operands: 1 | 2, what: string): OpCase {
 
 /** The divisor is far from 0, and no quotient of these is near a whole number. */
 const dividends: Values = (random) => whole(-40, 40)(random) / 8 + 0.05;
-const divisors: Values = (random) => [-1.5, 0.75, 1.25, 2.5][whole(0, 3)(random)] ?? 1;
+const divisorValues: Values = (random) => [-1.5, 0.75, 1.25, 2.5][whole(0, 3)(random)] ?? 1;
 
 const { bitwiseNot, ...bitwiseOfTwo } = bitwise;
 const { round, trunc, frac, remainder, fmod, floorDivide } = rounding;
@@ -67,7 +68,7 @@ const { copysign, signbit, heaviside, fmax, fmin, lerp, addcmul, addcdiv, nanToN
 
 export const specialFunctionCases: readonly OpCase[] = [
   ...[round, trunc, frac].map((op) => ofValues(op, [awayFrom([-1.5, -0.5, 0.5, 1.5], fractions)])),
-  ...[remainder, fmod, floorDivide].map((op) => ofValues(op, [dividends, divisors])),
+  ...[remainder, fmod, floorDivide].map((op) => ofValues(op, [dividends, divisorValues])),
   ...[remainder, fmod, floorDivide].map((op) => ofIntegers(op, 2, "of integers")),
   ...Object.values(entire).map((op) => ofValues(op, [anything])),
   ...[asin, acos, atanh, tan].map((op) => ofValues(op, [insideOne])),
@@ -76,6 +77,7 @@ export const specialFunctionCases: readonly OpCase[] = [
   ...[atan2, hypot].map((op) => ofValues(op, [awayFromZero, awayFromZero])),
   ...[special.exp2, special.erfc].map((op) => ofValues(op, [anything])),
   ...[special.log2, special.log10, special.lgamma, special.digamma].map((op) => ofValues(op, [positive])),
+  ofValues(special.i0, [between(-25, 25)]),
   ofValues(special.erfinv, [insideOne]),
   ofValues(special.logit, [between(0.1, 0.9)], [0], fc.constantFrom({}, { eps: 0.05 })),
   ofValues(special.xlogy, [anything, positive]),
@@ -96,4 +98,5 @@ export const specialFunctionCases: readonly OpCase[] = [
   ofValues(nanToNum, [anything], [0], fc.constant({ nan: 0, posinf: 9, neginf: -9 })),
   ...Object.values(bitwiseOfTwo).map((op) => ofIntegers(op, 2, "of i32 and u8")),
   ofIntegers(bitwiseNot, 1, "of i32"),
+  ...Object.values(divisors).map((op) => ofIntegers(op, 2, "of i32 and u8")),
 ];

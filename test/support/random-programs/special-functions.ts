@@ -9,7 +9,7 @@ const insideOne = (builder: Builder, x: string): string =>
   builder.op("mul", [builder.op("tanh", [x], {}, { size: 1 }), 0.9], {}, { size: 1 });
 
 const smoothAnywhere = [
-  ...["asinh", "atan", "sinc", "erfc", "deg2rad", "rad2deg", "mish", "logSigmoid", "nanToNum", "elu"],
+  ...["asinh", "atan", "sinc", "erfc", "deg2rad", "rad2deg", "mish", "logSigmoid", "nanToNum", "elu", "i0"],
 ];
 const attributesOf: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   nanToNum: { nan: 0, posinf: 9, neginf: -9 },
@@ -80,6 +80,7 @@ export const specialFunctionMakers: Readonly<Record<string, Maker>> = {
     const c = choices.isOneIn(4)
       ? builder.op("bitwiseNot", [a])
       : builder.op(choices.of(bitwiseOfTwo), [a, b]);
+    if (choices.isOneIn(20)) builder.op(choices.of(["gcd", "lcm"]), [a, b]);
     if (choices.isOneIn(2))
       builder.op("cast", [builder.op("bitwiseAnd", [c, 15])], { dtype: "float" }, { size: 15 });
   },

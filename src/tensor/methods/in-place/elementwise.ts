@@ -55,6 +55,10 @@ export const inPlaceElementwiseMethods = {
   fmod_: inPlace(roundingMethods.fmod),
   /** `floorDivide` in place. */
   floorDivide_: inPlace(roundingMethods.floorDivide),
+  /** `gcd` in place. */
+  gcd_: inPlace(roundingMethods.gcd),
+  /** `lcm` in place. */
+  lcm_: inPlace(roundingMethods.lcm),
   /** `tan` in place. */
   tan_: inPlace(trigonometricMethods.tan),
   /** `asin` in place. */
@@ -97,6 +101,8 @@ export const inPlaceElementwiseMethods = {
   lgamma_: inPlace(specialMethods.lgamma),
   /** `digamma` in place. */
   digamma_: inPlace(specialMethods.digamma),
+  /** `i0` in place. */
+  i0_: inPlace(specialMethods.i0),
   /** `mvlgamma` in place. */
   mvlgamma_: inPlace(specialMethods.mvlgamma),
   /** `logit` in place. */
