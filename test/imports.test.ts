@@ -13,6 +13,7 @@ const layers: LayerTable = [
   ["files", "http"],
   ["driver"],
   ["runtime"],
+  ["distributed"],
   ["ir"],
   ["kernels"],
   ["ops"],

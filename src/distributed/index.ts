@@ -1,0 +1,13 @@
+/**
+ * distributed: several processes that train together. Who they are (the variables of launchers), and how they exchange bytes of device
+ * memory: MPI between CPUs.
+ */
+
+export {
+  type Communicator,
+  type CommunicatorKind,
+  patientObserver,
+  type WaitObserver,
+} from "./communicator.js";
+export { type Environment, type Launch, type Launcher, readLaunch } from "./launch/launch-variables.js";
+export { MpiCommunicator, type MpiOptions } from "./mpi/communicator.js";

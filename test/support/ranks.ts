@@ -1,0 +1,65 @@
+/** Runs programs on several ranks with the MPI implementations that are installed. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { plainDevice, shortRunFlags } from "./short-process.js";
+
+export type MpiName = "openmpi" | "mpich";
+
+/** Debian's launchers, which can be installed next to each other. */
+const launchers: Readonly<Record<MpiName, readonly string[]>> = {
+  // Without slots for so many processes, and as root in containers.
+  openmpi: ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--tag-output"],
+  mpich: ["mpirun.mpich", "-prepend-rank"],
+};
+
+export const mpiNames: readonly MpiName[] = ["openmpi", "mpich"];
+
+/** Why tests with an implementation are skipped; false if it is installed. */
+export function lacksMpi(name: MpiName): string | false {
+  const [program = ""] = launchers[name];
+  return existsSync(`/usr/bin/${program}`)
+    ? false
+    : `${program} is not installed: apt-get install ${name === "openmpi" ? "openmpi-bin" : "mpich"}`;
+}
+
+export interface RanksResult {
+  readonly status: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** Of all ranks together. */
+  readonly output: string;
+}
+
+export interface RanksOptions {
+  readonly mpi: MpiName;
+  readonly size: number;
+  /** The name of a program in test/fixtures/ranks. */
+  readonly program: string;
+  readonly args?: readonly (string | number)[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export async function runRanks({ mpi, size, program, args = [], env }: RanksOptions): Promise<RanksResult> {
+  const script = fileURLToPath(new URL(`../fixtures/ranks/${program}.js`, import.meta.url));
+  const [launcher = "", ...options] = launchers[mpi];
+  const node = [
+    process.execPath,
+    ...shortRunFlags,
+    "--conditions=holdfast-source",
+    script,
+    ...args.map(String),
+  ];
+  const child = spawn(launcher, [...options, "-n", String(size), ...node], {
+    env: { ...process.env, ...plainDevice, OMPI_MCA_btl_base_warn_component_unused: "0", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+    });
+  const [status, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+  return { status, signal, output };
+}
