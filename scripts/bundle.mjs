@@ -23,6 +23,7 @@ const scripts = [
   "cli/main",
   "data/parquet/decode-thread",
   "data/sample-thread",
+  "distributed/peers/peer-thread",
   "driver/cpu/cpu-worker",
   "driver/cuda/compile-thread",
   "inspect/inspector-thread",

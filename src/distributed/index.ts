@@ -11,3 +11,4 @@ export {
 } from "./communicator.js";
 export { type Environment, type Launch, type Launcher, readLaunch } from "./launch/launch-variables.js";
 export { MpiCommunicator, type MpiOptions } from "./mpi/communicator.js";
+export { openWorld, type World, type WorldOptions } from "./world.js";

@@ -7,9 +7,10 @@ export interface ErrorRow {
   readonly meaning: string;
   readonly help: string;
   /**
-   * `rejected` or `diverged` if the same command would fail again. Default: `failed`. `exit-codes.ts` has the numbers.
+   * `rejected` or `diverged` if the same command would fail again, `rankLost` if another process is at fault. Default: `failed`.
+   * `exit-codes.ts` has the numbers.
    */
-  readonly exit?: "rejected" | "diverged";
+  readonly exit?: "rejected" | "diverged" | "rankLost";
 }
 
 /** All error codes with their meaning and help. */
@@ -233,6 +234,20 @@ export const errorCodes = {
     help:
       "Holdfast first tries the plan with fewer passes. You see this if that did not help, or if onRejectedPlan is error. " +
       "Report it with the whole message. The same function runs without compile().",
+  },
+
+  // Several processes
+  RANK_LOST: {
+    meaning:
+      "Another process of a distributed run has ended, failed or stopped answering, or can't be reached.",
+    help: "The message names the rank, its host, and what it did last. Its own output has the cause. Start all ranks again: a run resumes from its last checkpoint.",
+    exit: "rankLost",
+  },
+  RANKS_DIFFER: {
+    meaning:
+      "The processes of a distributed run do different work: other programs, versions, settings, devices or data.",
+    help: "The message names the rank that differs, and how. Start every rank with the same program, settings and version.",
+    exit: "rejected",
   },
 
   // The machine

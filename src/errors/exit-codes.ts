@@ -41,6 +41,11 @@ export const exitCodes = {
     meaning: "Training diverged: start another run with a smaller learning rate.",
     retry: "fails again",
   },
+  rankLost: {
+    code: 6,
+    meaning: "Another process of a distributed run was lost; stderr names it.",
+    retry: "resumes",
+  },
   stalled: {
     code: 86,
     meaning: "The watchdog ended a stalled run; stderr has the stall report.",

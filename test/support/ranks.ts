@@ -39,11 +39,14 @@ export interface RanksOptions {
   readonly program: string;
   readonly args?: readonly (string | number)[];
   readonly env?: Readonly<Record<string, string>>;
+  /** Then the launcher and all ranks are killed, and the result has the signal. Default: 60,000. */
+  readonly withinMs?: number;
 }
 
-export async function runRanks({ mpi, size, program, args = [], env }: RanksOptions): Promise<RanksResult> {
+export async function runRanks(options: RanksOptions): Promise<RanksResult> {
+  const { mpi, size, program, args = [], env, withinMs = 60_000 } = options;
   const script = fileURLToPath(new URL(`../fixtures/ranks/${program}.js`, import.meta.url));
-  const [launcher = "", ...options] = launchers[mpi];
+  const [launcher = "", ...flags] = launchers[mpi];
   const node = [
     process.execPath,
     ...shortRunFlags,
@@ -51,15 +54,19 @@ export async function runRanks({ mpi, size, program, args = [], env }: RanksOpti
     script,
     ...args.map(String),
   ];
-  const child = spawn(launcher, [...options, "-n", String(size), ...node], {
+  const child = spawn(launcher, [...flags, "-n", String(size), ...node], {
     env: { ...process.env, ...plainDevice, OMPI_MCA_btl_base_warn_component_unused: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
+    // The leader of a group, so that the ranks can be killed with it.
+    detached: true,
   });
+  const timer = setTimeout(() => child.pid && process.kill(-child.pid, "SIGKILL"), withinMs);
   let output = "";
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => {
       output += text;
     });
   const [status, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+  clearTimeout(timer);
   return { status, signal, output };
 }

@@ -85,8 +85,17 @@ export class MpiCommunicator implements Communicator {
     this.#run("barrier", 0, () => this.#mpi.ibarrier(this.#mpi.abi.world, this.#address(at.request)));
   }
 
-  /** Bytes of rank 0, on every rank. For what is exchanged before the first step. */
-  broadcastBytes(bytes: Uint8Array): Uint8Array {
+  /** A text of rank 0, on every rank: how they meet. */
+  shareText(text: string): string {
+    const encoded = Buffer.from(text);
+    const lengthBytes = new Uint8Array(Int32Array.of(encoded.length).buffer);
+    const [length = 0] = new Int32Array(this.#shareBytes(lengthBytes).buffer);
+    const bytes = new Uint8Array(length);
+    if (this.rank === 0) bytes.set(encoded);
+    return Buffer.from(this.#shareBytes(bytes)).toString();
+  }
+
+  #shareBytes(bytes: Uint8Array): Uint8Array {
     const { words, address } = fixedCells(Math.ceil(bytes.length / 4));
     const cells = new Uint8Array(words.buffer, 0, bytes.length);
     cells.set(bytes);
@@ -94,7 +103,7 @@ export class MpiCommunicator implements Communicator {
     this.#run("broadcast", bytes.length, () =>
       ibcast(address, bytes.length, abi.byte, 0, abi.world, this.#address(at.request)),
     );
-    return cells.slice();
+    return Uint8Array.from(cells);
   }
 
   close(): void {

@@ -99,6 +99,8 @@ export class WorkerPool {
       else if (this.#threads === 1) runLocally(kernel, call, 1, blocks);
       else this.#share(kernel, call, 1, blocks, restMs);
     } catch (cause) {
+      // A collective that another rank makes impossible has its own error.
+      if (cause instanceof HoldfastError) throw cause;
       const trap = cause instanceof Error ? cause.message : String(cause);
       const message = `Kernel "${kernel.name}" trapped in a launch of ${blocks} blocks: ${trap}. Its results are lost. Check its spans and counts, or run under the strict driver.`;
       throw new HoldfastError("KERNEL_FAILED", message, { numbers: { kernel: kernel.name, blocks }, cause });
