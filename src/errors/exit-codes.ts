@@ -44,7 +44,7 @@ export const exitCodes = {
   rankLost: {
     code: 6,
     meaning: "Another process of a distributed run was lost; stderr names it.",
-    retry: "resumes",
+    retry: "may succeed",
   },
   stalled: {
     code: 86,

@@ -131,7 +131,7 @@ export const specialMethods = {
    * ```ts
    * import { device, tensor } from "holdfast";
    * const cpu = await device("cpu");
-   * console.log(tensor([0, 1, -1], { dtype: "f64" }).i0().tolist()); // → [ 1, 1.2660658777520082, 1.2660658777520082 ]
+   * console.log(tensor(1, { dtype: "f64" }).i0().item().toFixed(9)); // → 1.266065878
    * cpu.close();
    * ```
    */
