@@ -16,13 +16,18 @@ const firstRow = (table: number): number => table * 141;
 
 /** Rows of several tables, concatenated, and a linear layer. The last table has a row without gradient. */
 class Recommender extends nn.Module {
-  readonly tables = new nn.ModuleList(
-    sizes.map((rows, table) => {
-      const isLast = table === sizes.length - 1;
-      return new nn.Embedding(rows, width, isLast ? { paddingIdx: firstRow(table) } : {});
-    }),
-  );
+  readonly tables: nn.ModuleList<nn.Embedding>;
   readonly head = new nn.Linear(sizes.length * width, 4);
+
+  constructor(options: nn.EmbeddingOptions = {}) {
+    super();
+    this.tables = new nn.ModuleList(
+      sizes.map((rows, table) => {
+        const isLast = table === sizes.length - 1;
+        return new nn.Embedding(rows, width, isLast ? { ...options, paddingIdx: firstRow(table) } : options);
+      }),
+    );
+  }
 
   /** ids: [batch, tables] */
   forward(ids: Tensor): Tensor {
@@ -40,9 +45,9 @@ function idsOf(device: Device, step: number): Tensor {
   return device.keep(tensor(values, { device }).reshape([batch, sizes.length]));
 }
 
-function train(device: Device, mode: "eager" | "compiled", passes = {}) {
+function train(device: Device, mode: "eager" | "compiled", passes = {}, options: nn.EmbeddingOptions = {}) {
   manualSeed(3);
-  const model = new Recommender().to(device);
+  const model = new Recommender(options).to(device);
   const parameters = model.parameters();
   const optimizer = new optim.AdamW(parameters, { lr: 0.01 });
   const body = (ids: Tensor): Tensor => {
@@ -90,6 +95,18 @@ describe("a compiled step on a GPU with embeddings", { skip }, () => {
     assert.doesNotMatch(whole.explanation, /row map/);
     assert.deepEqual(whole.weights, eager.weights);
   });
+
+  for (const precision of ["f32", "bf16"] as const) {
+    test(`scales the rows that it looks up down to a maximum norm, with the eager step's bits: ${precision}`, () => {
+      const device = openEmulatorGpu({ precision, multiprocessors: 1 });
+      const run = (mode: "eager" | "compiled") => train(device, mode, {}, { maxNorm: 2, normType: 1 });
+      const [eager, compiled, free] = [run("eager"), run("compiled"), train(device, "eager")];
+      assert.match(compiled.explanation, /renormRows/);
+      assert.deepEqual(compiled.losses, eager.losses);
+      assert.deepEqual(compiled.weights, eager.weights);
+      assert.ok(eager.losses[0]! < free.losses[0]! / 4, "shorter rows have a smaller loss");
+    });
+  }
 
   for (const precision of ["f32", "bf16"] as const) {
     test(`has one launch of scatters for tables of all sizes, in ${precision}: looked up twice, or tied to the head`, () => {

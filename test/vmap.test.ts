@@ -34,7 +34,7 @@ const size = 3;
 
 /** Ops without a batching rule, or with one for some calls only. */
 const unsupported =
-  `runningAverage batchedLinear fusedProjections random causalMask luPermutation orthonormalComplement gapQuotient
+  `runningAverage renormRows batchedLinear fusedProjections random causalMask luPermutation orthonormalComplement gapQuotient
   dropout attentionWithDropout`.split(/\s+/);
 
 test("the table of rules names ops of the op table", () => {

@@ -49,6 +49,7 @@ export { gather, scatterAdd } from "./indexing/gather.js";
 export { indexedCopyCalls } from "./indexing/indexed-copy.js";
 export { maskedFill } from "./indexing/masked-fill.js";
 export { oneHot } from "./indexing/one-hot.js";
+export { renormRows } from "./indexing/renorm-rows.js";
 export { type EmbeddingAttributes, embedding, indexSelect } from "./indexing/select.js";
 export * as linearAlgebra from "./linear-algebra/index.js";
 export { defaultIgnoreIndex, type LossReduction } from "./losses/class-rows.js";

@@ -28,6 +28,7 @@ import * as trigonometric from "./elementwise/trigonometric.js";
 import { gather, scatterAdd } from "./indexing/gather.js";
 import { maskedFill } from "./indexing/masked-fill.js";
 import { oneHot } from "./indexing/one-hot.js";
+import { renormRows } from "./indexing/renorm-rows.js";
 import { embedding, indexSelect } from "./indexing/select.js";
 import * as linearAlgebra from "./linear-algebra/index.js";
 import { crossEntropy } from "./losses/cross-entropy.js";
@@ -89,7 +90,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ dropout, random, recurrent },
   ...{ reshape, permute, expand },
   ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile, diagonal, tril, triu },
-  ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },
+  ...{ indexSelect, gather, scatterAdd, embedding, renormRows, oneHot, maskedFill },
   ...{ windows, fold, conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d },
   ...{ maxPool1d, maxPool2d, maxPool3d, avgPool1d, avgPool2d, avgPool3d },
 };

@@ -279,6 +279,14 @@ def grids():
         case("affineGrid", lambda t: F.affine_grid(t, size, align_corners=align), [rounded(2, 2, 3)], {"size": size, "alignCorners": align})
 
 
+def embeddings():
+    words = torch.tensor([[0, 3, 1], [3, 3, 0]])
+    for options in [{"maxNorm": 1.5}, {"maxNorm": 1, "normType": 1}, {"maxNorm": 0.75, "normType": math.inf}, {"maxNorm": 1, "normType": 3}]:
+        case("embedding", lambda i, w: F.embedding(i, w, max_norm=options["maxNorm"], norm_type=options.get("normType", 2.0)),
+             [words, rounded(5, 4)], {k: "Infinity" if v == math.inf else v for k, v in options.items()}, updated=(1,))
+    case("embedding", lambda i, w: F.embedding(i, w, padding_idx=-2), [words, rounded(5, 4)], {"paddingIdx": -2})
+
+
 norms()
 activations()
 losses()
@@ -286,6 +294,7 @@ images()
 transformers()
 pools()
 grids()
+embeddings()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + '\n],"modules":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in modules) + "\n]}\n")
 print(len(cases), "cases")

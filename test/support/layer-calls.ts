@@ -149,6 +149,12 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
     f.pad(x, pads, options),
   ),
   bilinear: call(([x, y, weight, bias = null]) => f.bilinear(x, y!, weight!, bias)),
+  embedding: call<{ normType?: number | "Infinity" }>(([index, weight], { normType, ...options }) =>
+    f.embedding(index, weight!, {
+      ...options,
+      ...(normType !== undefined && { normType: Number(normType) }),
+    }),
+  ),
   embeddingBag: call<nn.functional.EmbeddingBagOptions>(
     ([x, weight, offsets = null, perSampleWeights = null], options) =>
       f.embeddingBag(x, weight!, { ...options, offsets, perSampleWeights }),

@@ -1,6 +1,7 @@
 /** The computations of linear, convolutional, embedding and dropout layers as functions. */
 
-import { checkOptions } from "../../errors/index.js";
+import { currentRecomputation, noGrad } from "../../autograd/index.js";
+import { checkOptions, type OptionNames } from "../../errors/index.js";
 import {
   batchedLinear as batchedLinearOp,
   dropout as dropoutOp,
@@ -8,6 +9,7 @@ import {
   fusedProjections as fusedProjectionsOp,
   linear as linearOp,
   loraLinear as loraLinearOp,
+  renormRows,
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { type PadMode, padByIndex } from "./windows.js";
@@ -142,8 +144,24 @@ export function dropout(x: Tensor, p = 0.5, isTraining = true): Tensor {
   return !isTraining || p === 0 ? x : x.device.apply(dropoutOp, [x, x.device.randomState], { p });
 }
 
+/** Options of `embedding`. */
+export interface EmbeddingFunctionOptions {
+  /** The row that gets no gradient. A negative index counts from the end. */
+  readonly paddingIdx?: number;
+  /** Rows that are looked up and have a larger norm are first scaled down to it, in the weight itself. */
+  readonly maxNorm?: number;
+  /** The p of that p-norm. Default: 2. */
+  readonly normType?: number;
+}
+
+const embeddingOptionNames: OptionNames<EmbeddingFunctionOptions> = {
+  paddingIdx: true,
+  maxNorm: true,
+  normType: true,
+};
+
 /**
- * A row of the weight [rows, width] for each index. The row `paddingIdx`, if set, gets no gradient.
+ * A row of the weight [rows, width] for each index.
  *
  * @example
  * ```ts
@@ -154,13 +172,14 @@ export function dropout(x: Tensor, p = 0.5, isTraining = true): Tensor {
  * cpu.close();
  * ```
  */
-export function embedding(
-  index: Tensor,
-  weight: Tensor,
-  options: { readonly paddingIdx?: number } = {},
-): Tensor {
-  checkOptions("embedding", options, { paddingIdx: true });
-  return weight.device.apply(embeddingOp, [weight, index], options);
+export function embedding(index: Tensor, weight: Tensor, options: EmbeddingFunctionOptions = {}): Tensor {
+  const { paddingIdx, maxNorm, normType = 2 } = checkOptions("embedding", options, embeddingOptionNames);
+  // A function that runs again for backward must not change the weight that its first run has read.
+  if (maxNorm !== undefined && !currentRecomputation()?.isRunningAgain) {
+    const attributes = { maxNorm, p: normType };
+    noGrad(() => weight.device.applyInPlace(renormRows, weight, [weight, index], attributes));
+  }
+  return weight.device.apply(embeddingOp, [weight, index], paddingIdx === undefined ? {} : { paddingIdx });
 }
 
 /** Options of `pad`. */

@@ -2,17 +2,19 @@
 
 import { checkOptions, HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
-import { type EmbeddingBagOptions, embedding, embeddingBag } from "../functional.js";
+import {
+  type EmbeddingBagOptions,
+  type EmbeddingFunctionOptions,
+  embedding,
+  embeddingBag,
+} from "../functional.js";
 import { normal, normalWithPadding } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
 import { requireSizes } from "./checks.js";
 
-/** Options of an `Embedding` layer. */
-export interface EmbeddingOptions {
-  /** The padding index: its row starts as zeros and gets no gradient. */
-  readonly paddingIdx?: number;
-}
+/** Options of an `Embedding` layer. The row `paddingIdx` also starts as zeros. */
+export type EmbeddingOptions = EmbeddingFunctionOptions;
 
 /**
  * A row of the weight for each index of an i32 tensor.
@@ -30,27 +32,44 @@ export interface EmbeddingOptions {
 export class Embedding extends Module {
   readonly numEmbeddings: number;
   readonly embeddingDim: number;
+  /** From 0 on, also if the option counts from the end. */
   readonly paddingIdx: number | undefined;
+  readonly maxNorm: number | undefined;
+  readonly normType: number;
   /** [numEmbeddings, embeddingDim]. Assign another layer's weight to tie the two. */
   weight: Parameter;
 
   constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
-    const { paddingIdx } = checkOptions("nn.Embedding", options, { paddingIdx: true });
+    const {
+      paddingIdx: place,
+      maxNorm,
+      normType = 2,
+    } = checkOptions("nn.Embedding", options, { paddingIdx: true, maxNorm: true, normType: true });
     super();
     requireSizes("Embedding", { numEmbeddings, embeddingDim });
+    const paddingIdx = place !== undefined && place < 0 ? place + numEmbeddings : place;
     if (
       paddingIdx !== undefined &&
       !(Number.isInteger(paddingIdx) && paddingIdx >= 0 && paddingIdx < numEmbeddings)
     ) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `Embedding: paddingIdx is ${paddingIdx}; it must be a row from 0 to ${numEmbeddings - 1}.`,
+        `Embedding: paddingIdx is ${place}; it must be a row from ${-numEmbeddings} to ${numEmbeddings - 1}.`,
         { numbers: { paddingIdx, numEmbeddings } },
+      );
+    }
+    if ((maxNorm !== undefined && !(maxNorm >= 0)) || !(normType > 0)) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `Embedding: maxNorm is ${maxNorm ?? "not set"} and normType ${normType}. Pass a maxNorm of 0 or more and a normType above 0.`,
+        { numbers: { maxNorm: maxNorm ?? null, normType } },
       );
     }
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
     this.paddingIdx = paddingIdx;
+    this.maxNorm = maxNorm;
+    this.normType = normType;
     this.weight = new Parameter(
       [numEmbeddings, embeddingDim],
       paddingIdx === undefined ? normal() : normalWithPadding(paddingIdx),
@@ -59,13 +78,19 @@ export class Embedding extends Module {
 
   /** Indices [...] to their rows [..., embeddingDim]. */
   forward(index: Tensor): Tensor {
-    const { paddingIdx } = this;
-    return embedding(index, this.weight, paddingIdx === undefined ? {} : { paddingIdx });
+    const { paddingIdx, maxNorm, normType } = this;
+    return embedding(index, this.weight, {
+      ...(paddingIdx !== undefined && { paddingIdx }),
+      ...(maxNorm !== undefined && { maxNorm, normType }),
+    });
   }
 
   protected override describe(): string {
-    const padding = this.paddingIdx === undefined ? "" : `, paddingIdx=${this.paddingIdx}`;
-    return `${this.numEmbeddings}, ${this.embeddingDim}${padding}`;
+    const { paddingIdx, maxNorm, normType } = this;
+    const padding = paddingIdx === undefined ? "" : `, paddingIdx=${paddingIdx}`;
+    const norm = maxNorm === undefined ? "" : `, maxNorm=${maxNorm}`;
+    const type = normType === 2 ? "" : `, normType=${normType}`;
+    return `${this.numEmbeddings}, ${this.embeddingDim}${padding}${norm}${type}`;
   }
 }
 

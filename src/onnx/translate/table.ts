@@ -108,6 +108,10 @@ export const rejections: ReadonlyMap<string, string> = new Map([
   ["dropout", isRandom],
   ["random", isRandom],
   ["attentionWithDropout", isRandom],
+  [
+    "renormRows",
+    "it changes the weight of an embedding. Create the embedding of the exported model without maxNorm",
+  ],
   ...Object.values(linearAlgebra).flatMap(({ name }) =>
     translations.has(name) ? [] : [[name, isDense] as const],
   ),

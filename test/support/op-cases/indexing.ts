@@ -7,6 +7,7 @@ import {
   indexSelect,
   maskedFill,
   oneHot,
+  renormRows,
   type Shape,
   scatterAdd,
 } from "../../../src/ops/index.js";
@@ -86,6 +87,26 @@ export const indexingCases: readonly OpCase[] = [
           ),
     }),
   ),
+  opCase({
+    op: renormRows,
+    gradients: "none",
+    draw: (elements) =>
+      fc
+        .tuple(
+          anySize(5),
+          anySize(5, 0),
+          anyShape({ elements: Math.max(1, Math.floor(elements / 5)), axes: [0, 3] }),
+        )
+        .chain(([rows, width, shape]) =>
+          call(
+            [operand([rows, width]), indices(shape, rows)],
+            fc.record({
+              maxNorm: fc.constantFrom(0, 0.5, 1.5),
+              p: fc.constantFrom(1, 2, 2.5, Number.POSITIVE_INFINITY),
+            }),
+          ),
+        ),
+  }),
   opCase({
     op: oneHot,
     gradients: "none",

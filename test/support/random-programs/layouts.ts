@@ -111,6 +111,11 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const [rows = 1] = builder.shapeOf(table);
     const index = indices(builder, choices, choices.of([[3], [2, 2], [5]]), rows);
     if (choices.isOneIn(4)) builder.op("oneHot", [index], { classes: rows });
+    else if (choices.isOneIn(5))
+      builder.op("renormRows", [table, index], {
+        maxNorm: 0.5,
+        p: choices.of([1, 2, 3, Number.POSITIVE_INFINITY]),
+      });
     else builder.op("embedding", [table, index], choices.isOneIn(3) ? { paddingIdx: 0 } : {});
   },
   maskedFill(builder, choices) {
