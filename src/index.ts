@@ -142,6 +142,7 @@ export {
   type OnnxPort,
 } from "./onnx/index.js";
 export * as optim from "./optim/index.js";
+export * as distributed from "./parallel/index.js";
 export type { LabelBytes } from "./records/index.js";
 export {
   type BudgetLabel,

@@ -21,7 +21,7 @@ const layers: LayerTable = [
   ["autograd"],
   ["tensor"],
   ["nn"],
-  ["optim", "data"],
+  ["optim", "data", "parallel"],
   ["models", "text"],
   ["generate"],
   ["train"],

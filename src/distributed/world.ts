@@ -141,7 +141,7 @@ function requireSameRank({ rank, size, launcher }: Launch, mpi: MpiCommunicator)
   throw new HoldfastError(
     "RANKS_DIFFER",
     `${launcher} says that this is rank ${rank} of ${size}, but ${name} says that it is rank ${foundRank} of ${foundSize}. On the CPU, ranks exchange bytes ` +
-      "by MPI: start them with the mpirun of the same library, or set HOLDFAST_MPI to the library of this mpirun.",
+      "by MPI: start them with the mpirun of the same library, or pass the library of this mpirun: distributed.init({ mpi }).",
     { numbers: { rank, size, foundRank, foundSize } },
   );
 }

@@ -43,18 +43,17 @@ export interface RanksOptions {
   readonly withinMs?: number;
 }
 
+/** Node and its arguments for a program in test/fixtures/ranks. */
+export function rankProgram(name: string, args: readonly (string | number)[]): [string, string[]] {
+  const script = fileURLToPath(new URL(`../fixtures/ranks/${name}.js`, import.meta.url));
+  return [process.execPath, [...shortRunFlags, "--conditions=holdfast-source", script, ...args.map(String)]];
+}
+
 export async function runRanks(options: RanksOptions): Promise<RanksResult> {
   const { mpi, size, program, args = [], env, withinMs = 60_000 } = options;
-  const script = fileURLToPath(new URL(`../fixtures/ranks/${program}.js`, import.meta.url));
   const [launcher = "", ...flags] = launchers[mpi];
-  const node = [
-    process.execPath,
-    ...shortRunFlags,
-    "--conditions=holdfast-source",
-    script,
-    ...args.map(String),
-  ];
-  const child = spawn(launcher, [...flags, "-n", String(size), ...node], {
+  const [node, nodeArgs] = rankProgram(program, args);
+  const child = spawn(launcher, [...flags, "-n", String(size), node, ...nodeArgs], {
     env: { ...process.env, ...plainDevice, OMPI_MCA_btl_base_warn_component_unused: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
     // The leader of a group, so that the ranks can be killed with it.

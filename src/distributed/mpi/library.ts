@@ -51,7 +51,7 @@ export function openMpi(path: string | undefined, launcher: string | undefined):
   }
   throw new HoldfastError(
     "UNSUPPORTED",
-    `No MPI library is usable: ${problems.join("; ")}. Install Open MPI or MPICH (Debian's packages openmpi-bin and mpich), or set HOLDFAST_MPI to the path of a library.`,
+    `No MPI library is usable: ${problems.join("; ")}. Install Open MPI or MPICH (Debian's packages openmpi-bin and mpich), or pass the path of a library: distributed.init({ mpi }).`,
     { numbers: { candidates: candidates.length } },
   );
 }
