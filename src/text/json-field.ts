@@ -8,6 +8,8 @@ export interface JsonLimits {
   readonly maxContainers: number;
   /** Values of all arrays and objects. */
   readonly maxValues: number;
+  /** Names of all objects, which take more memory than values. Default: as many as values. */
+  readonly maxNames?: number;
   readonly maxDepth: number;
 }
 
@@ -55,7 +57,7 @@ export interface ExceededLimit {
 
 /** The first limit that a JSON text is above. Counts, and builds nothing. */
 export function exceededLimit(bytes: Uint8Array, limits: JsonLimits): ExceededLimit | undefined {
-  let [containers, values, depth, maxDepth] = [0, 0, 0, 0];
+  let [containers, values, names, depth, maxDepth] = [0, 0, 0, 0, 0];
   let isInString = false;
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at];
@@ -64,19 +66,21 @@ export function exceededLimit(bytes: Uint8Array, limits: JsonLimits): ExceededLi
       else if (byte === 0x22) isInString = false;
     } else if (byte === 0x22) isInString = true;
     else if (byte === 0x2c) values += 1;
+    else if (byte === 0x3a) names += 1;
     else if (byte === 0x7b || byte === 0x5b) {
       containers += 1;
       depth += 1;
       if (depth > maxDepth) maxDepth = depth;
     } else if (byte === 0x7d || byte === 0x5d) depth -= 1;
   }
-  const found = { maxContainers: containers, maxValues: values + containers, maxDepth };
-  for (const [name, unit] of [
-    ["maxContainers", "arrays and objects"],
-    ["maxValues", "values"],
-    ["maxDepth", "levels"],
+  const { maxNames = limits.maxValues } = limits;
+  for (const [found, limit, unit] of [
+    [containers, limits.maxContainers, "arrays and objects"],
+    [values + containers, limits.maxValues, "values"],
+    [names, maxNames, "names"],
+    [maxDepth, limits.maxDepth, "levels"],
   ] as const)
-    if (found[name] > limits[name]) return { found: found[name], limit: limits[name], unit };
+    if (found > limit) return { found, limit, unit };
   return undefined;
 }
 
@@ -205,6 +209,5 @@ export class JsonField {
 function shorten(value: unknown): string {
   if (Array.isArray(value)) return `a list of ${value.length} values`;
   if (typeof value === "object" && value !== null) return "an object";
-  const text = JSON.stringify(typeof value === "string" ? value.slice(0, 60) : value);
-  return text ?? String(value);
+  return typeof value === "string" ? JSON.stringify(value.slice(0, 60)) : String(value);
 }

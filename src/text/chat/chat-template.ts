@@ -3,8 +3,9 @@
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
 import { withDeadline } from "../deadline.js";
 import { jinjaPackage, type TemplateNode } from "../packages.js";
-import { limitedInterpreter, TemplateLimit, TemplateRaised, templateGlobals } from "./limited-interpreter.js";
+import { limitedInterpreter, TemplateRaised, templateGlobals } from "./limited-interpreter.js";
 import type { ChatMessage } from "./message.js";
+import { TemplateLimit } from "./value-limits.js";
 
 /** Options of `Tokenizer.applyChatTemplate`. */
 export interface ChatTemplateOptions {
@@ -37,20 +38,23 @@ export class ChatTemplate {
   readonly marksAnswers: boolean;
   readonly #program: TemplateNode;
   readonly #special: Readonly<Record<string, string | undefined>>;
+  readonly #name: string;
 
-  constructor(source: string, special: Readonly<Record<string, string | undefined>> = {}) {
+  /** `file`: for errors. */
+  constructor(source: string, special: Readonly<Record<string, string | undefined>> = {}, file?: string) {
     const marked = markGenerations(source);
     this.marksAnswers = marked !== source;
     this.#special = special;
+    this.#name = file === undefined ? "The chat template" : `The chat template of ${file}`;
     this.#program = withDeadline(
       maxMs,
-      () => "Reading a chat template",
+      () => `${this.#name}, while it was read,`,
       () => {
         const { parse, tokenize } = jinjaPackage();
         try {
           return parse(tokenize(marked, { lstrip_blocks: true, trim_blocks: true }));
         } catch (cause) {
-          throw badTemplate("BAD_FILE", "The chat template can't be read", cause, "Correct the template.");
+          throw this.#error("BAD_FILE", "can't be read", cause, "Correct the template.");
         }
       },
     );
@@ -73,30 +77,26 @@ export class ChatTemplate {
     for (const [name, value] of Object.entries(values)) if (value !== undefined) environment.set(name, value);
     const text = withDeadline(
       maxMs,
-      () => `A chat template with ${messages.length} messages`,
+      () => `${this.#name}, with ${messages.length} messages,`,
       () => {
         try {
           return String(limitedInterpreter(environment).run(this.#program).value);
         } catch (cause) {
           if (cause instanceof TemplateRaised)
-            throw badTemplate(
-              "BAD_ARGUMENT",
-              "The chat template rejects the messages",
-              cause,
-              "Change them.",
-            );
+            throw this.#error("BAD_ARGUMENT", "rejects the messages", cause, "Change them.");
           if (cause instanceof TemplateLimit)
-            throw badTemplate("BAD_FILE", "The chat template was stopped", cause, "Use another template.");
-          throw badTemplate(
-            "BAD_ARGUMENT",
-            "The chat template failed",
-            cause,
-            "Correct it, or the messages.",
-          );
+            throw this.#error("BAD_FILE", "was stopped", cause, "Use another template.");
+          throw this.#error("BAD_ARGUMENT", "failed", cause, "Correct it, or the messages.");
         }
       },
     );
     return this.marksAnswers ? readMarks(text) : { text, answers: [] };
+  }
+
+  #error(code: ErrorCode, what: string, cause: unknown, advice: string): HoldfastError {
+    if (cause instanceof HoldfastError) return cause;
+    const why = cause instanceof Error ? cause.message.slice(0, 500) : String(cause);
+    return new HoldfastError(code, `${this.#name} ${what}: ${why}. ${advice}`, { cause });
   }
 }
 
@@ -134,10 +134,4 @@ function readMarks(marked: string): RenderedChat {
     start = isStart ? text.length : undefined;
   }
   return { text, answers };
-}
-
-function badTemplate(code: ErrorCode, what: string, cause: unknown, advice: string): HoldfastError {
-  if (cause instanceof HoldfastError) return cause;
-  const why = cause instanceof Error ? cause.message.slice(0, 500) : String(cause);
-  return new HoldfastError(code, `${what}: ${why}. ${advice}`, { cause });
 }

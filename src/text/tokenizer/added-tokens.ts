@@ -53,12 +53,14 @@ export class AddedTokenSplitter {
   readonly #raw: Trie | undefined;
   readonly #normalized: Trie | undefined;
 
-  constructor(tokens: readonly AddedToken[], normalize: Normalizer | undefined) {
+  /** `file`: for errors. */
+  constructor(file: string, tokens: readonly AddedToken[], normalize: Normalizer | undefined) {
     this.#normalize = normalize;
     this.#byId = new Map(tokens.map((token) => [token.id, token]));
     const isRaw = ({ isNormalized }: AddedToken): boolean => !(isNormalized && normalize);
-    this.#raw = trieOf(tokens.filter(isRaw), (content) => content);
+    this.#raw = trieOf(file, tokens.filter(isRaw), (content) => content);
     this.#normalized = trieOf(
+      file,
       tokens.filter((token) => !isRaw(token)),
       (content) => normalize?.(content) ?? content,
     );
@@ -105,9 +107,13 @@ export class AddedTokenSplitter {
   }
 }
 
-function trieOf(tokens: readonly AddedToken[], contentOf: (content: string) => string): Trie | undefined {
+function trieOf(
+  file: string,
+  tokens: readonly AddedToken[],
+  contentOf: (content: string) => string,
+): Trie | undefined {
   if (tokens.length === 0) return undefined;
-  const trie = new Trie();
+  const trie = new Trie(file);
   for (const { content, id } of tokens) trie.add(contentOf(content), id);
   return trie;
 }

@@ -2,6 +2,7 @@
 
 import type { JsonField } from "../json-field.js";
 import { bytesOfToken } from "./byte-alphabet.js";
+import { growthLimit, totalLength } from "./growth.js";
 import { escapePattern, readPattern } from "./patterns.js";
 import { readPrependScheme } from "./pre-tokenizers.js";
 
@@ -13,7 +14,15 @@ const maxSteps = 64;
 export function readDecoder(field: JsonField): Decoder | undefined {
   if (field.isAbsent) return undefined;
   const steps = readSteps(field, 0);
-  return (tokens) => steps.reduce((texts, step) => step(texts), tokens);
+  return (tokens) => {
+    const check = growthLimit(field, totalLength(tokens));
+    let texts = tokens;
+    for (const step of steps) {
+      texts = step(texts);
+      check(totalLength(texts));
+    }
+    return texts;
+  };
 }
 
 function readSteps(field: JsonField, depth: number): readonly Decoder[] {

@@ -1,6 +1,6 @@
 /** Reads a tokenizer from a model folder, as Hugging Face lays it out, and writes one. */
 
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { makeFolder, writeAtomically } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { readRegularFile } from "../../files/index.js";
@@ -8,15 +8,18 @@ import { withDeadline } from "../deadline.js";
 import { type JsonField, parseJson } from "../json-field.js";
 import { Pipeline } from "./pipeline.js";
 import { readAddedEnds, readSpecialTokens } from "./special-tokens.js";
-import { Tokenizer, type TokenizerFiles, type TokenizerParts } from "./tokenizer.js";
+import { type TemplateText, Tokenizer, type TokenizerFiles, type TokenizerParts } from "./tokenizer.js";
 
 const MiB = 2 ** 20;
 const maxTokenizerBytes = 64 * MiB;
 const maxOtherBytes = 16 * MiB;
 const maxTemplateLength = 256 * 1024;
 
-const tokenizerLimits = { maxContainers: 3_000_000, maxValues: 12_000_000, maxDepth: 64 };
-const otherLimits = { maxContainers: 500_000, maxValues: 2_000_000, maxDepth: 64 };
+/** The largest vocabularies in use have a million tokens. */
+const tokenizerLimits = {
+  ...{ maxContainers: 1_500_000, maxValues: 6_000_000, maxNames: 1_500_000, maxDepth: 64 },
+};
+const otherLimits = { maxContainers: 200_000, maxValues: 1_000_000, maxNames: 500_000, maxDepth: 64 };
 
 /** Files beside tokenizer.json. */
 const otherNames = ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"] as const;
@@ -93,7 +96,11 @@ export function readParts(files: TokenizerFiles, folder: string): TokenizerParts
       };
       const before = ends ? (ends.addsBos ? idOf(special.bos_token) : []) : pipeline.postProcessor.before;
       const after = ends ? (ends.addsEos ? idOf(special.eos_token) : []) : pipeline.postProcessor.after;
-      const templates = readTemplates(files.get("chat_template.jinja"), config);
+      const templates = readTemplates(
+        join(folder, "chat_template.jinja"),
+        files.get("chat_template.jinja"),
+        config,
+      );
       return { pipeline, special, before, after, templates, files };
     },
   );
@@ -101,27 +108,28 @@ export function readParts(files: TokenizerFiles, folder: string): TokenizerParts
 
 /** Templates by name: a file of its own, a string, or a list of names and templates. */
 function readTemplates(
+  path: string,
   file: Uint8Array | undefined,
   config: JsonField | undefined,
-): ReadonlyMap<string, string> {
-  const templates = new Map<string, string>();
+): ReadonlyMap<string, TemplateText> {
+  const templates = new Map<string, TemplateText>();
+  const add = (name: string, field: JsonField): void => {
+    templates.set(name, { source: field.string(maxTemplateLength), file: basename(field.file) });
+  };
   const field = config?.get("chat_template");
   if (field && !field.isAbsent) {
-    if (field.isString) templates.set("default", field.string(maxTemplateLength));
-    else {
-      for (const entry of field.items(64))
-        templates.set(entry.get("name").string(100), entry.get("template").string(maxTemplateLength));
-    }
+    if (field.isString) add("default", field);
+    else for (const entry of field.items(64)) add(entry.get("name").string(100), entry.get("template"));
   }
   if (file) {
     if (file.length > maxTemplateLength) {
       throw new HoldfastError(
         "BAD_FILE",
-        `chat_template.jinja has ${file.length} bytes; the maximum is ${maxTemplateLength}. Use a shorter template.`,
-        { numbers: { bytes: file.length } },
+        `${path} has ${file.length} bytes; the maximum is ${maxTemplateLength}. Use a shorter template.`,
+        { numbers: { path, bytes: file.length } },
       );
     }
-    templates.set("default", new TextDecoder().decode(file));
+    templates.set("default", { source: new TextDecoder().decode(file), file: basename(path) });
   }
   return templates;
 }

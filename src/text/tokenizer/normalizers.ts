@@ -1,8 +1,8 @@
 /** Normalizers of a tokenizer.json: functions from text to text, with the meaning that the `tokenizers` package gives them. */
 
-import { HoldfastError } from "../../errors/index.js";
 import type { JsonField } from "../json-field.js";
 import { toByteCharacters } from "./byte-alphabet.js";
+import { growthLimit } from "./growth.js";
 import { readPattern } from "./patterns.js";
 
 export type Normalizer = (text: string) => string;
@@ -10,19 +10,16 @@ export type Normalizer = (text: string) => string;
 const maxSteps = 64;
 const maxReplacement = 1024;
 
-/** A normalized text may be longer, but not by orders of magnitude: steps of a hostile file could double it again and again. */
-const maxGrowth = 64;
-
 /** The normalizer of a field; undefined if it is null. */
 export function readNormalizer(field: JsonField): Normalizer | undefined {
   if (field.isAbsent) return undefined;
   const steps = readSteps(field, 0);
   return (text) => {
-    const limit = (text.length + 64) * maxGrowth;
+    const check = growthLimit(field, text.length);
     let normalized = text;
     for (const step of steps) {
       normalized = step(normalized);
-      if (normalized.length > limit) throw tooLong(field, text.length, normalized.length);
+      check(normalized.length);
     }
     return normalized;
   };
@@ -106,11 +103,3 @@ function cleanBert(text: string): string {
 
 const chinese =
   /[\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\uf900-\ufaff\u{2f800}-\u{2fa1f}]/gu;
-
-function tooLong(field: JsonField, from: number, to: number): HoldfastError {
-  return new HoldfastError(
-    "BAD_FILE",
-    `${field.file}: the normalizer makes ${to} characters of ${from}. Use another tokenizer.`,
-    { numbers: { from, to } },
-  );
-}

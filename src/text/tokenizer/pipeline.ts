@@ -5,6 +5,7 @@ import { withDeadline } from "../deadline.js";
 import type { JsonField } from "../json-field.js";
 import { type AddedToken, AddedTokenSplitter, readAddedTokens } from "./added-tokens.js";
 import { type Decoder, readDecoder } from "./decoders.js";
+import { totalLength } from "./growth.js";
 import type { TokenModel } from "./model.js";
 import { readNormalizer } from "./normalizers.js";
 import { type PostProcessor, readPostProcessor } from "./post-processors.js";
@@ -24,7 +25,7 @@ export class Pipeline {
   readonly #splitter: AddedTokenSplitter;
   readonly #preTokenizer: PreTokenizer | undefined;
   readonly #decoder: Decoder | undefined;
-  /** A regular expression of the file may backtrack without end. */
+  /** True if the file has regular expressions, which may backtrack without end. */
   readonly #isTimed: boolean;
 
   constructor(root: JsonField) {
@@ -33,7 +34,7 @@ export class Pipeline {
     const added = readAddedTokens(root.get("added_tokens"));
     const normalize = readNormalizer(root.get("normalizer"));
     this.#model = model;
-    this.#splitter = new AddedTokenSplitter(added, normalize);
+    this.#splitter = new AddedTokenSplitter(root.file, added, normalize);
     this.#normalizedTokens = new Map(
       added.flatMap(({ id, content, isNormalized }) =>
         isNormalized && normalize ? [[id, normalize(content)]] : [],
@@ -73,19 +74,30 @@ export class Pipeline {
     const tokens = ids.flatMap((id) => this.#normalizedTokens.get(id) ?? this.tokens[id] ?? []);
     const decoder = this.#decoder;
     if (!decoder) return tokens.join(" ");
-    return this.#timed(tokens.length * 4, "decoded", () => decoder(tokens).join(""));
+    return this.#timed(totalLength(tokens), "decoded", () => decoder(tokens).join(""));
   }
 
   #timed<Result>(length: number, verb: string, run: () => Result): Result {
-    if (!this.#isTimed) return run();
-    const describe = (): string =>
-      `A text of ${length} characters, ${verb} with the regular expressions of ${this.#file},`;
-    return withDeadline(maxMs + length * maxMsPerCharacter, describe, run);
+    const describe = (): string => `A text of ${length} characters, ${verb} with ${this.#file},`;
+    try {
+      if (!this.#isTimed && length <= maxUntimed) return run();
+      return withDeadline(maxMs + length * maxMsPerCharacter, describe, run);
+    } catch (cause) {
+      // Of regular expressions that are too large, or need too much memory to backtrack.
+      if (!(cause instanceof RangeError) && !(cause instanceof SyntaxError)) throw cause;
+      throw new HoldfastError(
+        "BAD_FILE",
+        `${describe()} needs too much memory: ${cause.message.slice(0, 120)}. Use another tokenizer, or shorter texts.`,
+        { numbers: { file: this.#file, length }, cause },
+      );
+    }
   }
 }
 
 const maxMs = 900;
 const maxMsPerCharacter = 0.02;
+/** Without regular expressions, a shorter text can't take long. */
+const maxUntimed = 4096;
 
 /** The vocabulary with added tokens. Both must agree on the id of a token. */
 function withAdded(

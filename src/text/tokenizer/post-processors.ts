@@ -10,8 +10,14 @@ export interface PostProcessor {
 
 const none: PostProcessor = { before: [], after: [] };
 
+/** Around each text. */
+const maxAdded = 1024;
+
 export function readPostProcessor(field: JsonField): PostProcessor {
-  return field.isAbsent ? none : readStep(field, 0);
+  const found = field.isAbsent ? none : readStep(field, 0);
+  if (found.before.length + found.after.length > maxAdded)
+    throw field.wrong(`made of at most ${maxAdded} ids around a text`);
+  return found;
 }
 
 function readStep(field: JsonField, depth: number): PostProcessor {

@@ -2,6 +2,7 @@
 
 import type { JsonField } from "../json-field.js";
 import { toByteCharacters } from "./byte-alphabet.js";
+import { growthLimit, totalLength } from "./growth.js";
 import { escapePattern, readPattern } from "./patterns.js";
 import { type SplitBehavior, splitBehaviors, splitText } from "./split.js";
 
@@ -24,12 +25,14 @@ export function readPreTokenizer(field: JsonField): PreTokenizer | undefined {
   if (field.isAbsent) return undefined;
   const steps = readSteps(field, 0);
   return (text, isStart) => {
+    const check = growthLimit(field, text.length);
     let pieces: readonly string[] = [text];
     for (const step of steps) {
       const next: string[] = [];
       for (const [index, piece] of pieces.entries())
         for (const part of step(piece, isStart && index === 0)) if (part !== "") next.push(part);
       pieces = next;
+      check(totalLength(pieces));
     }
     return pieces;
   };

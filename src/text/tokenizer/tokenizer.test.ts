@@ -124,8 +124,46 @@ test("a regular expression that backtracks without end is stopped", () => {
   rejects("UNSUPPORTED", () => loadWith({ pre_tokenizer: split("(") }), message);
 });
 
-test("a normalizer that doubles a text again and again is stopped", () => {
+test("a regular expression that needs too much memory to backtrack is an error of the tokenizer", () => {
+  const pre_tokenizer = { type: "Split", pattern: { Regex: "(a|b)+" }, behavior: "Isolated", invert: false };
+  const tokenizer = loadWith({ pre_tokenizer });
+  rejects(
+    "BAD_FILE",
+    () => tokenizer.encode("a".repeat(10_000_000)),
+    /tokenizer.json, needs too much memory/,
+  );
+});
+
+test("steps that double a text again and again are stopped", () => {
   const double = { type: "Replace", pattern: { String: "a" }, content: "aa" };
-  const tokenizer = loadWith({ normalizer: { type: "Sequence", normalizers: Array(60).fill(double) } });
-  rejects("BAD_FILE", () => tokenizer.encode("aaaa"), /normalizer makes/);
+  const steps = (step: object): readonly object[] => Array.from({ length: 60 }, () => step);
+  const normalized = loadWith({ normalizer: { type: "Sequence", normalizers: steps(double) } });
+  rejects("BAD_FILE", () => normalized.encode("aaaa"), /the normalizer makes \d+ characters of 4/);
+  const byteLevel = { type: "ByteLevel", add_prefix_space: false };
+  const split = loadWith({ pre_tokenizer: { type: "Sequence", pretokenizers: steps(byteLevel) } });
+  rejects("BAD_FILE", () => split.encode("é"), /the pre_tokenizer makes/);
+  const decoded = loadWith({ decoder: { type: "Sequence", decoders: steps(double) } });
+  rejects("BAD_FILE", () => decoded.decode([97]), /the decoder makes/);
+  const long = loadWith({ decoder: { ...double, content: "a".repeat(1024) } });
+  rejects("BAD_FILE", () => long.decode(new Array(9000).fill(97)), /the decoder makes 9216000 characters/);
+});
+
+test("WordPiece takes the longest token, and long words take no longer than their length", () => {
+  const vocab = { u: 0, a: 1, "##a": 2, "##aa": 3, "##😀": 4, "##\ud83d": 5 };
+  const model = { type: "WordPiece", unk_token: "u", max_input_chars_per_word: 1000, vocab };
+  const tokenizer = loadWith({ model, added_tokens: [], pre_tokenizer: { type: "WhitespaceSplit" } });
+  assert.deepEqual([...tokenizer.encode("aaaa aab a😀 a😁")], [1, 3, 2, 0, 1, 4, 0]);
+  const ids = tokenizer.encode(`${"a".repeat(1000)} `.repeat(100));
+  assert.equal(ids.length, 100 * 501);
+  assert.deepEqual([...tokenizer.encode("a".repeat(1001))], [0]);
+});
+
+test("a post-processor adds few ids, and a vocabulary has a limit", () => {
+  const special_tokens = { x: { id: "x", ids: new Array(64).fill(97), tokens: [] } };
+  const piece = { SpecialToken: { id: "x", type_id: 0 } };
+  const single = [...new Array(17).fill(piece), { Sequence: { id: "A", type_id: 0 } }];
+  const post_processor = { type: "TemplateProcessing", single, special_tokens };
+  rejects("BAD_FILE", () => loadWith({ post_processor }), /post_processor must be made of at most 1024 ids/);
+  const names = Array.from({ length: 1_500_001 }, (_, at) => `"${at.toString(36)}":0`);
+  rejects("BAD_FILE", () => loadText(`{${names.join()}}`), /has 1500001 names; the maximum is 1500000/);
 });

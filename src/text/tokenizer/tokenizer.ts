@@ -41,13 +41,19 @@ export interface EncodedBatch {
 /** The files that a tokenizer is saved as: names and contents. */
 export type TokenizerFiles = ReadonlyMap<string, Uint8Array>;
 
+/** A chat template, and its file's name for errors. Clients of a server see them, so they have no paths. */
+export interface TemplateText {
+  readonly source: string;
+  readonly file: string;
+}
+
 /** @internal */
 export interface TokenizerParts {
   readonly pipeline: Pipeline;
   readonly special: SpecialTokens;
   readonly before: readonly number[];
   readonly after: readonly number[];
-  readonly templates: ReadonlyMap<string, string>;
+  readonly templates: ReadonlyMap<string, TemplateText>;
   readonly files: TokenizerFiles;
 }
 
@@ -260,8 +266,8 @@ export class Tokenizer {
     const known = this.#templates.get(name);
     if (known) return known;
     const { templates, special } = this.#parts;
-    const source = templates.get(name);
-    if (source === undefined) {
+    const text = templates.get(name);
+    if (text === undefined) {
       const names = [...templates.keys()];
       throw new HoldfastError(
         "BAD_ARGUMENT",
@@ -270,7 +276,7 @@ export class Tokenizer {
           : `The tokenizer has no chat template "${name}"; it has ${names.join(", ")}.`,
       );
     }
-    const template = new ChatTemplate(source, special);
+    const template = new ChatTemplate(text.source, special, text.file);
     this.#templates.set(name, template);
     return template;
   }

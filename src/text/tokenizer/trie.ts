@@ -8,6 +8,12 @@ const maxNodes = 1 << 22;
 export class Trie {
   readonly #edges = new PairTable(64);
   readonly #idAt: number[] = [-1];
+  readonly #file: string;
+
+  /** `file`: for errors. */
+  constructor(file: string) {
+    this.#file = file;
+  }
 
   add(token: string, id: number): void {
     let node = 0;
@@ -16,7 +22,7 @@ export class Trie {
       let child = this.#edges.get(node, unit);
       if (child < 0) {
         child = this.#idAt.length;
-        if (child >= maxNodes) throw tooLarge();
+        if (child >= maxNodes) throw tooLarge(this.#file);
         this.#idAt.push(-1);
         this.#edges.set(node, unit, child);
       }
@@ -37,9 +43,10 @@ export class Trie {
   }
 }
 
-function tooLarge(): HoldfastError {
+function tooLarge(file: string): HoldfastError {
   return new HoldfastError(
     "BAD_FILE",
-    `The tokens of a tokenizer.json have more than ${maxNodes} different beginnings. It is damaged, or not a tokenizer.`,
+    `${file}: its tokens have more than ${maxNodes} different beginnings. It is damaged, or not a tokenizer.`,
+    { numbers: { file } },
   );
 }

@@ -16,7 +16,7 @@ export function readUnigram(field: JsonField): TokenModel {
   const ids = new Map<string, number>();
   const tokens: string[] = [];
   const scores = new Float64Array(list.length);
-  const trie = new Trie();
+  const trie = new Trie(field.file);
   for (const [id, entry] of list.entries()) {
     const [token, score] = Array.isArray(entry) && entry.length === 2 ? (entry as unknown[]) : [];
     if (typeof token !== "string" || typeof score !== "number" || token.length > maxTokenLength)
