@@ -16,8 +16,8 @@ import type { HubLayout } from "./hub-layout.js";
  * ```
  */
 export abstract class PretrainedModel extends Module {
-  /** The config that it was made from. */
-  readonly config: ModelConfig;
+  /** Private, because fields of modules are searched for modules: a config may have many values. */
+  readonly #config: ModelConfig;
   /**
    * The names of its parameters in files.
    *
@@ -27,6 +27,20 @@ export abstract class PretrainedModel extends Module {
 
   constructor(config: ModelConfig) {
     super();
-    this.config = config;
+    this.#config = config;
+  }
+
+  /**
+   * The config that it was made from.
+   *
+   * @example
+   * ```ts
+   * import { modelFromConfig } from "holdfast";
+   * const sizes = { vocab_size: 20, n_positions: 8, n_embd: 8, n_layer: 1, n_head: 2 };
+   * console.log(modelFromConfig({ model_type: "gpt2", ...sizes }).config["n_layer"]); // → 1
+   * ```
+   */
+  get config(): ModelConfig {
+    return this.#config;
   }
 }

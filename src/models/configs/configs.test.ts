@@ -88,6 +88,12 @@ test("harmless and allowed fields change nothing", () => {
   assert.equal(model.parameterCount, modelFromConfig(llama).parameterCount);
 });
 
+test("a config with deep and large values of harmless fields costs nothing", () => {
+  const deep = JSON.parse(`${"[".repeat(50_000)}${"]".repeat(50_000)}`);
+  const model = modelFromConfig({ ...llama, task_specific_params: deep });
+  assert.equal(model.parameterCount, modelFromConfig(llama).parameterCount);
+});
+
 test("rope_parameters of newer files mean what rope_theta and rope_scaling of older ones do", () => {
   const older = modelFromConfig({ ...llama, rope_theta: 500, rope_scaling: { type: "linear", factor: 4 } });
   const newer = modelFromConfig({

@@ -238,8 +238,8 @@ test("an index leads to no other folder, and agrees with its shards", () => {
     [({ [first]: _, ...map }) => map, /tensor "transformer.wte.weight" is in "model-00001.*has it nowhere/],
     [() => ({}), /it names 0 shards/],
     [() => [1], /it has no weight_map/],
-    [() => '{"weight_map": ', /it is not JSON/],
-    [() => "[]", /it has no JSON object/],
+    [() => '{"weight_map": ', /index.json is not JSON/],
+    [() => "[]", /index.json: the file must be an object, but is a list of 0 values/],
   ];
   for (const [alter, message] of faults)
     rejects("BAD_FILE", () => loadPretrained(shardedFolder(alter), { device }), message);
@@ -277,7 +277,7 @@ test("a folder that does not fit its config, or is damaged, is rejected and take
   writeFileSync(path(cut), writeSafetensors(tensors).subarray(0, -1));
   rejects("BAD_FILE", () => loadPretrained(cut, { device }), /but the file has \d+ bytes of data/);
   writeFileSync(join(cut, "config.json"), "not json");
-  rejects("BAD_FILE", () => loadPretrained(cut, { device }), /config.json: it is not JSON/);
+  rejects("BAD_FILE", () => loadPretrained(cut, { device }), /config.json is not JSON/);
   rejects(
     "BAD_FILE",
     () => loadPretrained(join(root, "none"), { device }),

@@ -10,6 +10,7 @@ import { type ModelFromConfigOptions, modelFromConfig } from "../model-from-conf
 import type { PretrainedModel } from "../pretrained-model.js";
 import { type MatchedTensor, type MatchOptions, matchTensors } from "./match-tensors.js";
 import { openModelFiles, readJsonObject } from "./model-files.js";
+import { nameFile } from "./name-file.js";
 import { pieceBytes, writeParameter } from "./write-parameter.js";
 
 /** Options of `loadPretrained`. */
@@ -52,8 +53,9 @@ export function loadPretrained(folder: string, options: LoadPretrainedOptions): 
       'loadPretrained takes a device: loadPretrained(folder, { device: await device("cpu") }).',
     );
   }
-  const config: ModelConfig = { ...readJsonObject(join(folder, "config.json")), ...options.config };
-  const model = modelFromConfig(config, options);
+  const path = join(folder, "config.json");
+  const config: ModelConfig = { ...readJsonObject(path), ...options.config };
+  const model = nameFile(path, () => modelFromConfig(config, options));
   const files = openModelFiles(folder);
   try {
     const matched = matchTensors(folder, model, files.tensors, options);

@@ -5,22 +5,25 @@
 
 import { basename, join } from "node:path";
 import {
-  asFileError,
   badData,
   isThere,
   type OpenSafetensors,
   openSafetensors,
   quote,
   type TensorInFile,
+  withFileError,
 } from "../../data/index.js";
 import { readRegularFile } from "../../files/index.js";
+import { type JsonLimits, parseJson } from "../../text/index.js";
 import { MiB } from "../../units/index.js";
 import { isObject, type ModelConfig } from "../configs/fields.js";
 
 export const wholeFile = "model.safetensors";
 export const indexFile = "model.safetensors.index.json";
 const maxConfigBytes = MiB;
+const configLimits: JsonLimits = { maxContainers: 20_000, maxValues: 200_000, maxDepth: 32 };
 const maxIndexBytes = 32 * MiB;
+const indexLimits: JsonLimits = { maxContainers: 1000, maxValues: 300_000, maxDepth: 16 };
 const maxShards = 10_000;
 
 /** A tensor of a folder, and the open file that has it. */
@@ -35,26 +38,14 @@ export interface ModelFiles {
   close(): void;
 }
 
-/** Reads a small JSON file with an object. */
-export function readJsonObject(path: string, maxBytes: number = maxConfigBytes): ModelConfig {
-  const text = readText(path, maxBytes);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw badData(path, `it is not JSON: ${quote(why)}.`, "Download the file again.", {}, cause);
-  }
-  if (isObject(value)) return value;
-  throw badData(path, "it has no JSON object.", "Download the file again.");
+/** Reads the object of a config file. */
+export function readJsonObject(path: string): ModelConfig {
+  return readObject(path, maxConfigBytes, configLimits);
 }
 
-function readText(path: string, maxBytes: number): string {
-  try {
-    return readRegularFile(path, maxBytes).toString("utf8");
-  } catch (error) {
-    throw asFileError(`${path} can't be read`, path, error);
-  }
+function readObject(path: string, maxBytes: number, limits: JsonLimits): ModelConfig {
+  const bytes = withFileError(`${path} can't be read`, path, () => readRegularFile(path, maxBytes));
+  return parseJson(bytes, path, limits).record();
 }
 
 /** Opens the files of a folder's weights. */
@@ -70,7 +61,7 @@ export function openModelFiles(folder: string): ModelFiles {
 }
 
 function openShards(folder: string, path: string): ModelFiles {
-  const index = readJsonObject(path, maxIndexBytes);
+  const index = readObject(path, maxIndexBytes, indexLimits);
   const map = Object.hasOwn(index, "weight_map") ? index["weight_map"] : undefined;
   if (!isObject(map)) throw badData(path, "it has no weight_map.", "Download the file again.");
   const shardOf = new Map(Object.entries(map).map(([name, shard]) => [name, shardName(path, name, shard)]));

@@ -80,19 +80,18 @@ export interface AdapterConfig {
   sizesOf(hubPath: string): LoraSizes;
 }
 
-/** Reads the object of an adapter_config.json. `file` is for errors. */
-export function readAdapterConfig(
-  file: string,
-  config: ModelConfig,
-  allowUnknown: readonly string[],
-): AdapterConfig {
+/** In errors. */
+const subject = "a LoRA adapter";
+
+/** Reads the object of an adapter_config.json. */
+export function readAdapterConfig(config: ModelConfig, allowUnknown: readonly string[]): AdapterConfig {
   // Newer versions of PEFT write more fields. Empty ones have no effect.
   const used = Object.entries(config).filter(
     ([name, value]) => Object.hasOwn(table, name) || !isEmpty(value),
   );
-  const fields = readFields(file, table, Object.fromEntries(used), { allowUnknown });
-  const ranks = patternsOf(file, "rank_pattern", fields.rank_pattern, size(undefined, maxRank));
-  const alphas = patternsOf(file, "alpha_pattern", fields.alpha_pattern, positive());
+  const fields = readFields(subject, table, Object.fromEntries(used), { allowUnknown });
+  const ranks = patternsOf("rank_pattern", fields.rank_pattern, size(undefined, maxRank));
+  const alphas = patternsOf("alpha_pattern", fields.alpha_pattern, positive());
   return {
     targets: fields.target_modules,
     namesAll: fields.exclude_modules === null && fields.layers_to_transform === null,
@@ -111,28 +110,30 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-type Patterns = readonly (readonly [name: string, value: number])[];
+/** Numbers by names, which are ends of paths. The first one that fits a path counts. */
+type Patterns = ReadonlyMap<string, { readonly order: number; readonly value: number }>;
 
 /** A mapping from ends of paths to numbers. PEFT allows regular expressions; names alone are accepted here. */
-function patternsOf(
-  file: string,
-  field: string,
-  mapping: ModelConfig | null,
-  value: Field<number>,
-): Patterns {
-  return Object.entries(mapping ?? {}).map(([name, given]) => {
+function patternsOf(field: string, mapping: ModelConfig | null, value: Field<number>): Patterns {
+  const patterns = new Map<string, { readonly order: number; readonly value: number }>();
+  for (const [order, [pattern, given]] of Object.entries(mapping ?? {}).entries()) {
     const parsed = value.parse(given);
-    if (/^\^?[\w.]{1,200}$/.test(name) && parsed !== undefined) return [name.replace("^", ""), parsed];
-    throw badConfig(
-      file,
-      `${field} maps ${quote(name)} to ${quote(String(given))}; it must map ends of paths, such as "self_attn.q_proj", to ${value.expects}`,
-      { field },
-    );
-  });
+    if (!/^\^?[\w.]{1,200}$/.test(pattern) || parsed === undefined)
+      throw badConfig(
+        subject,
+        `${field} maps ${quote(pattern)} to ${quote(String(given))}; it must map ends of paths, such as "self_attn.q_proj", to ${value.expects}`,
+        { field },
+      );
+    const name = pattern.replace("^", "");
+    if (!patterns.has(name)) patterns.set(name, { order, value: parsed });
+  }
+  return patterns;
 }
 
 function valueFor(patterns: Patterns, hubPath: string): number | undefined {
-  return patterns.find(([name]) => hubPath === name || hubPath.endsWith(`.${name}`))?.[1];
+  const parts = hubPath.split(".");
+  const fitting = parts.flatMap((_, first) => patterns.get(parts.slice(first).join(".")) ?? []);
+  return fitting.sort((a, b) => a.order - b.order)[0]?.value;
 }
 
 /** The config of adapters, with the fields of PEFT that all of its versions know. */

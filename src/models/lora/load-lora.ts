@@ -6,6 +6,7 @@ import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { type Linear, Module } from "../../nn/index.js";
 import { type MatchedTensor, weightDtype } from "../folders/match-tensors.js";
 import { readJsonObject } from "../folders/model-files.js";
+import { nameFile } from "../folders/name-file.js";
 import { pieceBytes, writeParameter } from "../folders/write-parameter.js";
 import type { LoraSizes } from "./adapter.js";
 import { type AdapterConfig, readAdapterConfig } from "./adapter-config.js";
@@ -69,12 +70,12 @@ export function loadLora<M extends Module>(model: M, folder: string, options: Lo
       "loadLora: the model is not on a device yet. Move it first: model.to(device).",
     );
   const path = join(folder, configFile);
-  const config = readAdapterConfig(path, readJsonObject(path), allowUnknown);
+  const config = nameFile(path, () => readAdapterConfig(readJsonObject(path), allowUnknown));
   const file = openSafetensors(join(folder, weightsFile));
   try {
     const left = new Map(file.tensors);
     const layers = pairTensors(folder, model, config, left);
-    const saved = selectModules(model, config.modulesToSave);
+    const saved = nameFile(path, () => selectModules(model, config.modulesToSave));
     const whole = wholeParameters(model, saved).map((one) => ({
       ...one,
       tensor: takeTensor(folder, left, one.name),
@@ -130,12 +131,20 @@ function pairTensors(
 ): readonly LayerTensors[] {
   const layers = linearLayers(model);
   const { targets, namesAll } = config;
-  const expected = Array.isArray(targets) && namesAll ? targets : [];
+  const names = Array.isArray(targets) ? targets : undefined;
+  const expected = names && namesAll ? names : [];
   const pairs = layers.flatMap((layer): LayerTensors[] => {
     const [nameA, nameB] = ["A", "B"].map(
       (matrix) => `${peftPrefix}${layer.hubPath}.lora_${matrix}.weight`,
     ) as [string, string];
     if (!left.has(nameA) && !left.has(nameB) && !isNamed(layer, expected)) return [];
+    if (names && !isNamed(layer, names))
+      throw badFolder(
+        folder,
+        `it has an adapter for ${quote(layer.hubPath)}, and target_modules of ${configFile} does not name this layer. Check that both ` +
+          "files belong together",
+        { layer: layer.hubPath },
+      );
     const [a, b] = [takeTensor(folder, left, nameA), takeTensor(folder, left, nameB)];
     const sizes = config.sizesOf(layer.hubPath);
     requireShape(folder, a, [sizes.rank, layer.module.inFeatures]);

@@ -359,14 +359,22 @@ test("a hostile folder is rejected by name, and the model stays as it was", () =
       /"r" is 1000000000; it must be a whole number from 1 to 65536/,
     ],
     ["BAD_STATE", alteredFolder({ r: 65_536 }), /it is \[65536, 8\]/],
-    ["BAD_ARGUMENT", alteredFolder({ lora_alpha: -1 }), /"lora_alpha" is -1/],
+    [
+      "BAD_ARGUMENT",
+      alteredFolder({ lora_alpha: -1 }),
+      /adapter_config.json: The config of a LoRA adapter: "lora_alpha" is -1/,
+    ],
     ["BAD_ARGUMENT", alteredFolder({ peft_type: "IA3" }), /"peft_type" is "IA3"/],
     ["BAD_ARGUMENT", alteredFolder({ use_dora: true }), /"use_dora" is true/],
     ["BAD_ARGUMENT", alteredFolder({ bias: "all" }), /"bias" is "all"/],
     ["BAD_ARGUMENT", alteredFolder({ init_lora_weights: "pissa" }), /others change the base model/],
     ["BAD_ARGUMENT", alteredFolder({ velocity: 3 }), /unknown field "velocity"/],
     ["BAD_ARGUMENT", alteredFolder({ rank_pattern: { "(a+)+$": 4 } }), /rank_pattern maps "\(a\+\)\+\$"/],
-    ["BAD_ARGUMENT", alteredFolder({ modules_to_save: ["../head"] }), /no module is called/],
+    [
+      "BAD_ARGUMENT",
+      alteredFolder({ modules_to_save: ["../head"] }),
+      /adapter_config.json: modulesToSave: no module is called "..\/head"/,
+    ],
     [
       "BAD_STATE",
       alteredFolder({ modules_to_save: ["norm"] }),
@@ -376,6 +384,11 @@ test("a hostile folder is rejected by name, and the model stays as it was", () =
       "BAD_STATE",
       alteredFolder({ target_modules: ["q_proj", "k_proj", "v_proj"] }),
       /it lacks .*k_proj.lora_A/,
+    ],
+    [
+      "BAD_STATE",
+      alteredFolder({ target_modules: ["q_proj"] }),
+      /an adapter for "model.layers.0.self_attn.v_proj", and target_modules of adapter_config.json does not name/,
     ],
     [
       "BAD_STATE",
@@ -399,8 +412,8 @@ test("a hostile folder is rejected by name, and the model stays as it was", () =
       alteredFolder({}, ([first, ...others]) => [{ ...first!, shape: first!.shape.toReversed() }, ...others]),
       /is \[8, 2\]/,
     ],
-    ["BAD_FILE", alteredFolder("{"), /it is not JSON/],
-    ["BAD_FILE", alteredFolder("[]"), /it has no JSON object/],
+    ["BAD_FILE", alteredFolder("{"), /adapter_config.json is not JSON/],
+    ["BAD_FILE", alteredFolder("[]"), /adapter_config.json: the file must be an object/],
     ["BAD_FILE", join(root, "none"), /can't be read/],
   ];
   const { used } = device.diagnostics().budget;
