@@ -21,6 +21,7 @@ import { CheckpointStore, healthOf, readInspection, readRun, readSteps } from ".
 import { readMetricsPage } from "../../../src/train/metrics-page.js";
 import { sampleIncidents, writeSampleRun } from "../sample-run.js";
 import { httpTarget } from "./http-target.js";
+import { modelsTarget } from "./models-target.js";
 import type { SeededRandom } from "./mutate.js";
 import { bombFile, parquetBombs, randomParquet } from "./parquet-bombs.js";
 import type { FuzzTargetName } from "./target-names.js";
@@ -238,4 +239,5 @@ const stallReport = JSON.stringify({
 export const fuzzTargets: Readonly<Record<FuzzTargetName, FuzzTarget>> = {
   ...{ parquet, csv, safetensors, runs },
   http: httpTarget,
+  models: modelsTarget,
 };
