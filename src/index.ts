@@ -112,6 +112,7 @@ export {
   promoteWithScalar,
   viewElements,
 } from "./ir/index.js";
+export * as lm from "./lm/index.js";
 export * as models from "./models/index.js";
 export {
   applyLora,

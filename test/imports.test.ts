@@ -26,7 +26,7 @@ const layers: LayerTable = [
   ["models"],
   ["generate"],
   ["train"],
-  ["crossasset", "onnx"],
+  ["crossasset", "lm", "onnx"],
   ["inspect", "serve"],
   ["cli"],
 ];

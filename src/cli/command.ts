@@ -75,6 +75,7 @@ const helpEnd = `
 Start here:
   holdfast doctor                         check this machine
   holdfast train crossasset               train on a generated market
+  holdfast train lm                       fine-tune a language model
   holdfast inspect                        look at the runs in runs/
 
 Exit codes:

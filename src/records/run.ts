@@ -26,7 +26,14 @@ export const runStates = ["running", "finished", "stopped", "diverged", "failed"
 export type RunState = (typeof runStates)[number];
 
 /** Work of a run between its steps. */
-export type RunPhase = "preparing features" | "preparing a fold" | "compiling" | "testing";
+export type RunPhase =
+  | "preparing features"
+  | "preparing a fold"
+  | "compiling"
+  | "testing"
+  | "evaluating"
+  | "writing samples"
+  | "saving the model";
 
 /** The position of a run. */
 export interface RunProgress {
@@ -48,6 +55,10 @@ export interface RunFigures {
   /** Samples trained on since the process started. A sample counts each time it is used. */
   readonly samples?: number | undefined;
   readonly samplesPerSecond?: number | undefined;
+  /** Tokens of texts, without padding. */
+  readonly tokensPerSecond?: number | undefined;
+  /** Of the latest evaluation of a language model. */
+  readonly perplexity?: number | undefined;
   /** Bytes charged to the memory budget, and its limit. */
   readonly usedBytes?: number | undefined;
   readonly budgetBytes?: number | undefined;

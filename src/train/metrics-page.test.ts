@@ -12,6 +12,7 @@ import { RunFolder } from "./run-folder.js";
 
 const figures: RunFigures = {
   ...{ loss: 0.987_654_321, samples: 123_456, samplesPerSecond: 12_345.6, skipped: 2 },
+  ...{ tokensPerSecond: 98_765.4, perplexity: 12.5 },
   ...{ usedBytes: 3 * 2 ** 30, budgetBytes: 1.5 * 2 ** 40 },
 };
 
@@ -38,6 +39,8 @@ test("every figure of the status is on the page, with its unit in its name and i
     holdfast_loss: status.figures.loss,
     holdfast_samples_total: status.figures.samples,
     holdfast_samples_per_second: status.figures.samplesPerSecond,
+    holdfast_tokens_per_second: status.figures.tokensPerSecond,
+    holdfast_perplexity: status.figures.perplexity,
     holdfast_skipped_steps_total: status.figures.skipped,
     holdfast_memory_committed_bytes: status.figures.usedBytes,
     holdfast_memory_budget_bytes: status.figures.budgetBytes,

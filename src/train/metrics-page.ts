@@ -70,6 +70,18 @@ const metrics: readonly Metric[] = [
     value: ({ status }) => status.figures?.samplesPerSecond,
   },
   {
+    ...{
+      name: "holdfast_tokens_per_second",
+      type: "gauge",
+      help: "Tokens of texts per second during training.",
+    },
+    value: ({ status }) => status.figures?.tokensPerSecond,
+  },
+  {
+    ...{ name: "holdfast_perplexity", type: "gauge", help: "The perplexity of the latest evaluation." },
+    value: ({ status }) => status.figures?.perplexity,
+  },
+  {
     ...{ name: "holdfast_skipped_steps_total", type: "counter" },
     help: "Steps that were skipped because a gradient was not finite; updated after each epoch.",
     value: ({ status }) => status.figures?.skipped,

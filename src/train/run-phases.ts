@@ -22,6 +22,10 @@ export const runPhases: Readonly<Record<RunPhase, PhaseLimits>> = {
   compiling: { maxSilenceMs: 10 * minute, maxDurationMs: 10 * minute },
   /** There is a heartbeat per batch; the first batch includes a compilation. */
   testing: { maxSilenceMs: 10 * minute, maxDurationMs: 120 * minute },
+  evaluating: { maxSilenceMs: 10 * minute, maxDurationMs: 120 * minute },
+  /** The first texts include a compilation. */
+  "writing samples": { maxSilenceMs: 10 * minute, maxDurationMs: 10 * minute },
+  "saving the model": { maxSilenceMs: 30 * minute, maxDurationMs: 30 * minute },
 };
 
 /** The limits of a phase, or of steps. An unknown phase has the limits of steps. */

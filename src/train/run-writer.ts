@@ -179,14 +179,14 @@ export class RunWriter<Point extends ResumePoint> {
 
   /** A recorder of a trainer. `stepsBefore` counts the steps of earlier folds. */
   watch(fold: number, stepsBefore: number): TrainingWatcher {
-    const recorder = this.#recorder;
+    // Read at each call: the recorder starts with the first event.
     return {
       sent: ({ step, epoch, samples, lr, hostMs }) => {
         const [time, loss] = [Date.now(), Number.NaN];
-        recorder?.noteSent({ step: stepsBefore + step, time, loss, lr, fold, epoch, samples, hostMs });
+        this.#recorder?.noteSent({ step: stepsBefore + step, time, loss, lr, fold, epoch, samples, hostMs });
       },
-      lossRead: (loss) => recorder?.noteLoss(loss),
-      planned: (compiled) => recorder?.notePlans(compiled),
+      lossRead: (loss) => this.#recorder?.noteLoss(loss),
+      planned: (compiled) => this.#recorder?.notePlans(compiled),
     };
   }
 

@@ -62,7 +62,7 @@ export function recordsIn(run: string): Readonly<Record<string, unknown>> {
 
 /** A plan's mode is autotuned, and reported again when it changes. */
 const timings: ReadonlySet<string> = new Set([
-  ...["seconds", "samplesPerSecond", "time", "hostMs", "at", "phases", "us"],
+  ...["seconds", "samplesPerSecond", "tokensPerSecond", "time", "hostMs", "at", "phases", "us"],
   ...["mode", "reason", "isRejected", "text"],
 ]);
 

@@ -33,7 +33,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast; printf '%s\\n' "\${COMPREP
 
   test("commands and subcommands are completed", () => {
     assert.deepEqual(complete("tr"), ["train"]);
-    assert.deepEqual(complete("train", ""), ["crossasset", "help"]);
+    assert.deepEqual(complete("train", ""), ["lm", "crossasset", "help"]);
     assert.deepEqual(complete("bars", "c"), ["check"]);
     assert.ok(complete("").includes("doctor"));
   });

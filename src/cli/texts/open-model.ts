@@ -3,7 +3,7 @@
 import { basename, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { type GenerationConfig, Generator, loadGenerationConfig } from "../../generate/index.js";
-import { loadPretrained } from "../../models/index.js";
+import { loadLora, loadPretrained } from "../../models/index.js";
 import { type Device, device as openDevice } from "../../tensor/index.js";
 import { loadTokenizer, type Tokenizer } from "../../text/index.js";
 import { commandDefaults } from "../command-defaults.js";
@@ -11,6 +11,7 @@ import { wholeNumber } from "../options.js";
 
 export interface ModelOptions {
   readonly model: string;
+  readonly adapter?: string;
   readonly device: "auto" | "cpu" | "cuda";
   readonly dtype?: "f32" | "f16" | "bf16";
   readonly maxLength?: number;
@@ -32,6 +33,7 @@ const usualMaxLength = 4096;
 export function withModelOptions(command: Command): Command {
   return command
     .requiredOption("--model <folder>", "the model's folder, as Hugging Face lays it out (required)")
+    .option("--adapter <folder>", "the folder of a LoRA adapter of the model, as PEFT lays it out")
     .addOption(
       new Option("--device <device>", "the device to run on; auto uses a GPU if there is one")
         .choices(["auto", "cpu", "cuda"])
@@ -58,12 +60,13 @@ export async function openModel(
   slots: number,
   print: (text: string) => void,
 ): Promise<OpenedModel> {
-  const { model: folder, dtype, maxLength } = options;
+  const { model: folder, adapter, dtype, maxLength } = options;
   const config = loadGenerationConfig(folder);
   const tokenizer = loadTokenizer(folder);
   const device = await openDevice(options.device, { ...commandDefaults(), print });
   try {
     const model = loadPretrained(folder, { device, frozen: true, ...(dtype && { dtype }) });
+    if (adapter !== undefined) loadLora(model, adapter);
     const longest = "maxLength" in model && typeof model.maxLength === "number" ? model.maxLength : 2;
     const generator = new Generator(model, {
       ...{ slots, tokenizer, maxLength: maxLength ?? Math.min(longest, usualMaxLength) },

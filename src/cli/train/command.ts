@@ -3,6 +3,7 @@
 import { type Command, Option } from "commander";
 import { defaultSettings } from "../../crossasset/index.js";
 import { realNumber, wholeNumber } from "../options.js";
+import { addTrainLm } from "./lm/command.js";
 import { addRunOptions } from "./run-options.js";
 import { type TrainOptions, trainCrossAsset } from "./train-crossasset.js";
 
@@ -11,7 +12,8 @@ const defaultBars = 236_000;
 
 /** Adds the commands. Their exit code is passed to `end`. */
 export function addTrain(program: Command, end: (code: number) => void): void {
-  const train = program.command("train").description("train a model that comes with Holdfast");
+  const train = program.command("train").description("train a language model, or the example application");
+  addTrainLm(train, end);
   addTrainCrossAsset(train, end);
 }
 
