@@ -143,12 +143,15 @@ class Printer {
     code.get(firstBlock).get(this.#rowsPerBlock).op("i32.mul").set(row);
     code.get(endBlock).get(this.#rowsPerBlock).op("i32.mul").set(endRow);
     limitTo(code, endRow, this.#rows);
-    forRange(code, row, endRow, 1, () => this.#printRow(row));
+    const moveToNextRow = this.#setRowAddresses(row);
+    forRange(code, row, endRow, 1, () => {
+      this.#printRow(row);
+      moveToNextRow();
+    });
   }
 
   #printRow(row: Local): void {
     const code = this.#code;
-    this.#setRowAddresses(row);
     code.get(row).op("i32x4.splat").set(this.#rowIndex);
     // The last row of a divided vector may be shorter.
     const count = code.local("i32");
@@ -179,34 +182,55 @@ class Printer {
     code.lane("i32x4.extract_lane", 0).op("select").set(count);
   }
 
-  /** Sets the address of every operand's row. */
-  #setRowAddresses(row: Local): void {
+  /**
+   * Sets the address of every operand's row. Returns a function that prints the move to the next row: additions, because the divisions that
+   * find the coordinates of a row take longer than a short row.
+   */
+  #setRowAddresses(row: Local): () => void {
     const code = this.#code;
     const operands = [...this.#inputs, ...this.#outputs];
     for (const { address, start } of operands) code.get(address).set(start);
-    const [rest, coordinate] = [code.local("i32"), code.local("i32")];
+    const rest = code.local("i32");
     code.get(row).set(rest);
-    for (let axis = this.#layout.outerRank - 1; axis >= 0; axis--) {
-      const size = this.#outerSizes[axis];
-      if (!size) continue;
+    const axes = this.#outerSizes.map((size) => ({
+      size,
+      coordinate: code.local("i32"),
+      /** The bytes to the next row along this axis, from the last row of the next axis if there is one. */
+      steps: operands.map(() => code.local("i32")),
+    }));
+    for (const [axis, { size, coordinate, steps }] of [...axes.entries()].reverse()) {
       code.get(rest);
       if (axis > 0) code.get(size).op("i32.rem_u");
       code.set(coordinate);
       if (axis > 0) code.get(rest).get(size).op("i32.div_u").set(rest);
-      for (const { start, outerStrides, bytes } of operands) {
-        const stride = outerStrides[axis];
-        if (!stride) continue;
-        code
-          .get(start)
-          .get(coordinate)
-          .get(stride)
-          .op("i32.mul")
-          .i32(bytes)
-          .op("i32.mul")
-          .op("i32.add")
-          .set(start);
+      const inner = axes[axis + 1];
+      for (const [index, { start, outerStrides, bytes }] of operands.entries()) {
+        const [stride, step] = [outerStrides[axis], steps[index]];
+        if (!stride || !step) continue;
+        code.get(stride).i32(bytes).op("i32.mul").set(step);
+        setToElement(code, start, start, coordinate, step);
+        const innerStride = outerStrides[axis + 1];
+        if (!inner || !innerStride) continue;
+        code.get(step).get(inner.size).get(innerStride).op("i32.mul").i32(bytes).op("i32.mul");
+        code.op("i32.sub").set(step);
       }
     }
+    const move = (axis: number): void => {
+      const { size, coordinate, steps } = axes[axis] ?? {};
+      if (!size || !coordinate || !steps) return;
+      for (const [index, { start }] of operands.entries()) {
+        const step = steps[index];
+        if (step) advance(code, start, step);
+      }
+      if (axis === 0) return;
+      advance(code, coordinate, 1);
+      code.get(coordinate).get(size).op("i32.eq");
+      code.if(() => {
+        code.i32(0).set(coordinate);
+        move(axis - 1);
+      });
+    };
+    return () => move(axes.length - 1);
   }
 
   #printStage(stage: Stage, index: number, count: Local): void {
