@@ -91,7 +91,7 @@ const isLoss = ({ op, work }: Call): boolean =>
 
 /** Chunks of a few rows, and without a gain in memory. */
 const smallChunks: TilingLimits = {
-  ...{ rowAlignment: 8, minRows: 8, minSummedRows: 8, minElements: 1, minShare: -Infinity },
+  ...{ rowAlignment: 8, minRows: 8, preferredRows: 8, minSummedRows: 8, minElements: 1, minShare: -Infinity },
 };
 
 const small: Sizes = { rows: 30, width: 16, classes: 24 };

@@ -116,6 +116,8 @@ export interface TilingLimits {
   readonly rowAlignment: number;
   /** Rows of a chunk. Each chunk reads the other operand again: 2 · rows · n · k operations for at most 2 · n · k bytes of 16-bit weights. */
   readonly minRows: number;
+  /** Rows of a chunk, if there are enough for two: four times as many, because the chunk's own rows need bandwidth too. */
+  readonly preferredRows: number;
   /** With sums over rows. Each chunk reads and writes the f32 sum: twice as many rows as give both the same time, to overlap them. */
   readonly minSummedRows: number;
   /** Elements of a chunk of the GEMM's result. */
@@ -127,6 +129,7 @@ export interface TilingLimits {
 export const tilingLimits = ({ parallelism }: Device): TilingLimits => ({
   rowAlignment: 128,
   minRows: gemmFlopsPerByte,
+  preferredRows: 4 * gemmFlopsPerByte,
   minSummedRows: 2 * 4 * gemmFlopsPerByte,
   minElements: fullWaves * tileElements * parallelism,
   minShare: 1 / 8,

@@ -12,7 +12,14 @@ import { tileRows } from "./row-tiling.js";
 const [rows, width, columns] = [64, 8, 16] as const;
 
 const limits: TilingLimits = {
-  ...{ rowAlignment: 8, minRows: 16, minSummedRows: 24, minElements: 1, minShare: -Infinity },
+  ...{
+    rowAlignment: 8,
+    minRows: 16,
+    preferredRows: 16,
+    minSummedRows: 24,
+    minElements: 1,
+    minShare: -Infinity,
+  },
 };
 
 let buffers = 0;
@@ -201,4 +208,15 @@ test("chunks are not smaller than the limits", () => {
     "head rows dh dw",
   );
   assert.equal(opsOf(tile(calls, { ...limits, minShare: 0.9 })), "head rows dh dw", "the peak hardly falls");
+  const withoutSums = { ...limits, minSummedRows: 33 };
+  assert.equal(
+    opsOf(tile(calls, { ...withoutSums, preferredRows: 32 })),
+    "head rows head rows dh dw",
+    "two chunks have the preferred rows",
+  );
+  assert.equal(
+    opsOf(tile(calls, { ...withoutSums, preferredRows: 33 })),
+    "head rows head rows head rows head rows dh dw",
+    "there are too few rows for two such chunks",
+  );
 });

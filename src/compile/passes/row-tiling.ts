@@ -175,11 +175,13 @@ function editFor(runtime: Runtime, program: Program, chain: Chain, limits: Tilin
 function chunkRowsOf({ rows, columns, members }: Chain, limits: TilingLimits): number | undefined {
   const sliced = [...members.values()];
   const step = sliced.reduce((multiple, { rowsPerStep }) => lcm(multiple, rowsPerStep), limits.rowAlignment);
-  const minRows = sliced.some(({ isSum }) => isSum) ? limits.minSummedRows : limits.minRows;
-  const minChunkRows = alignUp(Math.max(minRows, Math.ceil(limits.minElements / columns)), step);
-  const chunks = Math.floor(rows / minChunkRows);
-  if (chunks < 2) return undefined;
-  return alignUp(Math.ceil(rows / chunks), step);
+  const hasSum = sliced.some(({ isSum }) => isSum);
+  for (const minRows of hasSum ? [limits.minSummedRows] : [limits.preferredRows, limits.minRows]) {
+    const minChunkRows = alignUp(Math.max(minRows, Math.ceil(limits.minElements / columns)), step);
+    const chunks = Math.floor(rows / minChunkRows);
+    if (chunks >= 2) return alignUp(Math.ceil(rows / chunks), step);
+  }
+  return undefined;
 }
 
 /** The lowest common multiple. */
