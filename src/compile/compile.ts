@@ -9,6 +9,7 @@ import { beat } from "../units/index.js";
 import { autotuneConvolutions, convolutionAlgorithmsIn } from "./autotune/convolutions.js";
 import { autotuneEpilogues, epilogueTilesIn } from "./autotune/epilogues.js";
 import { autotuneExactGemms, exactAlgorithmsIn } from "./autotune/exact-gemms.js";
+import { autotuneGemmSums, sumTilesIn } from "./autotune/gemm-sums.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { autotuneGroupedGemms, groupedAlgorithmsIn, tunedGroupsIn } from "./autotune/grouped-gemms.js";
 import { streamOptions } from "./cost-model.js";
@@ -117,6 +118,7 @@ function planCalls(
     if (isTuned) {
       report = autotuneGemms(runtime, program);
       autotuneEpilogues(runtime, program);
+      autotuneGemmSums(runtime, program);
       autotuneGroupedGemms(runtime, program);
     }
     const hasOtherTiles = autotuneExactGemms(runtime, program);
@@ -202,6 +204,7 @@ function renamedCalls(
       if (isTuned) {
         autotuneGemms(runtime, program, { known: algorithmsIn(runtime, after) });
         autotuneEpilogues(runtime, program, { known: epilogueTilesIn(runtime, after) });
+        autotuneGemmSums(runtime, program, { known: sumTilesIn(runtime, after) });
         autotuneGroupedGemms(runtime, program, { known: groupedAlgorithmsIn(runtime, after) });
         if (tunedGroupsIn(program.calls) !== tunedGroupsIn(after)) return stages.at(-1)?.calls ?? [];
       }

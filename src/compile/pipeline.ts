@@ -6,6 +6,7 @@
 import { capabilitiesOf } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { measureFusions } from "./autotune/epilogues.js";
+import { measureSums } from "./autotune/gemm-sums.js";
 import type { WeightCopies } from "./execute/weight-copies.js";
 import { fuseAttentionCasts } from "./fusion/attention-cast.js";
 import { batchCopies } from "./fusion/batch-copies.js";
@@ -16,6 +17,7 @@ import { fuseColumnReductions } from "./fusion/column-reductions.js";
 import { fuseHorizontally } from "./fusion/combo-kernels.js";
 import { fuseConvolutionEpilogues } from "./fusion/convolution-epilogues.js";
 import { fuseEpilogues } from "./fusion/epilogue.js";
+import { fuseGemmSums } from "./fusion/gemm-sums.js";
 import { groupGemms } from "./fusion/group-gemms.js";
 import { groupReductions } from "./fusion/group-reductions.js";
 import { groupScatters } from "./fusion/group-scatters.js";
@@ -119,6 +121,14 @@ export const phases = {
     pass: "epilogueFusion",
     purpose: "on a GPU, attention stores half floats if every reader wants half floats",
     run: (program, runtime) => fuseAttentionCasts(runtime, program),
+  },
+  // Before `batchGemms`, which moves the results of GEMMs.
+  gemmSums: {
+    pass: "epilogueFusion",
+    purpose: "on some GPUs, GEMMs whose results are added are one launch over all of K",
+    run(program, runtime, { isTuned }) {
+      if (isTuned) fuseGemmSums(runtime, program, (candidates) => measureSums(runtime, candidates));
+    },
   },
   batchGemms: {
     pass: "horizontalFusion",

@@ -56,6 +56,7 @@ export {
 export { launchBytes, maxVectorBytes, sectorBytes, trafficUs, warpSize } from "./cost-model.js";
 export { denseKernels } from "./dense/index.js";
 export {
+  type Addend,
   canFuseEpilogue,
   canGroupGemms,
   canShareActivations,
@@ -80,7 +81,9 @@ export {
   type Operand,
   operandToTranspose,
   prefersFusedEpilogue,
+  prefersSum,
   prefersTransposedB,
+  sumCandidates,
 } from "./gemm/index.js";
 export {
   type ColumnLaunch,

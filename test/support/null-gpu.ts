@@ -7,6 +7,7 @@ import { Device } from "holdfast";
 import { Guards } from "../../src/autograd/index.js";
 import {
   assignStreams,
+  type PassSettings,
   type PlannedStep,
   planStep,
   streamOptions,
@@ -54,12 +55,16 @@ export function storageWithoutMemory({ buffer, offset, size }: BufferSlice): Sto
 }
 
 /** The plans of a step: without side streams, then with each kind of them that has work. Nothing runs. */
-export function planAllSchedules(device: Device, step: () => unknown): readonly PlannedStep[] {
+export function planAllSchedules(
+  device: Device,
+  step: () => unknown,
+  passes: PassSettings = {},
+): readonly PlannedStep[] {
   const { runtime } = device;
   const guards = new Guards();
   const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, () => void step())));
   guards.undo();
-  const planned = planStep(runtime, trace);
+  const planned = planStep(runtime, trace, passes);
   const streamed = Object.values(streamOptions).flatMap(
     (options) => assignStreams(runtime, planned, options) ?? [],
   );

@@ -76,11 +76,17 @@ function rareCalls(slice: BufferSlice): readonly Call[] {
     stages: [{ kind: "store", output: 0, value: term.constant(0, "f32") }],
   };
   const iteration = iterateElements([1], [[1], [1]]);
+  const matrix = { slice, rowStride: 1 };
   const works: readonly Work[] = [
     { kind: "row", kernel: fillKernel, iteration, operands: [slice, slice], scalars: [] },
     { kind: "fill", target: slice, byte: 0 },
     { kind: "launch", kernel, blocks: 1, arguments: [slice, slice, slice, 1] },
     { kind: "scatter", shape, ...operands },
+    {
+      kind: "gemm-sum",
+      problem: { dtype: "bf16", m: 1, n: 1, k: 1, a: matrix, b: matrix, c: matrix },
+      addends: [{ k: 1, a: matrix, b: matrix }],
+    },
     { kind: "row-map", tables: [{ index: slice, stride: 1, count: 1, rows: 1 }], map: slice, owners: slice },
     { kind: "scatter", shape: { ...shape, overwrites: true }, ...operands },
     {
@@ -128,6 +134,7 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
       "fill",
       "gemm",
       "gemm-epilogue",
+      "gemm-sum",
     ],
     ...[
       "grouped-gemm",

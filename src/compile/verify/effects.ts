@@ -74,6 +74,11 @@ function effectsOfKernel(work: Work): readonly Access[] {
       return gemmEffects(work.problem);
     case "gemm-epilogue":
       return epilogueEffects(work);
+    case "gemm-sum":
+      return [
+        ...work.addends.flatMap(({ a, b }) => [read(a.slice), read(b.slice)]),
+        ...gemmEffects(work.problem),
+      ];
     case "launch":
       return parameterEffects(work);
     case "attention": {

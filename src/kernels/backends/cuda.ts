@@ -47,9 +47,10 @@ import {
   hasNativeGemm,
   lowerGemmEpilogue,
   lowerGemmOnCuda,
+  lowerGemmSum,
   lowerGroupedGemm,
 } from "../gemm/cuda.js";
-import type { EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "../gemm/desc.js";
+import type { Addend, EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "../gemm/desc.js";
 import type { EpilogueOn } from "../gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "../kernel-call.js";
 import { lowerCopies, type PlainCopy } from "../multi-tensor/copy.js";
@@ -133,6 +134,10 @@ export class CudaBackend implements Backend {
 
   lowerGroupedGemm(problems: readonly Problem[], op: string, algorithm?: number): Commands {
     return [lowerGroupedGemm(this.#target, problems, op, algorithm)];
+  }
+
+  lowerGemmSum(problem: Problem, addends: readonly Addend[], op: string): Commands {
+    return [lowerGemmSum(this.#target, problem, addends, op)];
   }
 
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands {

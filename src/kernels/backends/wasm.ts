@@ -121,6 +121,11 @@ export class WasmBackend implements Backend {
     throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   }
 
+  lowerGemmSum(problem: Problem): Commands {
+    requireValid(problem);
+    throw rejected("these products cannot be added in one launch. Call sumCandidates first.");
+  }
+
   lowerScan(scan: Scan, op: string): Command {
     return lowerScanOnWasm(scan, op);
   }

@@ -13,6 +13,7 @@ import {
   lowerCublasLt,
 } from "./cublaslt/cublaslt.js";
 import {
+  type Addend,
   type EpilogueTarget,
   firstNativeAlgorithm,
   type GemmDesc,
@@ -36,6 +37,7 @@ import {
   sm90Candidates,
   sm90EpilogueConfigs,
   sm90GroupedConfigs,
+  sm90SumConfigs,
 } from "./sm90/index.js";
 
 type Problem = GemmProblem<GemmInputDtype>;
@@ -95,6 +97,20 @@ export function lowerGemmEpilogue(
   if (!config || (epilogue.storesC && !problem.c))
     throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   return lowerSm90Gemms([problem], config, op, epilogue);
+}
+
+/** A GEMM plus other products, in one launch. Requires `sumCandidates`, of which `algorithm` is one. */
+export function lowerGemmSum(
+  target: Target,
+  problem: Problem,
+  addends: readonly Addend[],
+  op: string,
+): LaunchCommand {
+  requireValid(problem);
+  for (const { a, b, k } of addends) requireValid({ ...problem, a, b, k });
+  const config = sm90SumConfigs(target, problem, addends)[problem.algorithm ?? 0];
+  if (!config) throw rejected("these products cannot be added in one launch. Call sumCandidates first.");
+  return lowerSm90Gemms([problem], config, op, undefined, addends);
 }
 
 export function cudaScratchBytes(target: Target, problem: GemmDesc): Bytes {

@@ -72,6 +72,15 @@ export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmS
   readonly prefetchesB?: boolean;
 }
 
+/** A product that is added to that of a GEMM. Its operands have the layouts of the GEMM's. */
+export interface Addend<O = Operand> {
+  /** Row-major, [m, k]. */
+  readonly a: O;
+  /** op(B) is [k, n]. */
+  readonly b: O;
+  readonly k: number;
+}
+
 /** The algorithm id of the first native candidate; the others count down. */
 export const firstNativeAlgorithm = -1;
 

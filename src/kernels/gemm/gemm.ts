@@ -5,7 +5,7 @@ import type { Bytes } from "../../units/index.js";
 import { backendOf } from "../backend.js";
 import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
-import { type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
+import { type Addend, type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
 import { exactGemmCandidates } from "./f32.js";
 import { groupedSkinnyCandidates } from "./skinny/index.js";
 import {
@@ -14,7 +14,9 @@ import {
   sm90GroupedConfigs,
   sm90OperandToTranspose,
   sm90PrefersFusedEpilogue,
+  sm90PrefersSum,
   sm90PrefersTransposedB,
+  sm90SumConfigs,
 } from "./sm90/index.js";
 
 type TargetFacts = Pick<Target, "device" | "settings">;
@@ -72,6 +74,20 @@ export function prefersFusedEpilogue(target: TargetFacts, problem: GemmDesc, epi
 /** The number of algorithms of a GEMM with its epilogue, the default first; 0 if one launch cannot compute it. */
 export function epilogueCandidates(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): number {
   return sm90EpilogueConfigs(target, problem, epilogue).length;
+}
+
+/** The number of algorithms of a GEMM plus other products in one launch, the default first; 0 if one launch cannot compute it. */
+export function sumCandidates(
+  target: TargetFacts,
+  problem: GemmDesc,
+  addends: readonly Addend<GemmDesc["a"]>[],
+): number {
+  return sm90SumConfigs(target, problem, addends).length;
+}
+
+/** True if such a sum is probably faster as one launch. */
+export function prefersSum(problem: GemmDesc, addends: readonly { readonly k: number }[]): boolean {
+  return sm90PrefersSum(problem, addends);
 }
 
 /** True if a GEMM gains more from a transposed B than the transposition costs. */

@@ -4,6 +4,7 @@ export type { GemmDtype } from "./cpu/element.js";
 export { cublasLtKey } from "./cublaslt/cublaslt.js";
 export { hasNativeGemm } from "./cuda.js";
 export {
+  type Addend,
   firstNativeAlgorithm,
   type GemmDesc,
   type GemmInputDtype,
@@ -24,6 +25,8 @@ export {
   groupedCandidates,
   operandToTranspose,
   prefersFusedEpilogue,
+  prefersSum,
   prefersTransposedB,
+  sumCandidates,
 } from "./gemm.js";
 export { colsumRows, type Epilogue, maxGroupedConfigs } from "./sm90/index.js";

@@ -9,6 +9,7 @@ import { type CopyCall, copy } from "./copy.js";
 import { type FillCall, fill } from "./fill.js";
 import { type GemmCall, gemm } from "./gemm.js";
 import { type GemmEpilogueCall, gemmEpilogue } from "./gemm-epilogue.js";
+import { type GemmSumCall, gemmSum } from "./gemm-sum.js";
 import { type GroupedGemmCall, groupedGemm } from "./grouped-gemm.js";
 import { type GroupedReduceCall, groupedReduce } from "./grouped-reduce.js";
 import { type GroupedScatterCall, groupedScatter } from "./grouped-scatter.js";
@@ -29,6 +30,7 @@ export type Work =
   | GemmCall
   | GroupedGemmCall
   | GemmEpilogueCall
+  | GemmSumCall
   | AttentionCall
   | ConvolutionCall
   | ScatterCall
@@ -49,6 +51,7 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   gemm,
   "grouped-gemm": groupedGemm,
   "gemm-epilogue": gemmEpilogue,
+  "gemm-sum": gemmSum,
   attention,
   convolution,
   scatter,

@@ -2,6 +2,7 @@
 
 import type { RowKernel } from "../../../ir/index.js";
 import type { MmaElement } from "../../codegen/cuda/intrinsics/wgmma.js";
+import type { Products } from "./products.js";
 import type { Sm90Tile } from "./tiles.js";
 
 /** Hopper only: Blackwell replaces wgmma by tcgen05. */
@@ -28,6 +29,8 @@ export interface Sm90Config {
   readonly loadsOperandsEarly?: boolean;
   /** The maximum number of CTAs of a persistent kernel: one per SM. */
   readonly maxCtas?: number;
+  /** The products of a sum; default: one product. */
+  readonly products?: Products;
   /** Launch as 1×2 clusters: two CTAs with the same M tile run on neighbouring SMs, so that A is shared through L2. */
   readonly clusterN?: 2;
 }

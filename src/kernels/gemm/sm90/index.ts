@@ -12,5 +12,7 @@ export {
   sm90GroupedConfigs,
   sm90OperandToTranspose,
   sm90PrefersFusedEpilogue,
+  sm90PrefersSum,
   sm90PrefersTransposedB,
+  sm90SumConfigs,
 } from "./launch.js";

@@ -38,6 +38,7 @@ import { loadFloat4, mmaSyncEpilogueStore, mmaSyncMainloop } from "./mainloop-mm
 import { rsBytes, rsMainloop, rsThreads } from "./mainloop-rs.js";
 import { ssMainloop } from "./mainloop-ss.js";
 import { pingPongThreads, printPingPong } from "./ping-pong.js";
+import { addendMaps, addendParameters } from "./products.js";
 import {
   maxStageBytes,
   prologueFor,
@@ -64,10 +65,11 @@ const pingPongSizes = {
 
 /** The parameters of a kernel for GEMMs with these accesses to C, in order; then those of the epilogue. */
 export function sm90Parameters(
-  { hasBias, tile }: Sm90Config,
+  config: Sm90Config,
   accesses: readonly AccessToC[],
   epilogue?: Epilogue,
 ): Readonly<Record<string, Parameter>> {
+  const { hasBias, tile } = config;
   const signature = {
     storesC: storesResult(epilogue),
     hasBias,
@@ -79,6 +81,7 @@ export function sm90Parameters(
   const { biasBatch0: _, ...unbatched } = ofGroup;
   return {
     ...(tile.isPingPong ? unbatched : ofGroup),
+    ...addendParameters(config),
     ...(epilogue && printEpilogue(epilogue).parameters),
   };
 }
@@ -140,7 +143,7 @@ function sectionsOf(config: Sm90Config, epilogue: PrintedEpilogue | undefined): 
   const prologue = [...scheduler, prologueFor(config)];
   if (isMmaSyncMainloop(config)) return [...prologue, mmaSyncMainloop, mmaSyncEpilogueStore];
   const early = earlyLoadsFor(config, epilogue);
-  return [...prologue, ssMainloop(config.tile, early), epilogueStoreFor(config, epilogue)];
+  return [...prologue, ssMainloop(config, early), epilogueStoreFor(config, epilogue)];
 }
 
 /** The PTX wrappers that a mainloop calls. */
@@ -202,21 +205,31 @@ function pointersOf(
 }
 
 /** The tensor maps of A and B, with boxes 128 bytes wide. TMA rounds to TF32: tensor cores only drop the low bits of a float. */
-function tensorMapsOf({ element, tile, isKMajor }: Sm90Config, gemms: number) {
+function tensorMapsOf(config: Sm90Config, gemms: number) {
+  const { element, tile, isKMajor } = config;
   const boxColumns = kTileBytes / (element === "tf32" ? 4 : 2);
-  const mapOf = (operand: "a" | "b", size: string, tileRows: number, index: number) => {
-    const [columns, rows] = isKMajor[operand] ? ["k", size] : [size, "k"];
+  const sizes = { a: ["m", tile.tileM], b: ["n", tile.tileN] } as const;
+  const mapOf = (
+    operand: "a" | "b",
+    index: number,
+    { k = `k${index}`, rowStride = `${operand}Stride${index}` } = {},
+  ) => {
+    const [size, tileRows] = sizes[operand];
+    const [columns, rows] = isKMajor[operand] ? [k, `${size}${index}`] : [`${size}${index}`, k];
     return {
-      dtype: element,
-      ...{ columns: `${columns}${index}`, rows: `${rows}${index}`, rowStride: `${operand}Stride${index}` },
+      ...{ dtype: element, columns, rows, rowStride },
       ...{ matrices: `batch${index}`, matrixStride: `${operand}Batch${index}` },
       box: { columns: boxColumns, rows: isKMajor[operand] ? tileRows : boxColumns },
     };
   };
   const maps: Record<string, ReturnType<typeof mapOf>> = {};
   for (let index = 0; index < gemms; index++) {
-    maps[`a${index}`] = mapOf("a", "m", tile.tileM, index);
-    maps[`b${index}`] = mapOf("b", "n", tile.tileN, index);
+    maps[`a${index}`] = mapOf("a", index);
+    maps[`b${index}`] = mapOf("b", index);
+  }
+  for (const { a, b } of addendMaps(config)) {
+    maps[a.name] = mapOf("a", 0, a);
+    maps[b.name] = mapOf("b", 0, b);
   }
   return maps;
 }

@@ -6,11 +6,12 @@ import { literalKey } from "../../../units/index.js";
 import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
-import { type AccessToC, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
+import { type AccessToC, type Addend, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
 import { groupArguments } from "../group-launch.js";
 import type { Epilogue, Sm90Config } from "./configs.js";
 import { listGroupedConfigs } from "./grouped-configs.js";
 import { sm90Parameters, sm90Source } from "./kernel.js";
+import { addendArguments } from "./products.js";
 import {
   listCandidates,
   listEpilogueConfigs,
@@ -19,6 +20,7 @@ import {
   selectBatchedConfig,
   selectOperandToTranspose,
 } from "./select-config.js";
+import { listSumConfigs, prefersSum } from "./sum-configs.js";
 import { countCtas } from "./tiles.js";
 
 /** An epilogue with its operands: the inputs, then the outputs. The operand of `gemmInput` is ignored. */
@@ -85,15 +87,29 @@ export function sm90PrefersFusedEpilogue(
   return prefersFusedEpilogue(device, settings.precision, problem, epilogue);
 }
 
-/** One launch for independent GEMMs of one config, or for one GEMM with its epilogue. */
+/** The configs of a GEMM plus other products, in the order of its algorithms; none if no native kernel computes it. */
+export function sm90SumConfigs(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+  addends: readonly Addend<GemmDesc["a"]>[],
+): readonly Sm90Config[] {
+  return listSumConfigs(device, settings.precision, problem, addends);
+}
+
+/** True if such a sum is probably faster as one launch. */
+export const sm90PrefersSum = prefersSum;
+
+/** One launch for independent GEMMs of one config, for one GEMM with its epilogue, or for the sum of one GEMM and other products. */
 export function lowerSm90Gemms(
   problems: readonly EpilogueTarget[],
   config: Sm90Config,
   op: string,
   epilogue?: EpilogueOn,
+  addends: readonly Addend[] = [],
 ): LaunchCommand {
   const accesses = problems.map(({ c, ...rest }) => (c ? accessToC({ ...rest, c }) : "out"));
   const { values, ctas } = groupArguments(problems, (problem) => countCtas(problem, config.tile));
+  Object.assign(values, addendArguments(addends));
   if (epilogue) {
     const { inputs } = epilogue.kernel;
     for (const [index, storage] of epilogue.operands.entries()) {

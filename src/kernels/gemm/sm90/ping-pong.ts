@@ -20,6 +20,7 @@ import { narrowed, widenedElement } from "../../codegen/cuda/row-operands.js";
 import type { Epilogue, Sm90Config } from "./configs.js";
 import { printStages } from "./epilogue.js";
 import { colsumRows } from "./epilogue-store.js";
+import { countKTiles, loopsOverKTiles, selectProduct } from "./products.js";
 import { maxStageBytes, smemAlignment } from "./smem-tiles.js";
 import { box, ringBoxes, type StagedArray, stagedArrays, warpBytesOf } from "./staged-arrays.js";
 import { kTileBytes, type Sm90Tile } from "./tiles.js";
@@ -156,7 +157,7 @@ export function printPingPong(config: Sm90Config, epilogue: Epilogue | undefined
   const plan = arrays && planPingPong(config.tile, arrays);
   if (!arrays || !plan) throw new Error("This epilogue needs another tile. Call canPingPong first.");
   const printed = printBox(config, epilogue, arrays);
-  const body = `${prologue(arrays)}${producer(config)}${consumer(config, arrays, printed)}`;
+  const body = `${prologue(config, arrays)}${producer(config)}${consumer(config, arrays, printed)}`;
   const intrinsics = [setmaxnreg, tmaStore, stmatrixVec, ...(hasOperands(arrays) ? [ldmatrixVec] : [])];
   return { ...plan, declarations: printed.declarations, intrinsics, body };
 }
@@ -165,15 +166,14 @@ const hasOperands = (arrays: readonly StagedArray[]): boolean => arrays.some(({ 
 const hasRing = (arrays: readonly StagedArray[]): boolean => arrays.some(({ operand }) => !operand);
 
 /** Shared memory, mbarriers, and where a tile is. `turn`: a warpgroup may multiply. `loaded`: a warp's operands have arrived. */
-const prologue = (arrays: readonly StagedArray[]): string => `
+const prologue = (config: Sm90Config, arrays: readonly StagedArray[]): string => `
   constexpr unsigned stageBytes = TileA::bytes + TileB::bytes, warpBytes = ${warpBytesOf(arrays)};
   unsigned char* const stageTiles = smem + (${smemAlignment} - reinterpret_cast<unsigned long long>(smem) % ${smemAlignment}) % ${smemAlignment};
   unsigned char* const staging = stageTiles + stages * stageBytes;
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(staging + ${consumerWarps} * warpBytes);
   Mbarrier* const empty = full + stages;
   Mbarrier* const turn = empty + stages;${hasOperands(arrays) ? "\n  Mbarrier* const loaded = turn + 2;" : ""}
-  const unsigned tilesM = (m + tileM - 1) / tileM, tilesN = (n + tileN - 1) / tileN, tiles = tilesM * tilesN;
-  const unsigned kTiles = (k + tileK - 1) / tileK;
+  const unsigned tilesM = (m + tileM - 1) / tileM, tilesN = (n + tileN - 1) / tileN, tiles = tilesM * tilesN;${countKTiles(config)}
   if (threadIdx.x < stages) {
     mbarrierInit(full + threadIdx.x, 1);
     mbarrierInit(empty + threadIdx.x, 4);
@@ -192,19 +192,21 @@ const prologue = (arrays: readonly StagedArray[]): string => `
   };`;
 
 /** The thread that loads the k-tiles of all tiles. */
-const producer = ({ prefetchesB = false }: Sm90Config): string => {
+const producer = (config: Sm90Config): string => {
+  const { prefetchesB = false, products } = config;
   const stageTile = `unsigned char* const stageTile = stageTiles + stage * stageBytes;`;
   const prefetch = `
     const unsigned prefetched = kTiles < stages ? kTiles : stages;
     for (unsigned stage = 0; stage < prefetched; stage++) {
       mbarrierArriveExpectTx(full + stage, stageBytes);
       ${stageTile}
-      TileB::load(stageTile + TileA::bytes, b, columnOf(cta), stage * tileK, 0, full + stage);
+      ${products ? `${selectProduct(config, ["B"], "stage")}\n      ` : ""}TileB::load(stageTile + TileA::bytes, ${products ? "mapB, columnOf(cta), fromK" : "b, columnOf(cta), stage * tileK"}, 0, full + stage);
     }`;
+  const [a, b, fromK] = products ? ["mapA", "mapB", "fromK"] : ["a", "b", "kTile * tileK"];
   const load = (operand: "A" | "B"): string =>
     operand === "A"
-      ? "TileA::load(stageTile, a, firstM, kTile * tileK, 0, full + stage);"
-      : "TileB::load(stageTile + TileA::bytes, b, firstN, kTile * tileK, 0, full + stage);";
+      ? `TileA::load(stageTile, ${a}, firstM, ${fromK}, 0, full + stage);`
+      : `TileB::load(stageTile + TileA::bytes, ${b}, firstN, ${fromK}, 0, full + stage);`;
   const loadBoth = `mbarrierWait(empty + stage, parity);
         mbarrierArriveExpectTx(full + stage, stageBytes);`;
   const loads = prefetchesB
@@ -226,7 +228,7 @@ const producer = ({ prefetchesB = false }: Sm90Config): string => {
     for (unsigned tile = cta, stage = 0, parity = 1; tile < tiles; tile += gridDim.x) {
       const int firstM = rowOf(tile), firstN = columnOf(tile);
       for (unsigned kTile = 0; kTile < kTiles; kTile++) {
-        ${stageTile}
+        ${stageTile}${products ? `\n      ${selectProduct(config, ["A", "B"])}` : ""}
         ${loads}
         if (++stage == stages) {
           stage = 0;
@@ -263,7 +265,8 @@ function consumer(config: Sm90Config, arrays: readonly StagedArray[], printed: P
     // The first products of a tile replace what these hold.
     float acc[mmaM][mmaN / 2];
     // The other warpgroup has waited for all k-tiles before this tile. So the parities of this warpgroup are those of the next phases.
-    mbarrierWait(turn + warpgroup, round ^ warpgroup ^ 1);${mainloop}
+    mbarrierWait(turn + warpgroup, round ^ warpgroup ^ 1);
+    Mbarrier* previous = empty;${loopsOverKTiles(config, mainloop)}
     if (lane == 0) mbarrierArrive(turn + (warpgroup ^ 1));
     wgmmaWait<0>();
     if (lane == 0) mbarrierArrive(previous);
@@ -291,16 +294,15 @@ function consumer(config: Sm90Config, arrays: readonly StagedArray[], printed: P
   if (lane == 0) bulkWaitRead<0>();`;
 }
 
-const mainloop = `
-    Mbarrier* previous = empty;
+const mainloop: Parameters<typeof loopsOverKTiles>[1] = ({ from, to, steps }) => `
 #pragma unroll 1
-    for (unsigned kTile = 0; kTile < kTiles; kTile++) {
+    for (unsigned kTile = ${from}; kTile < ${to}; kTile++) {
       mbarrierWait(full + stage, parity);
       const TileAddress tileA = tileAddress(stageTiles + stage * stageBytes);
       const TileAddress tileB = advance(tileA, TileA::bytes);
       wgmmaFence();
 #pragma unroll
-      for (unsigned kStep = 0; kStep < 4; kStep++) {
+      for (unsigned kStep = 0; kStep < ${steps}; kStep++) {
 #pragma unroll
         for (unsigned i = 0; i < mmaM; i++) {
           wgmmaSs<Element, mmaN, TileA::isKMajor, TileB::isKMajor>(

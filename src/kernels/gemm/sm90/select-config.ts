@@ -93,7 +93,7 @@ export function listEpilogueConfigs(
 }
 
 /** The persistent config of a GEMM, with one CTA per SM. Undefined if it cannot compute the GEMM, or has less than a tile for each SM. */
-function pingPongConfig(
+export function pingPongConfig(
   { parallelism }: Device,
   problem: GemmDesc,
   element: MmaElement,
@@ -296,7 +296,7 @@ export function clusterOf(
   return isEven ? { clusterN: 2 } : {};
 }
 
-function prefetchOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> {
+export function prefetchOf({ prefetchesB }: GemmDesc): Pick<Sm90Config, "prefetchesB"> {
   return prefetchesB ? { prefetchesB } : {};
 }
 
@@ -323,6 +323,11 @@ export function elementOf(
 /** TMA needs rows and matrices that begin on 16 bytes; the epilogue stores 16 bytes at a time. */
 const tmaAlignment = 16;
 
+/** True if a matrix and its rows begin on the addresses that TMA needs. */
+export function isTmaAligned({ rowStride, storage }: GemmDesc["a"], bytes: number): boolean {
+  return (rowStride * bytes) % tmaAlignment === 0 && storage.span.address % tmaAlignment === 0;
+}
+
 /** One k-tile of 16-bit elements. */
 const minK = kTileBytes / dtypes.bf16.bytes;
 
@@ -340,9 +345,8 @@ export function canImplement(
   // A 16-bit result or bias needs operands of the same dtype.
   if ([resultDtype, ...(bias ? [biasDtype] : [])].some((other) => other !== "f32" && other !== dtype))
     return false;
-  const isAligned = ({ rowStride, batchStride = 0, storage }: GemmDesc["a"], bytes: number): boolean =>
-    [rowStride, batch === 1 ? 0 : batchStride].every((stride) => (stride * bytes) % tmaAlignment === 0) &&
-    storage.span.address % tmaAlignment === 0;
+  const isAligned = ({ batchStride = 0, ...operand }: GemmDesc["a"], bytes: number): boolean =>
+    isTmaAligned(operand, bytes) && (batch === 1 || (batchStride * bytes) % tmaAlignment === 0);
   const { bytes } = dtypes[dtype];
   const isBiasAligned =
     !bias || (bias.span.address % (4 * dtypes[biasDtype].bytes) === 0 && biasBatchStride % 4 === 0);

@@ -2,6 +2,7 @@
 
 import { maxSharedBytesPerBlock } from "../../cost-model.js";
 import { type Sm90Config, sm90Capability } from "./configs.js";
+import { countKTiles, selectProduct } from "./products.js";
 import { splitKBarriers, splitKTiles } from "./split-k.js";
 
 /**
@@ -100,26 +101,30 @@ const producer = (body: string, splitsK: number | undefined): string =>
  * The prologue: initialises the full and empty mbarriers of the stages. The last warp becomes the producer, which loads k-tiles by TMA
  * and returns; the consumer warpgroups continue.
  */
-export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
+export function prologueFor(config: Sm90Config): string {
+  const { tile, prefetchesB = false, products } = config;
   const { swapsAB = false, splitsK } = tile;
   const load = (operand: "a" | "b"): string => {
-    const [source, batch] = operand === "a" ? ["a, firstM", "aBatch"] : ["b, firstN", "bBatch"];
+    const [map, first, batch] = operand === "a" ? ["a", "firstM", "aBatch"] : ["b", "firstN", "bBatch"];
     const isFirst = (operand === "b") === swapsAB;
     const destination = isFirst ? "TileA::load(stageTile" : "TileB::load(stageTile + TileA::bytes";
     const kTile = splitsK === undefined ? "kTile" : "(firstKTile + kTile)";
-    return `${destination}, ${source}, ${kTile} * tileK, ${batch} == 0 ? 0 : matrix, full + stage);`;
+    const [source, at] = products ? [`map${map.toUpperCase()}`, "fromK"] : [map, `${kTile} * tileK`];
+    return `${destination}, ${source}, ${first}, ${at}, ${batch} == 0 ? 0 : matrix, full + stage);`;
   };
+  const select = (...operands: readonly ("A" | "B")[]): string =>
+    products ? `\n      ${selectProduct(config, operands)}` : "";
   const prefetch = `
     for (unsigned kTile = 0; kTile < kTiles && kTile < stages; kTile++) {
       const unsigned stage = kTile;
       mbarrierArriveExpectTx(full + stage, TileA::bytes + TileB::bytes);
-      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
+      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);${select("B")}
       ${load("b")}
     }
     gridDependencyWait();
     for (unsigned kTile = 0; kTile < kTiles && kTile < stages; kTile++) {
       const unsigned stage = kTile;
-      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
+      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);${select("A")}
       ${load("a")}
     }`;
   const loadAll = `
@@ -127,15 +132,14 @@ export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
       const unsigned stage = kTile % stages;
       if (kTile >= stages) mbarrierWait(empty + stage, (kTile / stages - 1) % 2);
       mbarrierArriveExpectTx(full + stage, TileA::bytes + TileB::bytes);
-      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);
+      unsigned char* const stageTile = stageTiles + stage * (TileA::bytes + TileB::bytes);${select("A", "B")}
       ${load("a")}
       ${load("b")}
     }`;
-  const allKTiles = "\n  const unsigned kTiles = (k + tileK - 1) / tileK;";
   return `
   unsigned char* const transposed = stageTiles + stages * (TileA::bytes + TileB::bytes);
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(transposed + (TileB::isTransposed ? ${transposedStages} * TileB::bytes : 0));
-  Mbarrier* const empty = full + stages;${splitsK === undefined ? allKTiles : splitKTiles(splitsK)}
+  Mbarrier* const empty = full + stages;${splitsK === undefined ? countKTiles(config) : splitKTiles(splitsK)}
   if (threadIdx.x < stages) {
     mbarrierInit(full + threadIdx.x, 1);
     mbarrierInit(empty + threadIdx.x, consumers / 32);
