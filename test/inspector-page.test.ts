@@ -104,6 +104,61 @@ test("every tab shows its figures", needsBrowser, async (t) => {
   assert.equal(await page.locator("#tab-incidents .badge").innerText(), "5");
 });
 
+test(
+  "a run of a language model shows its perplexity, tokens per second and samples",
+  needsBrowser,
+  async (t) => {
+    const { path } = writeSampleRun(folders.runs, "texts", { steps: 20, folds: 1, epochs: 1 });
+    const lines = [
+      { step: 0, data: { rows: 10, tokens: 500, countedTokens: 490, evaluationRows: 2 } },
+      { step: 0, evaluation: { loss: 5, perplexity: 148.4, tokens: 40 } },
+      {
+        step: 20,
+        epoch: 0,
+        loss: 2,
+        lr: 1e-3,
+        samplesPerSecond: 30,
+        tokensPerSecond: 1500,
+        seconds: 2,
+        skipped: 0,
+      },
+      { step: 20, evaluation: { loss: 2, perplexity: 7.389, tokens: 40 } },
+      {
+        step: 20,
+        texts: [
+          { prompt: "One", text: " for\n<b>sorrow</b>" },
+          { prompt: "Two", text: " for mirth" },
+        ],
+      },
+    ];
+    writeFileSync(join(path, "metrics.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    const page = await runs.show(t, "texts");
+    const tiles = page.locator(".run-head .tiles");
+    await tiles.getByText("1,500", { exact: true }).waitFor();
+    await tiles.getByText("7.389", { exact: true }).waitFor();
+    await figure(page, "Perplexity").locator("canvas").waitFor();
+    const { bytes } = await saved(page, () =>
+      figure(page, "Perplexity").getByRole("button", { name: "CSV" }).click(),
+    );
+    assert.equal(bytes.toString().trim(), "step,perplexity\r\n0,148.4\r\n20,7.389");
+    const samples = figure(page, "Samples").locator(".samples p");
+    assert.deepEqual(
+      [await samples.first().innerText(), await samples.count()],
+      ["One for\n<b>sorrow</b>", 2],
+      "as text, not as a page",
+    );
+    await page.evaluate(
+      `(() => { const select = document.querySelector('[data-figure="Samples"] select');
+      select.value = "Two"; select.dispatchEvent(new Event("change", { bubbles: true })); })()`,
+    );
+    await waitUntil(page, 'document.querySelectorAll(".samples li").length === 1');
+    await figure(page, "Loss by epoch").locator(".legend").getByText("training loss").waitFor();
+    assert.equal(await figure(page, "Accuracy by fold").count(), 0);
+    await page.locator("#tab-speed").click();
+    await figure(page, "Tokens per second").locator("canvas").waitFor();
+  },
+);
+
 test("the head tells the step, the loss and the memory", needsBrowser, async (t) => {
   const page = await runs.show(t, "first");
   const head = page.locator(".run-head");

@@ -36,6 +36,30 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     assert.match(text, pattern);
 });
 
+test("a run of a language model shows tokens per second, its evaluations and the newest samples", () => {
+  const run = writeSampleRun(makeFolder(), "texts", { steps: 10 });
+  const evaluations = [0, 1, 2, 3, 4, 5, 6, 7].map((step) => ({
+    step,
+    evaluation: { loss: 2, perplexity: 100 - step, tokens: 9 },
+  }));
+  const lines = [
+    { step: 0, texts: [{ prompt: "One", text: "?" }] },
+    ...evaluations,
+    { step: 7, epoch: 0, loss: 2, samplesPerSecond: 10, tokensPerSecond: 1234.4 },
+    { step: 7, texts: [{ prompt: "One", text: " for\nsorrow\u001b[2J" }, { prompt: 7 }] },
+  ];
+  writeFileSync(join(run.path, "metrics.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  const text = viewAsText(run.path).print();
+  proveFits(text, 80);
+  assert.match(text, /^speed +1,234 tokens\/s, host/m);
+  assert.match(
+    text,
+    /^evaluated +step 0: perplexity 100, loss 2\n +3 others\n +step 4: perplexity 96, [\s\S]*step 7: perplexity 93, loss 2$/m,
+  );
+  assert.match(text, /^samples +One▸ for sorrow/m);
+  assert.ok(!text.includes("\u001b"), "no control characters");
+});
+
 test("the speed is the trainer's measurement, not the clock difference between two steps", () => {
   const run = writeSampleRun(makeFolder(), "a", { state: "running", steps: 20, stepMs: 5000 });
   const view = viewAsText(run.path);

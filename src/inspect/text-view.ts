@@ -20,6 +20,8 @@ const maxEpochs = 8;
 const maxHolders = 6;
 const maxIncidents = 4;
 const maxNotes = 4;
+const maxEvaluations = 5;
+const maxSamples = 4;
 
 /** The list of runs, one line each. */
 export function describeRuns(lines: readonly RunLine[], { columns = 80 }: TextOptions = {}): string {
@@ -59,6 +61,8 @@ export function describeRun(
     ["speed", points ? speedLines(points, detail) : []],
     ["epochs", epochLines(detail)],
     ["tests", testLines(detail)],
+    ["evaluated", evaluationLines(detail)],
+    ["samples", sampleLines(detail)],
     ["memory", memoryLines(memory.at(-1), width)],
     ["plans", largestOf(plans).flatMap(planLines)],
     ["incidents", incidentLines(detail)],
@@ -123,9 +127,15 @@ function speedLines({ rows, columns }: StepPoints, { status, metrics }: RunDetai
   if (rows === 0) return [];
   const { hostMs, lr } = columns;
   // The trainer's figure: times of single steps say little, because the host runs ahead of the device.
-  const rates = [status?.figures?.samplesPerSecond, ...metrics.map((a) => a["samplesPerSecond"]).reverse()];
-  const rate = rates.find((a) => typeof a === "number");
-  const throughput = rate === undefined ? "" : `${count(Math.round(rate))} samples/s, `;
+  const rates = (name: "samplesPerSecond" | "tokensPerSecond"): number | undefined =>
+    [status?.figures?.[name], ...metrics.map((a) => a[name]).reverse()].find((a) => typeof a === "number");
+  const [tokens, samples] = [rates("tokensPerSecond"), rates("samplesPerSecond")];
+  const throughput =
+    tokens !== undefined
+      ? `${count(Math.round(tokens))} tokens/s, `
+      : samples !== undefined
+        ? `${count(Math.round(samples))} samples/s, `
+        : "";
   return [
     `${throughput}host ${formatDuration(hostMs.at(-1) ?? 0)} per step; learning rate ${figure(lr.at(-1))}`,
   ];
@@ -157,6 +167,30 @@ function testLines({ metrics }: RunDetail): string[] {
     return [
       `fold ${Number(fold) + 1}: loss ${figure(loss)}, accuracy ${share(accuracy)}, most frequent class ${share(majority)}`,
     ];
+  });
+}
+
+/** The first and the last evaluations of a language model. */
+function evaluationLines({ metrics }: RunDetail): string[] {
+  const lines = metrics.flatMap(({ step, evaluation }) => {
+    if (typeof evaluation !== "object" || evaluation === null || typeof step !== "number") return [];
+    const { loss, perplexity } = evaluation as Readonly<Record<string, unknown>>;
+    return [`step ${count(step)}: perplexity ${figure(perplexity)}, loss ${figure(loss)}`];
+  });
+  const [first, ...rest] = lines;
+  if (first === undefined) return [];
+  const left = rest.length - (maxEvaluations - 1);
+  return [first, ...(left > 0 ? [`${count(left)} others`] : []), ...rest.slice(1 - maxEvaluations)];
+}
+
+/** The newest texts of a language model. */
+function sampleLines({ metrics }: RunDetail): string[] {
+  const texts = metrics.findLast((record) => Array.isArray(record["texts"]))?.["texts"];
+  if (!Array.isArray(texts)) return [];
+  return texts.slice(0, maxSamples).flatMap((entry: unknown) => {
+    const { prompt, text } = (entry ?? {}) as Readonly<Record<string, unknown>>;
+    if (typeof prompt !== "string" || typeof text !== "string") return [];
+    return [`${prompt}▸${text}`.replaceAll(/\s+/g, " ")];
   });
 }
 

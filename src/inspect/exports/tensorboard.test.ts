@@ -10,7 +10,7 @@ import { type ReadEvent, readEventFile } from "../../../test/support/event-file.
 import { makeFolder } from "../../../test/support/folders.js";
 import { writeSampleRun } from "../../../test/support/sample-run.js";
 import { StepLog } from "../../train/index.js";
-import { EventFileWriter, exportTensorBoard } from "./index.js";
+import { addMetrics, EventFileWriter, exportTensorBoard } from "./index.js";
 
 const read = (path: string): ReadEvent[] => readEventFile(readFileSync(path));
 
@@ -191,4 +191,15 @@ test("a damaged run is exported as far as it can be read, with messages", () => 
   assert.equal(curvesOf(read(path)).get("train/loss")?.length, 12);
   assert.match(messages.join(), /incomplete/);
   assert.match(exportTensorBoard(makeFolder(), makeFolder()).messages.join(), /no step log/);
+});
+
+test("evaluations of a language model are curves by step", () => {
+  const points: (readonly [string, number, number | undefined])[] = [];
+  const record = { step: 40, evaluation: { loss: 2, perplexity: 7.39, tokens: 90 } };
+  addMetrics((tag, step, value) => points.push([tag, step, value]), record, 0);
+  assert.deepEqual(points, [
+    ["evaluation/loss", 40, 2],
+    ["evaluation/perplexity", 40, 7.39],
+    ["evaluation/tokens", 40, 90],
+  ]);
 });

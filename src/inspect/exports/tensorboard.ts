@@ -82,9 +82,9 @@ function addSteps(add: AddPoint, bucket: StepBucket): void {
   add("train/samples_per_second", lastStep, samplesPerSecond, endTime);
 }
 
-/** Figures of epochs are plotted by epoch, one curve per fold; those of tests by fold. */
+/** Figures of epochs are plotted by epoch, one curve per fold; those of tests by fold, and those of evaluations by step. */
 export function addMetrics(add: AddPoint, record: JsonRecord, timeMs: number): void {
-  const { fold = 0, epoch, step: _, test, ...figures } = record;
+  const { fold = 0, epoch, step, test, evaluation, ...figures } = record;
   if (!isCount(fold)) return;
   if (isCount(epoch)) {
     for (const [figure, value] of numbersOf(figures))
@@ -92,6 +92,9 @@ export function addMetrics(add: AddPoint, record: JsonRecord, timeMs: number): v
   }
   if (typeof test === "object" && test !== null) {
     for (const [figure, value] of numbersOf(test)) add(`test/${figure}`, fold, value, timeMs);
+  }
+  if (typeof evaluation === "object" && evaluation !== null && isCount(step)) {
+    for (const [figure, value] of numbersOf(evaluation)) add(`evaluation/${figure}`, step, value, timeMs);
   }
 }
 

@@ -2,6 +2,8 @@
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { epochsOf, foldsOf } from "./predictions.js";
+import { languageOf } from "./language.js";
+import { Perplexity, Samples } from "./language-view.js";
 import { PredictionFigures } from "./predictions-view.js";
 import { Chart, type ChartHandle } from "../charts/chart.js";
 import type { ChartMark, ChartSeries } from "../charts/chart-options.js";
@@ -30,6 +32,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
     0,
   );
   const marks = useMarks(detail, tables.whole.get(detail.name));
+  const language = useMemo(() => languageOf(detail.metrics), [detail.metrics]);
   const lossLines = useCallback(
     ({ columns }: StepTable, { colour, dash }: SeriesLook, run: string, isAlone: boolean): ChartSeries[] => {
       const label = isAlone ? "loss" : run;
@@ -92,6 +95,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
           </>
         }
       />
+      {language ? <Perplexity detail={detail} language={language} others={others} looks={looks} /> : null}
       <StepChart
         title="Learning rate"
         caption="The learning rate of each step; no unit."
@@ -104,7 +108,11 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
         startsAtZero
       />
       <EpochLoss detail={detail} />
-      <PredictionFigures detail={detail} others={others} looks={looks} />
+      {language ? (
+        <Samples detail={detail} language={language} others={others} looks={looks} />
+      ) : (
+        <PredictionFigures detail={detail} others={others} looks={looks} />
+      )}
     </div>
   );
 }
@@ -136,7 +144,7 @@ function EpochLoss({ detail }: { readonly detail: RunDetail }) {
   return (
     <Figure
       title={title}
-      caption="The mean training loss of each epoch, by fold; dots are the fold's test loss."
+      caption="The mean training loss of each epoch. Of a job in folds: by fold, and dots are the fold's test loss."
       hint="A test loss far above the training loss means overfitting."
       empty={
         x.length === 0
@@ -158,6 +166,7 @@ function epochLines({ metrics, results }: RunDetail): { x: number[]; series: Cha
   const x = [...new Set(epochs.map(({ epoch }) => epoch + 1))].sort((a, b) => a - b);
   const folds = [...new Set(epochs.map(({ fold }) => fold))].sort((a, b) => a - b);
   const tests = foldsOf(metrics, results);
+  const hasFolds = metrics.some((record) => typeof record["fold"] === "number");
   const series = folds.flatMap((fold, index): ChartSeries[] => {
     const byEpoch = new Map(
       epochs.filter((point) => point.fold === fold).map(({ epoch, loss }) => [epoch + 1, loss]),
@@ -165,7 +174,8 @@ function epochLines({ metrics, results }: RunDetail): { x: number[]; series: Cha
     const look = lookOf(index);
     const test = tests.find((candidate) => candidate.fold === fold)?.loss;
     const last = Math.max(...byEpoch.keys());
-    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
+    const label = hasFolds ? `fold ${fold + 1}` : "training loss";
+    const line = { ...look, label, values: x.map((epoch) => byEpoch.get(epoch) ?? null) };
     if (test === undefined) return [line];
     const dots = x.map((epoch) => (epoch === last ? test : null));
     return [line, { colour: look.colour, label: `fold ${fold + 1}, test`, values: dots, isDots: true }];

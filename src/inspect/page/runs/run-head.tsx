@@ -1,5 +1,6 @@
 /** The run at a glance: progress, speed, loss and memory. */
 
+import { languageOf } from "./language.js";
 import { epochsOf } from "./predictions.js";
 import {
   formatBytes,
@@ -32,6 +33,12 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
   // The trainer's figure: times of single steps say little, because the host runs ahead of the device.
   const rate = status?.figures?.samplesPerSecond ?? lastEpoch;
   const loss = lastFinite(table?.columns.loss);
+  const language = languageOf(detail.metrics);
+  const { tokensPerSample } = language ?? {};
+  const tokenRate =
+    status?.figures?.tokensPerSecond ??
+    (rate !== undefined && tokensPerSample ? rate * tokensPerSample : undefined);
+  const evaluation = language?.evaluations.at(-1);
   return (
     <header class="run-head">
       <div class="title">
@@ -57,11 +64,19 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
           value={formatCount(step)}
           more={of ? `of ${formatCount(of)}, ${formatPercent(share, 0)}` : ""}
         />
-        <Tile
-          name="Samples per second"
-          value={formatNumber(rate, 4)}
-          more={rate === undefined ? "" : "while training"}
-        />
+        {language ? (
+          <Tile
+            name="Tokens per second"
+            value={formatNumber(tokenRate, 4)}
+            more={tokenRate === undefined ? "" : "while training"}
+          />
+        ) : (
+          <Tile
+            name="Samples per second"
+            value={formatNumber(rate, 4)}
+            more={rate === undefined ? "" : "while training"}
+          />
+        )}
         {isRunning ? (
           <Tile
             name="Time left"
@@ -80,6 +95,13 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
           value={formatNumber(loss)}
           more={loss === undefined ? "" : "training loss of one step"}
         />
+        {evaluation ? (
+          <Tile
+            name="Perplexity"
+            value={formatNumber(evaluation.perplexity)}
+            more={`evaluated at step ${formatCount(evaluation.step)}`}
+          />
+        ) : null}
         <Tile
           name="Memory used"
           value={formatBytes(memory?.used)}

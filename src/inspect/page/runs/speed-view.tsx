@@ -1,6 +1,7 @@
 /** Speed: samples per second, host and device time of a step, kernels, calls, and the compiler's passes. */
 
 import { useCallback, useMemo } from "preact/hooks";
+import { languageOf } from "./language.js";
 import { epochsOf } from "./predictions.js";
 import type { ChartSeries } from "../charts/chart-options.js";
 import { download, Figure, fileName } from "../charts/figure.js";
@@ -36,12 +37,13 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
   const paceLines = useCallback(
     (table: StepTable, { colour, dash }: SeriesLook, run: string, isAlone: boolean): ChartSeries[] => {
       const metrics = run === detail.name ? detail.metrics : (others.get(run)?.metrics ?? []);
-      const figures = epochsOf(metrics).map(({ fold, epoch, samplesPerSecond: value }) => ({
-        fold,
-        epoch,
-        value,
+      const scale = tokensOf(metrics) ?? 1;
+      const figures = epochsOf(metrics).map(({ fold, epoch, samplesPerSecond }) => ({
+        ...{ fold, epoch },
+        value: samplesPerSecond === undefined ? undefined : samplesPerSecond * scale,
       }));
-      const [each, mean] = [table.columns.samplesPerSecond, byEpoch(table, figures)];
+      const each = table.columns.samplesPerSecond.map((rate) => (rate === null ? null : rate * scale));
+      const mean = byEpoch(table, figures);
       const name = isAlone ? "" : `${run}, `;
       const steps = { label: isAlone ? "each step" : run, colour, dash, values: each };
       if (mean.every((value) => value === null)) return [steps];
@@ -68,7 +70,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
   return (
     <div class="grid">
       <StepChart
-        title="Samples per second"
+        title={tokensOf(detail.metrics) === undefined ? "Samples per second" : "Tokens per second"}
         caption="Faint: from step to step. Strong: the mean of each completed epoch."
         hint="The host runs ahead of the device and waits for it at times, so a single step may look faster or slower than it is. Use the epoch's mean. If the speed falls slowly over the whole run, check the memory."
         run={detail.name}
@@ -154,6 +156,11 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       </Figure>
     </div>
   );
+}
+
+/** Tokens of a sample, if samples are texts. */
+function tokensOf(metrics: RunDetail["metrics"]): number | undefined {
+  return languageOf(metrics)?.tokensPerSample;
 }
 
 function modeOf({ mode, reason }: PlanRecord): string {
