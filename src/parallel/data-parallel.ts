@@ -124,19 +124,44 @@ export class DataParallel {
     inputs: Inputs,
     lossOf: (...inputs: { -readonly [Index in keyof Inputs]: Tensor }) => Tensor,
   ): Tensor {
-    const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
     const own = this.shards / this.world.size;
-    const sums = Array.from({ length: own }, (_, shard) => {
-      const parts = inputs.map((input) => shardOf(input, shard, own)) as { [Index in keyof Inputs]: Tensor };
-      const loss = lossOf(...parts);
+    return this.backwardShards(
+      parameters,
+      Array.from({ length: own }, (_, shard) => {
+        const parts = inputs.map((input) => shardOf(input, shard, own)) as {
+          [Index in keyof Inputs]: Tensor;
+        };
+        return { share: 1 / this.shards, loss: () => lossOf(...parts) };
+      }),
+    );
+  }
+
+  /**
+   * The same for the shards of this rank, which may have different sizes.
+   *
+   * @internal
+   */
+  backwardShards(
+    parameters: readonly Tensor[],
+    shards: readonly Shard[],
+    scale?: (loss: Tensor) => Tensor,
+  ): Tensor {
+    const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
+    const isEven = shards.every(({ share }) => share === 1 / this.shards);
+    const slots: readonly Slot[] = [...trained, { shape: [], dtype: "f32" }];
+    const sums = shards.map(({ share, loss: lossOf }) => {
+      if (share === 0) return pack([], slots, parameters);
+      const loss = lossOf();
       const gradients = autograd.grad(loss, trained, { allowUnused: true });
-      return noGrad(() => pack([...gradients, loss.detach()], [...trained, loss]));
+      const packed = noGrad(() => pack([...gradients, loss.detach()], slots, parameters));
+      return isEven ? packed : noGrad(() => packed.mul(share));
     });
     return noGrad(() => {
-      const total = this.#sum(sums).mul(1 / this.shards);
-      const averages = unpack(total, [...trained, { shape: [], dtype: total.dtype }]);
-      const loss = averages.pop() as Tensor;
-      autograd.backward(trained, averages);
+      const sum = this.#sum(sums);
+      const total = isEven ? sum.mul(1 / this.shards) : sum;
+      const loss = total.narrow(0, total.numel - 1, 1).reshape([]);
+      const averages = unpack(scale ? total.mul(scale(loss)) : total, slots);
+      autograd.backward(trained, averages.slice(0, -1));
       return loss;
     });
   }
@@ -178,6 +203,22 @@ function shardOf(input: Tensor, shard: number, count: number): Tensor {
   return count === 1 ? input : input.narrow(0, (shard * rows) / count, rows / count);
 }
 
+/** A part of the batch. */
+export interface Shard {
+  /** Of all rows of the batch. Without rows it is 0, and the loss is not computed. */
+  readonly share: number;
+  readonly loss: () => Tensor;
+}
+
+/** The range of rows of shard `index`: shards differ by at most one row. */
+export function shardRange(
+  rows: number,
+  index: number,
+  shards: number,
+): { readonly start: number; readonly end: number } {
+  return { start: Math.floor((index * rows) / shards), end: Math.floor(((index + 1) * rows) / shards) };
+}
+
 function bytesOf(tensor: Tensor): Uint8Array {
   const { buffer, byteOffset, byteLength } = tensor.detach().dataSync() as Float32Array;
   return new Uint8Array(buffer, byteOffset, byteLength);
@@ -188,16 +229,18 @@ interface Slot {
   readonly dtype: Tensor["dtype"];
 }
 
-/** All tensors in one, as float32 or float64: sums of 16-bit gradients would lose digits. */
+/** All tensors in one, as float32 or float64: sums of 16-bit gradients would lose digits. Zeros for those that are missing. */
 function pack(
   tensors: readonly (Tensor | null)[],
-  slots: readonly (Slot & Pick<Tensor, "device">)[],
+  slots: readonly Slot[],
+  [first]: readonly Tensor[],
 ): Tensor {
   const dtype = slots.some((slot) => slot.dtype === "f64") ? "f64" : "f32";
+  const options = { dtype, ...(first && { device: first.device }) } as const;
   return cat(
-    slots.map(({ shape, device }, index) => {
+    slots.map(({ shape }, index) => {
       const flat = [shape.reduce((product, size) => product * size, 1)];
-      return tensors[index]?.to(dtype).reshape(flat) ?? zeros(flat, { dtype, device });
+      return tensors[index]?.to(dtype).reshape(flat) ?? zeros(flat, options);
     }),
   );
 }

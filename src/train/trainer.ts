@@ -255,7 +255,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   async run(): Promise<TrainingSummary> {
-    const { signal, onEpoch, model } = this.options;
+    const { onEpoch, model } = this.options;
     const records: EpochRecord[] = [];
     const summary = (state: TrainingSummary["state"], reason?: string): TrainingSummary => ({
       ...{ state, steps: this.#progress.step, epochs: records, ...(reason !== undefined && { reason }) },
@@ -269,7 +269,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       const { epoch, loss, figures, diverged } = record;
       if (diverged !== undefined) return summary("diverged", `epoch ${epoch}: ${diverged}`);
       if (this.#stopping?.note(epoch, { loss, ...figures })) return summary("early");
-      if (signal?.aborted && this.#hasSteps) return summary("stopped");
+      if (this.#hasSteps && this.#isStopped) return summary("stopped");
     }
     return summary("finished");
   }
@@ -339,13 +339,13 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
 
   /** Runs the rest of the current epoch. Returns undefined if the signal ended it. */
   async #runEpoch(): Promise<EpochRecord | undefined> {
-    const { optimizer, schedule, signal, onStep, device, evaluate, model, watcher } = this.options;
+    const { optimizer, schedule, onStep, device, evaluate, model, watcher } = this.options;
     const epoch = this.#progress.epoch;
     const startedMs = performance.now();
     this.#throughput.beginEpoch(startedMs);
     this.#pausedMs = 0;
     while (this.#progress.batch < this.batches && this.#hasSteps) {
-      if (signal?.aborted) {
+      if (this.#isStopped) {
         this.#steps.flush();
         this.#takeLosses();
         return undefined;
@@ -400,6 +400,14 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       samplesPerSecond,
       seconds: (endedMs - startedMs - this.#pausedMs) / 1000,
     };
+  }
+
+  /** True if the signal ends the training. Ranks hear a signal at different times, and must end after the same step. */
+  get #isStopped(): boolean {
+    const { signal, parallel } = this.options;
+    const isAborted = signal?.aborted ?? false;
+    if (!parallel || !signal) return isAborted;
+    return parallel.world.exchange("whether a signal ends the training", isAborted).includes(true);
   }
 
   get #hasSteps(): boolean {

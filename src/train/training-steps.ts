@@ -8,6 +8,7 @@ import type { Batch, ColumnSource } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
 import { clipGradNorm, type Optimizer } from "../optim/index.js";
+import { type DataParallel, shardRange } from "../parallel/index.js";
 import {
   badIndexError,
   type CompiledStep,
@@ -35,6 +36,11 @@ export interface StepOptions<Sources extends readonly ColumnSource[]> {
   readonly accumulate?: number;
   /** Max. norm of all gradients together; default: no clipping. */
   readonly clipNorm?: number;
+  /**
+   * Trains on all ranks of a run: each computes its shards of every batch, and their gradients are averaged. All ranks pass the same data,
+   * seed and options. `broadcast` gives them the same weights.
+   */
+  readonly parallel?: DataParallel;
   /** False runs the step eagerly; default: true. */
   readonly compile?: boolean;
 }
@@ -200,7 +206,17 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   }
 
   #addGradients(rows: Tensor): { readonly loss: Tensor } {
-    const loss = this.#options.loss(...this.#rows.gather(rows));
+    const { parallel, model, loss: lossOf } = this.#options;
+    if (parallel) {
+      const shards = shardsOf(parallel, rows).map(({ share, part }) => ({
+        share,
+        loss: () => lossOf(...this.#rows.gather(part)),
+      }));
+      const weight = this.#weight;
+      const loss = parallel.backwardShards(model.parameters(), shards, weight && ((of) => weight.like(of)));
+      return { loss };
+    }
+    const loss = lossOf(...this.#rows.gather(rows));
     loss.backward(this.#weight?.like(loss));
     return { loss };
   }
@@ -214,4 +230,17 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     optimizer.zeroGrad();
     return { loss };
   }
+}
+
+/** The rows of each shard of this rank, with their share of the batch. */
+function shardsOf(
+  { shards, world }: DataParallel,
+  rows: Tensor,
+): readonly { readonly share: number; readonly part: Tensor }[] {
+  const [count = 0] = rows.shape;
+  const own = shards / world.size;
+  return Array.from({ length: own }, (_, index) => {
+    const { start, end } = shardRange(count, world.rank * own + index, shards);
+    return { share: (end - start) / count, part: rows.narrow(0, start, end - start) };
+  });
 }
