@@ -7,6 +7,7 @@ import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
 import { allGather, allToAll, broadcast } from "../ops/index.js";
 import { autograd, cat, type Tensor, zeros } from "../tensor/index.js";
+import { enterShard, leaveShards } from "./shard-draws.js";
 import { treeSum } from "./tree-sum.js";
 
 /** Options of `DataParallel`. */
@@ -59,7 +60,7 @@ export class DataParallel {
   }
 
   /**
-   * Gives every rank the parameters and buffers of rank 0, and compares them. Call it before the first step: each rank has drawn its own
+   * Gives every rank the parameters, the buffers and the random state of rank 0, and compares them. Call it before the first step: each rank has drawn its own
    * initial values, unless all have the same seed.
    *
    * @example
@@ -77,7 +78,11 @@ export class DataParallel {
     const { communicator } = this.world;
     if (!communicator) return;
     const hash = createHash("sha256");
-    for (const [name, tensor] of Object.entries(module.stateDict())) {
+    const state = Object.entries(module.stateDict());
+    const random = [...new Set(state.map(([, { device }]) => device))].map(
+      ({ randomState }): [string, Tensor] => ["the random state", randomState],
+    );
+    for (const [name, tensor] of [...state, ...random]) {
       noGrad(() =>
         tensor.device.step(
           () => void tensor.copy_(tensor.device.apply(broadcast, [tensor], { communicator, root: 0 })),
@@ -149,13 +154,18 @@ export class DataParallel {
     const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
     const isEven = shards.every(({ share }) => share === 1 / this.shards);
     const slots: readonly Slot[] = [...trained, { shape: [], dtype: "f32" }];
-    const sums = shards.map(({ share, loss: lossOf }) => {
+    const { device } = parameters[0] ?? noParameters();
+    const draws = device.randomState.clone();
+    const first = this.world.rank * shards.length;
+    const sums = shards.map(({ share, loss: lossOf }, index) => {
       if (share === 0) return pack([], slots, parameters);
+      enterShard(device, draws, first + index);
       const loss = lossOf();
       const gradients = autograd.grad(loss, trained, { allowUnused: true });
       const packed = noGrad(() => pack([...gradients, loss.detach()], slots, parameters));
       return isEven ? packed : noGrad(() => packed.mul(share));
     });
+    leaveShards(device, draws);
     return noGrad(() => {
       const sum = this.#sum(sums);
       const total = isEven ? sum.mul(1 / this.shards) : sum;
@@ -163,6 +173,20 @@ export class DataParallel {
       const averages = unpack(scale ? total.mul(scale(loss)) : total, slots);
       autograd.backward(trained, averages.slice(0, -1));
       return loss;
+    });
+  }
+
+  /**
+   * The rows of this rank's shards, of a batch that all ranks have. Shards differ by at most one row.
+   *
+   * @internal
+   */
+  ownRanges(rows: number): readonly { readonly start: number; readonly end: number }[] {
+    const own = this.shards / this.world.size;
+    const boundary = (shard: number): number => Math.floor((shard * rows) / this.shards);
+    return Array.from({ length: own }, (_, index) => {
+      const shard = this.world.rank * own + index;
+      return { start: boundary(shard), end: boundary(shard + 1) };
     });
   }
 
@@ -210,18 +234,13 @@ export interface Shard {
   readonly loss: () => Tensor;
 }
 
-/** The range of rows of shard `index`: shards differ by at most one row. */
-export function shardRange(
-  rows: number,
-  index: number,
-  shards: number,
-): { readonly start: number; readonly end: number } {
-  return { start: Math.floor((index * rows) / shards), end: Math.floor(((index + 1) * rows) / shards) };
-}
-
 function bytesOf(tensor: Tensor): Uint8Array {
   const { buffer, byteOffset, byteLength } = tensor.detach().dataSync() as Float32Array;
   return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+function noParameters(): never {
+  throw new HoldfastError("BAD_ARGUMENT", "DataParallel: there are no parameters to train.");
 }
 
 interface Slot {

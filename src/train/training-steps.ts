@@ -8,7 +8,7 @@ import type { Batch, ColumnSource } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
 import { clipGradNorm, type Optimizer } from "../optim/index.js";
-import { type DataParallel, shardRange } from "../parallel/index.js";
+import type { DataParallel } from "../parallel/index.js";
 import {
   badIndexError,
   type CompiledStep,
@@ -208,9 +208,10 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   #addGradients(rows: Tensor): { readonly loss: Tensor } {
     const { parallel, model, loss: lossOf } = this.#options;
     if (parallel) {
-      const shards = shardsOf(parallel, rows).map(({ share, part }) => ({
-        share,
-        loss: () => lossOf(...this.#rows.gather(part)),
+      const [count = 0] = rows.shape;
+      const shards = parallel.ownRanges(count).map(({ start, end }) => ({
+        share: (end - start) / count,
+        loss: () => lossOf(...this.#rows.gather(rows.narrow(0, start, end - start))),
       }));
       const weight = this.#weight;
       const loss = parallel.backwardShards(model.parameters(), shards, weight && ((of) => weight.like(of)));
@@ -230,17 +231,4 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     optimizer.zeroGrad();
     return { loss };
   }
-}
-
-/** The rows of each shard of this rank, with their share of the batch. */
-function shardsOf(
-  { shards, world }: DataParallel,
-  rows: Tensor,
-): readonly { readonly share: number; readonly part: Tensor }[] {
-  const [count = 0] = rows.shape;
-  const own = shards / world.size;
-  return Array.from({ length: own }, (_, index) => {
-    const { start, end } = shardRange(count, world.rank * own + index, shards);
-    return { share: (end - start) / count, part: rows.narrow(0, start, end - start) };
-  });
 }

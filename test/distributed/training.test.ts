@@ -27,12 +27,18 @@ const thoroughRuns = (["openmpi", "mpich"] as const).flatMap((mpi) =>
 
 const linesOf = (output: string): string[] => output.match(/losses [0-9a-f ]+ weights [0-9a-f]+ end/g) ?? [];
 
-/** What one process computes. */
+const trainersOf = (output: string): string[] => output.match(/trainer \w+ \d+ .* [0-9a-f]{64} end/g) ?? [];
+
+/** What one process prints. */
+async function runAlone(program: string, args: readonly (string | number)[]): Promise<string> {
+  const [node, nodeArgs] = rankProgram(program, args);
+  const env = { ...process.env, ...plainDevice };
+  return (await promisify(execFile)(node, nodeArgs, { env })).stdout;
+}
+
 let alone: Promise<string> | undefined;
 function trainAlone(): Promise<string> {
-  alone ??= promisify(execFile)(...rankProgram("training", [shards, steps, "compiled"]), {
-    env: { ...process.env, ...plainDevice },
-  }).then(({ stdout }) => linesOf(stdout)[0] ?? stdout);
+  alone ??= runAlone("training", [shards, steps, "compiled"]).then((output) => linesOf(output)[0] ?? output);
   return alone;
 }
 
@@ -56,4 +62,31 @@ test("shards that are no multiple of the ranks are rejected", { skip: lacksMpi("
   const { status, output } = await runRanks({ mpi: "openmpi", size: 2, program: "training", args: [3, 1] });
   assert.notEqual(status, 0);
   assert.match(output, /3 shards on 2 ranks: pass a multiple of the number of ranks/);
+});
+
+const trainers: readonly Run[] = [
+  { mpi: "mpich", size: 2, mode: "compiled" },
+  ...(isThorough ? ([{ mpi: "openmpi", size: 4, mode: "eager" }] as const) : []),
+];
+for (const { mpi, size, mode } of trainers)
+  test(`a Trainer on ${size} ranks of ${mpi}, ${mode}, with uneven batches, has the bits of one process`, {
+    skip: lacksMpi(mpi),
+  }, async () => {
+    const expected = trainersOf(await runAlone("trainer", [4, "compiled"]));
+    assert.match(expected[0] ?? "", /^trainer finished 6 \[0\.\d+,0\.\d+,0\.\d+\]/);
+    const { status, output } = await runRanks({ mpi, size, program: "trainer", args: [4, mode] });
+    assert.equal(status, 0, output);
+    assert.deepEqual(trainersOf(output), new Array(size).fill(expected[0]));
+  });
+
+test("a signal that one rank hears stops all after the same step", {
+  skip: lacksMpi("openmpi"),
+}, async () => {
+  const { status, output } = await runRanks({
+    ...{ mpi: "openmpi", size: 2, program: "trainer", args: [4, "eager", 3] },
+  });
+  assert.equal(status, 0, output);
+  const [first = "", second] = trainersOf(output);
+  assert.match(first, /^trainer stopped 3 /);
+  assert.equal(first, second);
 });
