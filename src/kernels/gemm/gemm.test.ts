@@ -20,6 +20,7 @@ import { withCpuRuntime, withRuntime } from "../../../test/support/runtimes.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { Runtime } from "../../runtime/index.js";
 import { submit } from "../submit.js";
+import { directStrips } from "./cpu/direct.js";
 import { elementOf } from "./cpu/element.js";
 import { cpuScratchBytes } from "./cpu/lower.js";
 import { blocking } from "./cpu/multiply.js";
@@ -57,6 +58,25 @@ test("sizes that fill tiles, strips and slices exactly are correct, and sizes th
       for (const isTransposed of [false, true]) {
         const layout = { isATransposed: isTransposed, isBTransposed: isTransposed };
         checkGemm(runtime, { ...plainCase, ...tile, ...layout });
+      }
+    }
+  });
+});
+
+test("a GEMM of few rows has several strips of columns, of which the last one may be narrow", () => {
+  withRuntime({}, ({ runtime }) => {
+    for (const dtype of ["f32", "f64"] as const) {
+      for (const [m, k] of [
+        [5, 600],
+        [33, 20],
+      ] as const) {
+        const n = 2 * directStrips({ m, n: 1, k }).stripColumns + 3;
+        assert.equal(directStrips({ m, n, k }).columnStrips, 3);
+        for (const isBTransposed of [false, true]) {
+          const gemm = { ...plainCase, dtype, m, n, k, batch: 2, isBTransposed, beta: -2 };
+          assert.equal(planGemm(shapeOf(gemm)).algorithm, isBTransposed ? "dots" : "columns");
+          checkGemm(runtime, gemm);
+        }
       }
     }
   });
@@ -105,6 +125,7 @@ describe("the bits of a GEMM", () => {
       alpha: 0.5,
     },
     { ...plainCase, m: 67, n: 259, k: 1030, isATransposed: true, isBTransposed: true },
+    { ...plainCase, m: 9, n: 2000, k: 40 },
     { ...plainCase, m: 12, n: 12, k: 64, batch: effort({ quick: 60, thorough: 500 }), isBTransposed: true },
   ];
 

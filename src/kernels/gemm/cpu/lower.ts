@@ -20,7 +20,7 @@ import {
   requireBiasAsResult,
 } from "../desc.js";
 import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
-import { type DirectConfig, directParameters, directStripRows } from "./direct.js";
+import { type DirectConfig, directParameters, directStrips } from "./direct.js";
 import { type Element, elementOf, type GemmDtype } from "./element.js";
 import { epilogueLaunch } from "./epilogue.js";
 import { gemmKernel } from "./kernels.js";
@@ -126,11 +126,11 @@ function lowerDirect(problem: GemmProblem, config: DirectConfig, op: string): La
   const access = accessToC(problem);
   const stridesA = stridesOf(problem, a);
   const stridesB = stridesOf(problem, b);
-  const rowStrips = Math.ceil(m / directStripRows);
+  const strips = directStrips(problem);
   return {
     ...{ kind: "launch", op },
     source: gemmKernel(config, element, access),
-    blocks: rowStrips * batch,
+    blocks: strips.rowStrips * strips.columnStrips * batch,
     arguments: argumentsInOrder(directParameters(element, access), {
       ...resultOf(problem),
       a: a.storage,
@@ -138,7 +138,7 @@ function lowerDirect(problem: GemmProblem, config: DirectConfig, op: string): La
       m,
       n,
       k,
-      rowStrips,
+      ...strips,
       aMnBytes: stridesA.mn,
       aKBytes: stridesA.k,
       aBatchBytes: stridesA.batch,
