@@ -7,7 +7,22 @@ import { checkElements } from "../../test/support/element-reference.js";
 import { convolutionCases } from "../../test/support/op-cases/convolution.js";
 import { rejects } from "../../test/support/rejects.js";
 import * as ops from "../ops/index.js";
-import { avgPool1d, avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } from "./index.js";
+import {
+  autograd,
+  avgPool1d,
+  avgPool2d,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  maxPool1d,
+  maxPool2d,
+  ones,
+  tensor,
+  zeros,
+} from "./index.js";
 
 openDevice();
 const strictCpu = openStrictDevice();
@@ -88,6 +103,40 @@ test("an average pool of half floats with another divisor is rounded once", () =
   const pooled = avgPool1d(x, 3, { padding: 1, stride: 1, countIncludePad: false });
   assert.deepEqual(pooled.tolist(), [[1, 1, 1]]);
   assert.equal(pooled.dtype, "bf16");
+});
+
+test("a convolution of half floats with a bias is rounded once, and so is a transposed one", () => {
+  const convolutions = [conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d];
+  for (const [dtype, even] of [
+    ["bf16", 256],
+    ["f16", 2048],
+  ] as const) {
+    for (const [index, convolve] of convolutions.entries()) {
+      // Between `even` and the next number there are only even ones: even + 1 would round to even, and even + 1 + 1 is exact.
+      const ones = new Array<number>((index % 3) + 1).fill(1);
+      const images = (values: readonly number[]) =>
+        tensor(values, { dtype, requiresGrad: true }).reshape([1, 1, ...ones.with(-1, values.length)]);
+      const [x, weight, bias] = [
+        images([1, even]),
+        images([1, 1]),
+        tensor([1], { dtype, requiresGrad: true }),
+      ];
+      const y = convolve(x, weight, bias);
+      assert.equal(y.dtype, dtype);
+      assert.deepEqual(y.flatten().tolist(), index < 3 ? [even + 2] : [2, even + 2, even]);
+      y.sum().backward();
+      assert.deepEqual(bias.grad!.tolist(), [index < 3 ? 1 : 3]);
+      const [gradient] = autograd.grad(convolve(x, weight, tensor([1], { dtype })).sum(), [x]);
+      assert.deepEqual(gradient!.flatten().tolist(), index < 3 ? [1, 1] : [2, 2]);
+      assert.equal(gradient!.dtype, dtype);
+    }
+  }
+  const wide = conv1d(
+    tensor([[[1, 256]]], { dtype: "bf16" }),
+    tensor([[[1, 1]]], { dtype: "bf16" }),
+    tensor([1]),
+  );
+  assert.deepEqual([wide.dtype, wide.tolist()], ["bf16", [[[258]]]]);
 });
 
 test("the gradient finds the last element of a window of any size", () => {

@@ -7,7 +7,8 @@
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, promote } from "../../ir/index.js";
 import { add } from "../elementwise/arithmetic.js";
-import { matmul } from "../matmul/matmul.js";
+import { cast } from "../elementwise/cast.js";
+import { isHalf, matmul } from "../matmul/matmul.js";
 import { pad } from "../movement/pad.js";
 import { permute, reshape } from "../movement/reshape.js";
 import { type CompositeOp, type Composition, isType, typeAt, type ValueType } from "../op.js";
@@ -66,31 +67,32 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
       });
       const columns = apply(reshape, [channelsFirst], { shape: [groups, height, batch * sizeOf(count)] });
       const matrix = apply(reshape, [weight], { shape: [groups, out / groups, height] });
-      const product = apply(matmul, [matrix, columns]);
+      // With a bias, the sum of half floats is rounded once, after the bias.
+      const dtype = promote(typeOf(x).dtype, typeOf(weight).dtype);
+      const isWide = bias !== undefined && isHalf(dtype);
+      const product = apply(matmul, [matrix, columns], isWide ? { resultDtype: "f32" } : {});
       // [groups, out / groups, N, count…] → [N, groups, out / groups, count…]
       const unflattened = apply(reshape, [product], { shape: [groups, out / groups, batch, ...count] });
       const batchFirst = apply(permute, [unflattened], { axes: [2, 0, 1, ...axes(3, rank)] });
       const result = apply(reshape, [batchFirst], {
         shape: [...shape.slice(0, shape.length - rank - 1), out, ...count],
       });
-      return [bias === undefined ? result : addBias(build, result, bias, rank)];
+      const biased = bias === undefined ? result : addBias(build, result, bias, rank);
+      return [typeOf(biased).dtype === dtype ? biased : apply(cast, [biased], { dtype })];
     },
   };
 }
 
-/** The kernels add a bias of the result's dtype. */
+/** The kernels add a bias of the result's dtype; another one is converted. */
 function gather<V>(
-  build: Composition<V>,
+  { apply, typeOf }: Composition<V>,
   [x, weight, bias]: readonly [V | number, V | number, V | number | undefined],
   attributes: ConvolutionAttributes,
 ): V {
-  const { apply, typeOf } = build;
+  if (bias === undefined) return apply(gatheredConvolution, [x, weight], attributes);
   const dtype = promote(typeOf(x).dtype, typeOf(weight).dtype);
-  if (bias !== undefined && typeOf(bias).dtype === dtype) {
-    return apply(gatheredConvolution, [x, weight, bias], attributes);
-  }
-  const result = apply(gatheredConvolution, [x, weight], attributes);
-  return bias === undefined ? result : addBias(build, result, bias, typeOf(weight).shape.length - 2);
+  const converted = typeOf(bias).dtype === dtype ? bias : apply(cast, [bias], { dtype });
+  return apply(gatheredConvolution, [x, weight, converted], attributes);
 }
 
 export function addBias<V>({ apply, typeOf }: Composition<V>, result: V, bias: V | number, rank: number): V {

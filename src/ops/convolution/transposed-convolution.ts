@@ -5,7 +5,8 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, promote } from "../../ir/index.js";
-import { matmul } from "../matmul/matmul.js";
+import { cast } from "../elementwise/cast.js";
+import { isHalf, matmul } from "../matmul/matmul.js";
 import { pad } from "../movement/pad.js";
 import { permute, reshape } from "../movement/reshape.js";
 import { type CompositeOp, isType, typeAt, type ValueType } from "../op.js";
@@ -79,7 +80,13 @@ function transposedConvolution(name: string, rank: number): CompositeOp<Transpos
       const matrices = apply(reshape, [weight], {
         shape: [groups, channels / groups, width * sizeOf(kernel)],
       });
-      const product = apply(matmul, [apply(permute, [matrices], { axes: [0, 2, 1] }), columns]);
+      const dtype = promote(inputType.dtype, weightType.dtype);
+      // Half floats are rounded once, after the sums over windows and the bias.
+      const product = apply(
+        matmul,
+        [apply(permute, [matrices], { axes: [0, 2, 1] }), columns],
+        isHalf(dtype) ? { resultDtype: "f32" } : {},
+      );
       // [groups, out / groups, kernel…, N, count…] → [N, groups, out / groups, count…, kernel…]
       const windowed = apply(reshape, [product], { shape: [groups, width, ...kernel, images, ...count] });
       const batchFirst = apply(permute, [windowed], {
@@ -90,7 +97,8 @@ function transposedConvolution(name: string, rank: number): CompositeOp<Transpos
       const folded = apply(fold, [merged], { shape, kernel, stride, dilation });
       const pads = borders.toReversed().flat();
       const result = pads.some((size) => size !== 0) ? apply(pad, [folded], { pads }) : folded;
-      return [bias === undefined ? result : addBias(build, result, bias, rank)];
+      const biased = bias === undefined ? result : addBias(build, result, bias, rank);
+      return [typeOf(biased).dtype === dtype ? biased : apply(cast, [biased], { dtype })];
     },
   };
 }

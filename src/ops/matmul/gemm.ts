@@ -110,7 +110,7 @@ function lowerProduct(
   const batch = target.shape.slice(0, -2);
   const [m = 1, n = 1] = target.shape.slice(-2);
   const k = left.shape.at(-1) ?? 1;
-  const operandDtype = roundedDtype(lowering, dtype) ?? dtype;
+  const operandDtype = roundedDtype(lowering, dtype) ?? halfOperands(lowering, factors) ?? dtype;
   const batchStride = batchStrideOf(batch, target.strides) ?? m * n;
   if (!target.storage) return;
   const size = sizeOf(batch);
@@ -150,6 +150,13 @@ function lowerProduct(
 function roundedDtype({ backend, precision }: Lowering, dtype: GemmInputDtype): "bf16" | undefined {
   const isRounded = backend.capabilities.multipliesHalfFloats && precision === "bf16";
   return isRounded && dtype === "f32" ? "bf16" : undefined;
+}
+
+/** The dtype of operands of half floats, which a wide result does not widen. */
+function halfOperands({ backend }: Lowering, { left, right }: Factors): "f16" | "bf16" | undefined {
+  const { dtype } = left;
+  const isHalf = (dtype === "f16" || dtype === "bf16") && right.dtype === dtype;
+  return isHalf && backend.capabilities.multipliesHalfFloats ? dtype : undefined;
 }
 
 /** [rows…, width] as [rows, width], rounded as a GEMM rounds its operands; undefined if a GEMM of this array would not round it. */

@@ -6,6 +6,7 @@ import { expand, sum, sumReduction } from "../broadcast.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, mergeAxes, transposed } from "../device-array.js";
 import { mul } from "../elementwise/arithmetic.js";
+import { cast } from "../elementwise/cast.js";
 import { fitToOperand } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import {
@@ -26,12 +27,16 @@ function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {
   return { a: left.length === 1 ? [1, ...left] : left, b: right.length === 1 ? [...right, 1] : right };
 }
 
-export const matmul: KernelOp = {
+/** `resultDtype`: f32 for a product of half floats that keeps the digits of its sums. Default: the promoted dtype. */
+export type MatmulAttributes = { readonly resultDtype?: "f32" };
+
+export const matmul: KernelOp<MatmulAttributes> = {
   kind: "kernel",
   name: "matmul",
-  infer(operands) {
+  infer(operands, { resultDtype }) {
     const [left, right] = [typeAt("matmul", operands, 0), typeAt("matmul", operands, 1)];
-    const dtype = gemmDtype("matmul", left, right);
+    const promoted = gemmDtype("matmul", left, right);
+    const dtype = isHalf(promoted) ? (resultDtype ?? promoted) : promoted;
     if (left.shape.length === 0 || right.shape.length === 0) {
       throw badShape(
         "matmul",
@@ -55,9 +60,13 @@ export const matmul: KernelOp = {
   gradient(rule) {
     const { apply } = rule;
     const [left, right] = [rule.typeOf(0).shape, rule.typeOf(1).shape];
+    const promoted = promote(rule.typeOf(0).dtype, rule.typeOf(1).dtype);
+    const isWide = rule.valueType(rule.upstream).dtype !== promoted;
+    // The gradient of a wide result was rounded before it was widened, or is rounded here.
+    const ofResult = isWide ? apply(cast, [rule.upstream], { dtype: promoted }) : rule.upstream;
     if (left.length >= 2 && right.length === 2) {
       // One right matrix for all rows, as in a layer: all axes before the last one are rows.
-      const { upstream } = rule;
+      const upstream = ofResult;
       return [
         rule.needs(0) ? fitToOperand(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
         rule.needs(1) ? fitToOperand(rule, apply(weightGradient, [rule.operand(0), upstream]), 1) : undefined,
@@ -65,7 +74,7 @@ export const matmul: KernelOp = {
     }
     const { a, b } = asMatrices(left, right);
     const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
-    const upstream = apply(reshape, [rule.upstream], { shape: [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1] });
+    const upstream = apply(reshape, [ofResult], { shape: [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1] });
     const matrix = (index: number, shape: Shape) => apply(reshape, [rule.operand(index)], { shape });
     return [
       rule.needs(0)
@@ -250,6 +259,8 @@ function sizesOf(weight: Shape, { layout = "outIn" }: LinearAttributes): { width
   const [first = 0, second = 0] = weight;
   return layout === "outIn" ? { out: first, width: second } : { width: first, out: second };
 }
+
+export const isHalf = (dtype: Dtype): boolean => dtype === "bf16" || dtype === "f16";
 
 export function gemmDtype(op: string, left: ValueType, right: ValueType): Dtype {
   const dtype = promote(left.dtype, right.dtype);
