@@ -1,8 +1,8 @@
 /** The incidents, newest first, each with the phases before it. */
 
-import { formatCount, formatTime } from "../tables/format.js";
 import { runPath, useFetched } from "../server.js";
-import type { RunDetail, IncidentRecord } from "../wire.js";
+import { formatCount, formatTime } from "../tables/format.js";
+import type { IncidentRecord, RunDetail } from "../wire.js";
 
 /** The meaning of each kind, and what to do. */
 const meanings: Readonly<Record<IncidentRecord["kind"], string>> = {
@@ -56,7 +56,9 @@ function IncidentCard({ record }: { readonly record: IncidentRecord }) {
       {phases.length > 0 ? (
         <details open={phases.length <= 12}>
           <summary>
-            {phases.length === 1 ? "The phase before it" : `The ${formatCount(phases.length)} phases before it`}
+            {phases.length === 1
+              ? "The phase before it"
+              : `The ${formatCount(phases.length)} phases before it`}
           </summary>
           <ol class="phases">
             {phases.map((phase, index) => (

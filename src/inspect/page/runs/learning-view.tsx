@@ -1,21 +1,21 @@
 /** Learning: loss and learning rate by step, and the quality of predictions. */
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
-import { epochsOf, foldsOf } from "./predictions.js";
-import { languageOf } from "./language.js";
-import { Perplexity, Samples } from "./language-view.js";
-import { PredictionFigures } from "./predictions-view.js";
 import { Chart, type ChartHandle } from "../charts/chart.js";
 import type { ChartMark, ChartSeries } from "../charts/chart-options.js";
-import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
-import { formatCount, formatNumber } from "../tables/format.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { smooth } from "../charts/smoothing.js";
+import { toCsv } from "../tables/csv.js";
+import { formatCount, formatNumber } from "../tables/format.js";
+import type { RunDetail, StepTable } from "../wire.js";
+import { languageOf } from "./language.js";
+import { Perplexity, Samples } from "./language-view.js";
+import { epochsOf, foldsOf } from "./predictions.js";
+import { PredictionFigures } from "./predictions-view.js";
 import { StepChart } from "./step-chart.js";
 import type { StepTables } from "./step-tables.js";
 import { foldStarts } from "./steps.js";
-import type { RunDetail, StepTable } from "../wire.js";
 
 export interface LearningViewProps {
   readonly detail: RunDetail;
@@ -147,9 +147,7 @@ function EpochLoss({ detail }: { readonly detail: RunDetail }) {
       caption="The mean training loss of each epoch. Of a job in folds: by fold, and dots are the fold's test loss."
       hint="A test loss far above the training loss means overfitting."
       empty={
-        x.length === 0
-          ? "No completed epoch yet: its mean loss is written to metrics.jsonl."
-          : undefined
+        x.length === 0 ? "No completed epoch yet: its mean loss is written to metrics.jsonl." : undefined
       }
       actions={[
         pictureAction(chart, detail.name, title),

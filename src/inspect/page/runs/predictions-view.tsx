@@ -2,15 +2,15 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { epochsOf, type FoldPredictions, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 import { type Bar, ShareBars } from "../charts/bars.js";
 import { Chart } from "../charts/chart.js";
 import type { ChartSeries } from "../charts/chart-options.js";
-import { toCsv } from "../tables/csv.js";
 import { download, Figure, fileName } from "../charts/figure.js";
-import { formatCount, formatPercent } from "../tables/format.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
+import { toCsv } from "../tables/csv.js";
+import { formatCount, formatPercent } from "../tables/format.js";
 import type { RunDetail } from "../wire.js";
+import { epochsOf, type FoldPredictions, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 
 export interface PredictionFiguresProps {
   readonly detail: RunDetail;
@@ -84,9 +84,7 @@ function AccuracyByFold({ detail, others, looks }: PredictionFiguresProps) {
       title={title}
       caption="The accuracy of each fold's test. The line in the bar is the accuracy of always predicting the most frequent class."
       hint="Only the part to the right of the line was learned. Each fold is tested on the time after its training samples, which the model has not seen."
-      empty={
-        bars.length === 0 ? "No test yet: each fold is tested after its last epoch." : undefined
-      }
+      empty={bars.length === 0 ? "No test yet: each fold is tested after its last epoch." : undefined}
       actions={[{ label: "CSV", title: "Save these figures", run: saveCsv }]}
     >
       <ShareBars bars={bars} />
@@ -213,9 +211,7 @@ function Confusion({ detail, folds, picker }: ConfusionProps) {
       title={title}
       caption="Rows are labels, columns are predictions: the share of the row, and the count."
       hint="The diagonal has the correct predictions. A column that is dark in every row is a class that the model predicts regardless of its input."
-      empty={
-        matrix === undefined ? "No confusion matrix yet: a fold's test computes it." : undefined
-      }
+      empty={matrix === undefined ? "No confusion matrix yet: a fold's test computes it." : undefined}
       actions={[{ label: "CSV", title: "Save the counts", run: saveCsv }]}
       controls={picker}
     >

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
-import { epochsOf, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 import type { JsonRecord } from "../wire.js";
+import { epochsOf, foldsOf, meanByScale, sumConfusion } from "./predictions.js";
 
 const confusion = [
   [3, 1],

@@ -1,7 +1,5 @@
 /** The run at a glance: progress, speed, loss and memory. */
 
-import { languageOf } from "./language.js";
-import { epochsOf } from "./predictions.js";
 import {
   formatBytes,
   formatCount,
@@ -10,8 +8,10 @@ import {
   formatPercent,
   formatTime,
 } from "../tables/format.js";
-import { lastFinite, secondsLeft } from "./steps.js";
 import type { MemorySample, RunDetail, RunStatus, StepTable } from "../wire.js";
+import { languageOf } from "./language.js";
+import { epochsOf } from "./predictions.js";
+import { lastFinite, secondsLeft } from "./steps.js";
 
 export interface RunHeadProps {
   readonly detail: RunDetail;

@@ -1,9 +1,9 @@
 /** The list of runs: the selected run, and the runs to compare with. */
 
 import { useState } from "preact/hooks";
-import { formatCount, formatPercent } from "../tables/format.js";
 import type { SeriesLook } from "../charts/palette.js";
 import { formatRoute, type Route } from "../route.js";
+import { formatCount, formatPercent } from "../tables/format.js";
 import type { RunLine } from "../wire.js";
 
 export interface RunListProps {

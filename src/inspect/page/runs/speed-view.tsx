@@ -1,21 +1,21 @@
 /** Speed: samples per second, host and device time of a step, kernels, calls, and the compiler's passes. */
 
 import { useCallback, useMemo } from "preact/hooks";
-import { languageOf } from "./language.js";
-import { epochsOf } from "./predictions.js";
 import type { ChartSeries } from "../charts/chart-options.js";
 import { download, Figure, fileName } from "../charts/figure.js";
-import { callColumns, kernelColumns, saveCalls, saveKernels } from "../plan/call-tables.js";
-import { formatDuration, formatNumber } from "../tables/format.js";
-import { kernelRows, sumTimes } from "../plan/kernels.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
+import { callColumns, kernelColumns, saveCalls, saveKernels } from "../plan/call-tables.js";
+import { kernelRows, sumTimes } from "../plan/kernels.js";
 import { PassStepper } from "../plan/pass-stepper.js";
 import { PlanPicker, usePlan } from "../plan/plan-picker.js";
+import { formatDuration, formatNumber } from "../tables/format.js";
 import { SortTable } from "../tables/sort-table.js";
+import type { PlanRecord, RunDetail, StepTable } from "../wire.js";
+import { languageOf } from "./language.js";
+import { epochsOf } from "./predictions.js";
 import { StepChart } from "./step-chart.js";
 import type { StepTables } from "./step-tables.js";
 import { byEpoch, epochStepMs, hostByEpoch, stepTimes } from "./steps.js";
-import type { PlanRecord, RunDetail, StepTable } from "../wire.js";
 
 export interface SpeedViewProps {
   readonly detail: RunDetail;

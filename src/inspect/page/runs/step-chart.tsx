@@ -2,15 +2,15 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
-import { mergeSteps } from "./steps.js";
-import { toCsv } from "../tables/csv.js";
-import { formatCount } from "../tables/format.js";
-import type { StepTables } from "./step-tables.js";
-import type { Column, StepTable } from "../wire.js";
 import { Chart, type ChartHandle } from "../charts/chart.js";
 import type { ChartMark, ChartSeries } from "../charts/chart-options.js";
 import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
 import type { SeriesLook } from "../charts/palette.js";
+import { toCsv } from "../tables/csv.js";
+import { formatCount } from "../tables/format.js";
+import type { Column, StepTable } from "../wire.js";
+import type { StepTables } from "./step-tables.js";
+import { mergeSteps } from "./steps.js";
 
 export interface StepChartProps {
   readonly title: string;

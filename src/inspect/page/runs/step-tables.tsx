@@ -2,9 +2,9 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "../charts/scales.js";
-import { covers, rowsOfSteps, stepRange } from "./steps.js";
 import { fetchJson, retryMs, runPath, ServerRejection } from "../server.js";
 import type { StepTable } from "../wire.js";
+import { covers, rowsOfSteps, stepRange } from "./steps.js";
 
 const points = 2000;
 /** The delay after zooming before details are requested, and the min. interval of refreshes. */

@@ -3,20 +3,20 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
+import type { StepTable } from "../wire.js";
 import {
   byEpoch,
   covers,
   epochStepMs,
   foldStarts,
   hostByEpoch,
-  mergeSteps,
   lastFinite,
+  mergeSteps,
   rowsOfSteps,
   secondsLeft,
   stepRange,
   stepTimes,
 } from "./steps.js";
-import type { StepTable } from "../wire.js";
 
 /** Ten steps of 100 ms, each with 30 ms of host time; the second fold starts with step 6. */
 function table(points = 10, rows = points): StepTable {
