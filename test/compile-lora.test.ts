@@ -7,12 +7,20 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { applyLora, type Device, fromTyped, manualSeed, modelFromConfig, nn, optim } from "holdfast";
 import type { PassSettings } from "../src/compile/index.js";
-import { accessesOf, type Call, type GemmSumCall } from "../src/compile/program/program.js";
+import {
+  accessesOf,
+  type Call,
+  type GemmCall,
+  type GemmSumCall,
+  isSameSlice,
+} from "../src/compile/program/program.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { planAllSchedules, withNullGpu } from "./support/null-gpu.js";
 import { rejectionBy } from "./support/proposed-steps.js";
+
+const headWidth = 64;
 
 interface Sizes {
   readonly width: number;
@@ -26,7 +34,7 @@ interface Sizes {
 function llamaWithLora(device: Device, { width, hidden, layers, batch, tokens }: Sizes) {
   const model = modelFromConfig({
     ...{ model_type: "llama", vocab_size: 64, hidden_size: width, intermediate_size: hidden },
-    ...{ num_hidden_layers: layers, num_attention_heads: width / 32, num_key_value_heads: 1 },
+    ...{ num_hidden_layers: layers, num_attention_heads: width / headWidth, num_key_value_heads: 1 },
   });
   model.requiresGrad_(false).to(device, "bf16");
   applyLora(model, { rank: 16, alpha: 32, targets: "all-linear" });
@@ -57,6 +65,10 @@ const callsOf = ({ schedule }: ReturnType<typeof planned>): readonly Call[] =>
   schedule.calls.map(({ call }) => call);
 const sumsIn = (calls: readonly Call[]): readonly GemmSumCall[] =>
   calls.flatMap(({ work }) => (work.kind === "gemm-sum" ? [work] : []));
+const gemmsIn = (calls: readonly Call[]): readonly GemmCall["problem"][] =>
+  calls.flatMap(({ work }) =>
+    work.kind === "grouped-gemm" ? work.problems : work.kind === "gemm" ? [work.problem] : [],
+  );
 const kOf = ({ problem, addends }: GemmSumCall): string =>
   [problem.k, ...addends.map(({ k }) => k)].join("+");
 
@@ -76,7 +88,7 @@ describe("a step of LoRA that is planned for a Hopper GPU", () => {
         // q, k, v, o, gate and up; the gradients of down's and o's input.
         ["512+16", 8 * layers],
         // The gradient of q's, k's and v's input, which the first layer does not need.
-        ["512+32+32+16+16+16", layers - 1],
+        [`512+${headWidth}+${headWidth}+16+16+16`, layers - 1],
       ]),
     );
     const wideGemms = calls.filter(
@@ -103,15 +115,29 @@ describe("a step of LoRA that is planned for a Hopper GPU", () => {
       unread.filter(({ bytes }) => bytes >= rows),
       [],
     );
-    const gradients = calls.flatMap(({ work }) =>
-      work.kind === "grouped-gemm"
-        ? work.problems
-        : work.kind === "gemm" && work.problem.a.isTransposed
-          ? [work.problem]
-          : [],
-    );
+    const gradients = gemmsIn(calls).filter(({ a }) => a.isTransposed);
     assert.equal(gradients.length, 2 * 7 * wide.layers);
     for (const { m, n } of gradients) assert.equal(Math.min(m, n), 16);
+  });
+
+  test("projects an input that layers share to all of their ranks in one launch", () => {
+    const groups = calls.flatMap(({ work }) =>
+      work.kind === "grouped-gemm" && work.problems.every(({ a }) => !a.isTransposed) ? [work.problems] : [],
+    );
+    for (const problems of groups) for (const { n } of problems) assert.equal(n, 16);
+    const shared = groups.filter(([first, ...others]) =>
+      others.every(({ a }) => isSameSlice(a.slice, first!.a.slice)),
+    );
+    const { layers } = wide;
+    // q, k and v; gate and up. Their gradients have inputs of their own.
+    assert.deepEqual(
+      shared.map(({ length }) => length),
+      Array.from({ length: layers }, () => [3, 2]).flat(),
+    );
+    assert.deepEqual(
+      groups.map(({ length }) => length),
+      [...shared.map(({ length }) => length), ...Array.from({ length: layers }, () => [2, 3]).flat()],
+    );
   });
 
   test("reads and writes less with the sums than without", () => {
@@ -142,7 +168,7 @@ describe("a step of LoRA that is planned for a Hopper GPU", () => {
 });
 
 describe("on the emulated GPU", { skip: emulatorMissing }, () => {
-  const small: Sizes = { width: 64, hidden: 96, layers: 2, batch: 2, tokens: 32 };
+  const small: Sizes = { width: 128, hidden: 96, layers: 2, batch: 2, tokens: 32 };
 
   /** The loss and the gradients of the adapters. */
   function train(device: Device, passes: PassSettings | undefined) {

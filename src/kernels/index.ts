@@ -76,6 +76,7 @@ export {
   gemmScratchBytes,
   groupedCandidates,
   hasNativeGemm,
+  isProjection,
   type MatrixLayout,
   maxGroupedConfigs,
   type Operand,

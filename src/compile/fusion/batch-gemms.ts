@@ -5,9 +5,10 @@
  */
 
 import { dtypes } from "../../ir/index.js";
-import { capabilitiesOf } from "../../kernels/index.js";
+import { capabilitiesOf, isProjection } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { literalKey } from "../../units/index.js";
+import { describeGemm } from "../autotune/gemm-desc.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
 import { busyGemmElements, maxBatchedWaves } from "../cost-model.js";
 import {
@@ -59,6 +60,8 @@ function batchOnce(runtime: Runtime, program: Program): boolean {
     itemOf({ work }) {
       if (work.kind !== "gemm" || !canBatch(work.problem)) return undefined;
       const { problem } = work;
+      // Grouped later, without another buffer for the results.
+      if (isProjection(runtime, describeGemm(problem))) return undefined;
       return problem.m * problem.n < busyElements ? { problem, key: keyOf(problem) } : undefined;
     },
     rank: (groups, { key }) => groups.filter(({ items }) => items[0]?.key === key),

@@ -1,5 +1,5 @@
 /**
- * Grouped GEMM: small GEMMs, such as a layer's weight gradients, in one launch. In f32 each keeps the bits that it has alone. In generation,
+ * Grouped GEMM: small GEMMs, such as a layer's weight gradients or LoRA's projections, in one launch. In f32 each keeps the bits that it has alone. In generation,
  * projections of the same few rows share a launch too.
  */
 

@@ -10,6 +10,7 @@ import { exactGemmCandidates } from "./f32.js";
 import { groupedSkinnyCandidates } from "./skinny/index.js";
 import {
   type Epilogue,
+  isSm90Projection,
   sm90EpilogueConfigs,
   sm90GroupedConfigs,
   sm90OperandToTranspose,
@@ -47,6 +48,11 @@ export function gemmCalls(problem: GemmProblem<GemmInputDtype>, op = "gemm"): re
 export function canGroupGemms(target: TargetFacts, problems: readonly GemmDesc[]): boolean {
   if (problems.some(({ activation }) => activation)) return false;
   return exactGemmCandidates(target, problems) > 0 || sm90GroupedConfigs(target, problems).length > 0;
+}
+
+/** True if the GEMM is a projection to a few columns, which one launch computes with others. */
+export function isProjection(target: TargetFacts, problem: GemmDesc): boolean {
+  return !problem.activation && isSm90Projection(target, problem);
 }
 
 /** True if one launch can compute these GEMMs of few rows, provided that all of them have the same A. */

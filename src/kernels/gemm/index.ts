@@ -23,6 +23,7 @@ export {
   gemmCandidates,
   gemmScratchBytes,
   groupedCandidates,
+  isProjection,
   operandToTranspose,
   prefersFusedEpilogue,
   prefersSum,

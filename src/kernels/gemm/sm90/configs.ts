@@ -29,6 +29,8 @@ export interface Sm90Config {
   readonly loadsOperandsEarly?: boolean;
   /** The maximum number of CTAs of a persistent kernel: one per SM. */
   readonly maxCtas?: number;
+  /** Scales the accumulators by alpha. */
+  readonly hasAlpha?: boolean;
   /** The products of a sum; default: one product. */
   readonly products?: Products;
   /** Launch as 1×2 clusters: two CTAs with the same M tile run on neighbouring SMs, so that A is shared through L2. */

@@ -205,7 +205,8 @@ function storeSomeRows(
   const { hasBias, resultDtype = "f32" } = config;
   const { narrow } = elementTypes[resultDtype];
   const [vec, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
-  const values = vecLanes.map((lane) => `accVec.${lane}${hasBias ? ` + biasVec.${lane}` : ""}`);
+  const scaled = config.hasAlpha ? " * alpha" : "";
+  const values = vecLanes.map((lane) => `accVec.${lane}${scaled}${hasBias ? ` + biasVec.${lane}` : ""}`);
   const elements = vecLanes.map((_, e) => (narrow ? `${narrow}(values[${e}])` : `values[${e}]`));
   const storesC = storesResult(epilogue);
   const place = epilogue ? "c + offset" : "result + (long long)(begin + (int)(next * rowStep)) * cStride";

@@ -1,5 +1,5 @@
 /**
- * Selects the configs of grouped weight gradients. TF32 has one. For 16-bit floats a group has 0.7 to 1.4 waves of `square` tiles, so that
+ * Selects the configs of grouped GEMMs: of projections to a few columns, and of weight gradients. For these, TF32 has one config. For 16-bit floats a group has 0.7 to 1.4 waves of `square` tiles, so that
  * many SMs idle. Larger tiles whose K is split over a cluster can fill the SMs better, and cost a reduction; autotuning measures them.
  *
  * All CTAs move through K at the same pace, each in its share. So the operands, which are often larger than the L2 cache, are read from
@@ -11,6 +11,7 @@ import { dtypes } from "../../../ir/index.js";
 import { residentClusterCtas, wavesOf } from "../../cost-model.js";
 import type { GemmDesc } from "../desc.js";
 import type { Sm90Config } from "./configs.js";
+import { selectProjectionConfig } from "./projection-configs.js";
 import {
   type Architecture,
   canImplement,
@@ -65,7 +66,8 @@ export function listGroupedConfigs(
   problems: readonly GemmDesc[],
 ): readonly Sm90Config[] {
   const config = selectGroupedConfig(device, precision, problems);
-  if (!config || config.element === "tf32") return config ? [config] : [];
+  if (!config) return [selectProjectionConfig(device, precision, problems) ?? []].flat();
+  if (config.element === "tf32") return [config];
   const { element } = config;
   const sms = device.parallelism;
   const maxClocks = clocksOf(problems, config.tile, sms);

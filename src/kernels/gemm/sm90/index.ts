@@ -5,6 +5,7 @@ export { colsumRows } from "./epilogue-store.js";
 export { maxGroupedConfigs } from "./grouped-configs.js";
 export {
   type EpilogueOn,
+  isSm90Projection,
   lowerSm90Gemms,
   sm90BatchedConfig,
   sm90Candidates,

@@ -75,6 +75,7 @@ export function sm90Parameters(
     hasBias,
     sizes: sizesFor(epilogue),
     tensorMapSizes: ["aStride", "bStride", "batch"] as const,
+    ...(config.hasAlpha && { scalars: ["alpha"] as const }),
     ...(tile.isPingPong && pingPongSizes),
   };
   const ofGroup = groupParameters(signature, accesses);
@@ -273,5 +274,6 @@ function localsOf(config: Sm90Config, epilogue?: Epilogue): readonly MemberLocal
     ...gemmLocals(`const ${elementTypes[biasDtype].type}*`, ...(hasBias ? ["bias"] : [])),
     ...gemmLocals(`${elementTypes[resultDtype].type}*`, ...(storesResult(epilogue) ? ["c"] : [])),
     ...gemmLocals("int", ...sizes, ...(hasBias ? ["biasBatch"] : [])),
+    ...gemmLocals("float", ...(config.hasAlpha ? ["alpha"] : [])),
   ];
 }

@@ -12,6 +12,7 @@ import type { Epilogue, Sm90Config } from "./configs.js";
 import { listGroupedConfigs } from "./grouped-configs.js";
 import { sm90Parameters, sm90Source } from "./kernel.js";
 import { addendArguments } from "./products.js";
+import { selectProjectionConfig } from "./projection-configs.js";
 import {
   listCandidates,
   listEpilogueConfigs,
@@ -35,6 +36,14 @@ export function sm90GroupedConfigs(
   problems: readonly GemmDesc[],
 ): readonly Sm90Config[] {
   return listGroupedConfigs(device, settings.precision, problems);
+}
+
+/** True if the GEMM is a projection to a few columns, which a group computes with others. */
+export function isSm90Projection(
+  { device, settings }: Pick<Target, "device" | "settings">,
+  problem: GemmDesc,
+): boolean {
+  return selectProjectionConfig(device, settings.precision, [problem]) !== undefined;
 }
 
 /** The config of a batched GEMM; undefined if cuBLASLt computes it. */
