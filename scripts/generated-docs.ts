@@ -49,24 +49,25 @@ function rulesTable(): string {
 
 /** Each entry of the op table once: by family, as other ops, or rejected. */
 function onnxTable(): string {
-  const row = (what: string, names: readonly string[]): string =>
-    `| ${what} | ${[...names]
-      .sort()
-      .map((name) => `\`${name}\``)
-      .join(", ")} |`;
+  const listed = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ");
+  const row = (what: string, names: readonly string[], nodes = ""): string =>
+    `| ${what} | ${listed([...names].sort())} | ${nodes} |`;
   const composites = Object.values(opTable).flatMap(({ name, kind }) =>
     kind === "composite" && !translations.has(name) && !rejections.has(name) ? [name] : [],
   );
   const reasons = [...new Set(rejections.values())];
   return [
-    "| family | ops |",
-    "|---|---|",
-    ...Object.entries(families).map(([family, ops]) => row(family, Object.keys(ops))),
-    row("exported as other ops", composites),
+    "| family | ops | ONNX operators |",
+    "|---|---|---|",
+    ...Object.entries(families).map(([family, { translations: ops, nodes }]) =>
+      row(family, Object.keys(ops), listed(nodes)),
+    ),
+    row("exported as other ops", composites, "those of the other ops"),
     ...reasons.map((reason) =>
       row(
         `rejected: ${reason}`,
         [...rejections].flatMap(([name, why]) => (why === reason ? [name] : [])),
+        "none",
       ),
     ),
   ].join("\n");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Tensor, zeros } from "holdfast";
-import { rejections, translations } from "../src/onnx/translate/table.js";
+import { connecting, type Family, families, rejections, translations } from "../src/onnx/translate/table.js";
 import { opTable } from "../src/ops/index.js";
 import { openDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
@@ -74,8 +74,38 @@ async function compareCalls(
       }),
     );
   };
-  await compareExport(cpu, folder, { name, model, feeds: [feeds], options: { dynamicAxes: {} } }, engines);
+  const comparison = { name, model, feeds: [feeds], options: { dynamicAxes: {} } } as const;
+  const { nodes } = await compareExport(cpu, folder, comparison, engines);
+  for (const { opCase } of calls) {
+    const types = seen.get(opCase.op.name) ?? new Set();
+    for (const { type } of nodes) types.add(type);
+    seen.set(opCase.op.name, types);
+  }
 }
+
+/** The operators that each op was exported as, if it was alone in its file. */
+const seen = new Map<string, Set<string>>();
+
+test("the families of docs/onnx.md name the operators that their ops become", () => {
+  if (size > 1) return;
+  const { elementwise, ...others } = families;
+  const around = new Set<string>([...connecting, ...(elementwise?.nodes ?? [])]);
+  const typesOf = ({ translations: ops }: Family): readonly string[] => {
+    const types = Object.keys(ops).flatMap((name) => [...(seen.get(name) ?? [])]);
+    return [...new Set(types)].sort();
+  };
+  const isConnecting = (type: string): boolean => (connecting as readonly string[]).includes(type);
+  assert.deepEqual(
+    elementwise && typesOf(elementwise).filter((type) => !isConnecting(type)),
+    elementwise?.nodes,
+  );
+  for (const [name, family] of Object.entries(others))
+    assert.deepEqual(
+      typesOf(family).filter((type) => !around.has(type)),
+      family.nodes,
+      name,
+    );
+});
 
 test("every entry of the op table has a translation, consists of others, or is rejected with a reason", () => {
   for (const { name, kind } of Object.values(opTable)) {

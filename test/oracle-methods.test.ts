@@ -2,34 +2,22 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as holdfast from "holdfast";
-import type { Dtype } from "../src/ir/index.js";
 import type { Tensor } from "../src/tensor/index.js";
 import { openDevice } from "./support/devices.js";
-import { readRepositoryFile } from "./support/repository.js";
+import {
+  callMethod,
+  type MethodCase,
+  type MethodNumeral,
+  type MethodOperand,
+  methodCases,
+  methodFiles,
+} from "./support/method-calls.js";
 import { isNear, type Tolerance, tolerances } from "./tolerances.js";
-
-type Numeral = number | "NaN" | "Infinity" | "-Infinity" | "-0";
-interface OracleArray {
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-  readonly values: readonly Numeral[];
-}
-interface Case {
-  readonly name: string;
-  readonly method?: string;
-  readonly function?: string;
-  readonly inputs: readonly OracleArray[];
-  readonly args: readonly unknown[];
-  readonly outputs: readonly OracleArray[];
-  readonly grads?: readonly (OracleArray | null)[];
-}
-type AnyFunction = (this: unknown, ...args: readonly unknown[]) => unknown;
 
 const cpu = openDevice({ threads: 1 });
 
-for (const file of ["elementwise", "shapes", "selections"]) {
-  const cases = JSON.parse(readRepositoryFile(`test/oracle/${file}.json`)) as readonly Case[];
+for (const file of methodFiles) {
+  const cases = methodCases(file);
   for (const name of new Set(cases.map((oracleCase) => oracleCase.name))) {
     test(`${name} gives PyTorch's values and gradients`, () => {
       for (const oracleCase of cases) if (oracleCase.name === name) check(oracleCase);
@@ -38,7 +26,7 @@ for (const file of ["elementwise", "shapes", "selections"]) {
 }
 
 test("red proof: a value that is off by 1e-9 in f64 is found, and so is a zero of the other sign", () => {
-  const oracleCase: Case = {
+  const oracleCase: MethodCase = {
     ...{ name: "red", method: "mul", inputs: [array([1, -0])], args: [1] },
     outputs: [array([1 + 1e-9, "-0"])],
   };
@@ -47,18 +35,18 @@ test("red proof: a value that is off by 1e-9 in f64 is found, and so is a zero o
   check({ ...oracleCase, outputs: [array([1, "-0"])] });
 });
 
-function array(values: readonly Numeral[]): OracleArray {
+function array(values: readonly MethodNumeral[]): MethodOperand {
   return { dtype: "f64", shape: [values.length], values };
 }
 
-function check(oracleCase: Case): void {
+function check(oracleCase: MethodCase): void {
   cpu.step(() => {
     const inputs = oracleCase.inputs.map(({ values, shape, dtype }, index) => {
       const input = cpu.fromHost(values.map(Number), shape, dtype, `input ${index}`);
       if (oracleCase.grads?.[index]) input.requiresGrad = true;
       return input;
     });
-    const outputs = call(oracleCase, inputs);
+    const outputs = callMethod(oracleCase, inputs);
     const float = oracleCase.inputs.some(({ dtype }) => dtype === "f32") ? "f32" : "f64";
     assert.equal(outputs.length, oracleCase.outputs.length, "the number of outputs");
     for (const [index, expected] of oracleCase.outputs.entries()) {
@@ -78,7 +66,7 @@ function check(oracleCase: Case): void {
     }
   });
 
-  function requireNear(actual: Tensor, expected: OracleArray, tolerance: Tolerance, what: string): void {
+  function requireNear(actual: Tensor, expected: MethodOperand, tolerance: Tolerance, what: string): void {
     const where = `${oracleCase.name}: ${what}`;
     assert.deepEqual(actual.shape, expected.shape, `${where}, the shape`);
     assert.equal(actual.dtype, expected.dtype, `${where}, the dtype`);
@@ -93,24 +81,4 @@ function check(oracleCase: Case): void {
       assert.fail(`${where}, element ${at} of (${operands}) is ${element}; PyTorch has ${value}`);
     }
   }
-}
-
-function call(oracleCase: Case, inputs: readonly Tensor[]): readonly Tensor[] {
-  const args = oracleCase.args.map((arg) => resolve(arg, inputs));
-  const [self] = inputs;
-  const name = oracleCase.method ?? oracleCase.function ?? "";
-  const owner = (oracleCase.method ? self : holdfast) as unknown as Readonly<Record<string, AnyFunction>>;
-  const result = (owner[name] ?? assert.fail(`there is no ${name}`)).call(self, ...args);
-  if (Array.isArray(result)) return result as readonly Tensor[];
-  return result instanceof holdfast.Tensor ? [result] : (Object.values(result as object) as Tensor[]);
-}
-
-/** "$n" is input n, also inside of lists. */
-function resolve(arg: unknown, inputs: readonly Tensor[]): unknown {
-  if (Array.isArray(arg)) return arg.map((item) => resolve(item, inputs));
-  if (typeof arg === "object" && arg !== null) {
-    return Object.fromEntries(Object.entries(arg).map(([key, item]) => [key, resolve(item, inputs)]));
-  }
-  const index = typeof arg === "string" && /^\$(\d+)$/.exec(arg)?.[1];
-  return index ? (inputs[Number(index)] ?? assert.fail(`no input ${index}`)) : arg;
 }

@@ -34,4 +34,4 @@ if (options.install) {
   ];
   run("npm", ["install", ...flags, ...packages], onnxRuntimeFolder);
 }
-run(process.execPath, ["scripts/test.mjs", "--suites", "long", "onnx"], repositoryRoot);
+run(process.execPath, ["scripts/test.mjs", "--suites", "long", "onnx", "transformers-js"], repositoryRoot);

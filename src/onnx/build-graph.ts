@@ -35,11 +35,12 @@ export function buildGraph({ merged, inputNames, axes, results, names }: GraphTo
     known.set(value.id, name);
     return name;
   };
-  for (const call of liveCalls(merged, results)) {
+  const { calls, read } = liveCalls(merged, results);
+  for (const call of calls) {
     graph.layer = call.layer;
     const translation = translations.get(call.op);
     if (!translation) throw untranslatable(call, rejections.get(call.op) ?? "ONNX has no such operator");
-    const translated = translation(new CallContext(graph, call, nameOf));
+    const translated = translation(new CallContext(graph, call, nameOf, read));
     const outputs = typeof translated === "string" ? [translated] : translated;
     for (const [index, output] of call.outputs.entries()) {
       const name = outputs[index];
@@ -79,12 +80,17 @@ function symbolsOf(inputNames: readonly string[], axes: DynamicAxes): ReadonlyMa
   return symbols;
 }
 
-/** The calls that results depend on, in order. */
-function liveCalls({ calls, values }: MergedTrace, results: ReadonlyMap<string, number>): readonly Call[] {
+/** The calls that results depend on, in order, and the ids of the values that they and the results read. */
+function liveCalls(
+  { calls, values }: MergedTrace,
+  results: ReadonlyMap<string, number>,
+): { readonly calls: readonly Call[]; readonly read: ReadonlySet<number> } {
   const live = new Set<Call>();
+  const read = new Set<number>();
   const visit = (value: Value | undefined): void => {
-    if (value?.source.kind !== "call") return;
-    live.add(value.source.call);
+    if (!value) return;
+    read.add(value.id);
+    if (value.source.kind === "call") live.add(value.source.call);
   };
   for (const id of results.values()) visit(values[id]);
   for (const call of calls.toReversed()) {
@@ -92,7 +98,7 @@ function liveCalls({ calls, values }: MergedTrace, results: ReadonlyMap<string, 
     for (const operand of call.operands)
       if (typeof operand === "object" && "source" in operand) visit(operand);
   }
-  return calls.filter((call) => live.has(call));
+  return { calls: calls.filter((call) => live.has(call)), read };
 }
 
 /** The name of a value that no call computes. */

@@ -15,11 +15,20 @@ export class CallContext {
   readonly graph: Graph;
   readonly call: Call;
   readonly #nameOf: (value: Value) => string;
+  readonly #read: ReadonlySet<number>;
 
-  constructor(graph: Graph, call: Call, nameOf: (value: Value) => string) {
+  /** `read`: the ids of values that results depend on. */
+  constructor(graph: Graph, call: Call, nameOf: (value: Value) => string, read: ReadonlySet<number>) {
     this.graph = graph;
     this.call = call;
     this.#nameOf = nameOf;
+    this.#read = read;
+  }
+
+  /** True if results depend on an output. */
+  isRead(output: number): boolean {
+    const value = this.call.outputs[output];
+    return value !== undefined && this.#read.has(value.id);
   }
 
   get operandCount(): number {

@@ -80,13 +80,47 @@ function ceilPads(
   return [...padding, ...after];
 }
 
+/** The second output is the offset of each maximum in its window. */
 function maxPool(rank: number): Translation {
   return (at) => {
     const { kernel, strides } = poolKernel(at, rank);
-    const attributes = { ...windowAttributes(at, rank, kernel), strides };
     const pads = at.has("ceilMode") ? { pads: { ints: ceilPads(at, rank, kernel, strides.ints) } } : {};
-    return batched(at, rank, (x) => at.node("MaxPool", [x], { ...attributes, ...pads }));
+    const attributes = { ...windowAttributes(at, rank, kernel), strides, ...pads };
+    if (!at.isRead(1)) return batched(at, rank, (x) => at.node("MaxPool", [x], attributes));
+    let indices = "";
+    const values = batched(at, rank, (x) => {
+      const [maxima = "", places = ""] = at.graph.nodeOf("MaxPool", [x], attributes, 2);
+      indices = places;
+      return maxima;
+    });
+    return [values, offsetsInWindows(at, rank, at.reshape(indices, at.output.shape), kernel)];
   };
+}
+
+/** From indices into the whole flattened input. */
+function offsetsInWindows(at: CallContext, rank: number, indices: string, kernel: readonly number[]): string {
+  const i64 = (value: number): string => at.graph.scalar("i64", value);
+  const sizes = at.fixed(at.value(0).shape.slice(-rank), "its image");
+  const counts = at.fixed(at.output.shape.slice(-rank), "its number of windows");
+  const { strides } = poolKernel(at, rank);
+  const [padding, dilation] = [at.perAxis("padding", rank, 0), at.perAxis("dilation", rank, 1)];
+  const laterSize = (lengths: readonly number[], axis: number): number =>
+    lengths.slice(axis + 1).reduce((product, length) => product * length, 1);
+  const terms = sizes.map((size, axis) => {
+    const row = at.node("Div", [indices, i64(laterSize(sizes, axis))]);
+    const place = at.node("Mod", [row, i64(size)]);
+    const count = counts[axis] ?? 1;
+    const starts = Array.from(
+      { length: count },
+      (_, window) => window * (strides.ints[axis] ?? 1) - (padding[axis] ?? 0),
+    );
+    const alongAxis = counts.map((_, other) => (other === axis ? count : 1));
+    const distance = at.node("Sub", [place, at.graph.constant("i64", alongAxis, starts)]);
+    const offset = at.node("Div", [distance, i64(dilation[axis] ?? 1)]);
+    return at.node("Mul", [offset, i64(laterSize(kernel, axis))]);
+  });
+  const sum = terms.reduce((total, term) => at.node("Add", [total, term]));
+  return at.cast(sum, "i64", at.call.outputs[1]?.dtype ?? "i64");
 }
 
 function averagePool(rank: number): Translation {

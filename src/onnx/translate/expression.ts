@@ -252,20 +252,26 @@ function lgammaOf(x: Expression): Expression {
   const power = term.sub(term.mul(term.sub(right, 0.5), term.log(base)), base);
   const value = term.add(power, term.log(term.mul(Math.sqrt(2 * Math.PI), series)));
   const sine = term.abs(term.sin(term.mul(Math.PI, term.sub(x, term.round(x)))));
-  return term.select(isLeft, term.sub(Math.log(Math.PI), term.add(term.log(sine), value)), value);
+  const reflected = term.sub(Math.log(Math.PI), term.add(term.log(sine), value));
+  const isInfinite = term.eq(term.abs(x), Number.POSITIVE_INFINITY);
+  return term.select(isInfinite, term.abs(x), term.select(isLeft, reflected, value));
 }
 
 const composedBinary: Partial<Record<BinaryOp, (a: Expression, b: Expression) => Expression>> = {
+  /** By the angle in the first quadrant. */
   atan2: (y, x) => {
-    const angle = term.atan(term.div(y, x));
-    const isUp = term.ge(y, 0);
-    const turned = term.select(isUp, term.add(angle, Math.PI), term.sub(angle, Math.PI));
-    const vertical = term.select(
-      term.eq(y, 0),
-      term.constant(0, y.type),
-      term.select(isUp, term.constant(Math.PI / 2, y.type), term.constant(-Math.PI / 2, y.type)),
-    );
-    const beside = term.select(term.lt(x, 0), turned, angle);
-    return term.select(term.eq(x, 0), vertical, beside);
+    const [up, right] = [term.abs(y), term.abs(x)];
+    const areInfinite = term.eq(term.min(up, right), Number.POSITIVE_INFINITY);
+    const areZero = term.eq(term.max(up, right), 0);
+    const slope = term.select(areInfinite, likeOne(y), term.div(up, right));
+    const angle = term.select(areZero, term.constant(0, y.type), term.atan(slope));
+    const turned = term.select(isNegative(x), term.sub(Math.PI, angle), angle);
+    return term.select(isNegative(y), term.neg(turned), turned);
   },
 };
+
+/** Also of −0. */
+function isNegative(x: Expression): Expression {
+  const isMinusZero = term.lt(term.div(likeOne(x), x), 0);
+  return term.select(term.eq(x, 0), isMinusZero, term.lt(x, 0));
+}

@@ -19,6 +19,12 @@ function scaled(at: CallContext, product: string): string {
 }
 
 export const matmulTranslations: Readonly<Record<string, Translation>> = {
+  /** log |det A|, and the sign. */
+  logAbsDeterminant: (at) => {
+    const determinant = at.node("Det", [at.operand(0)]);
+    const log = at.node("Log", [at.node("Abs", [determinant])]);
+    return [at.result(log), at.result(at.node("Sign", [determinant]))];
+  },
   determinant: (at) => at.result(at.node("Det", [at.operand(0)])),
   matmul: (at) => at.result(at.node("MatMul", [at.operand(0), at.operand(1)])),
   linear: (at) => {

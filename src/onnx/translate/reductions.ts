@@ -1,5 +1,6 @@
 /** Reductions, scans and sorting. */
 
+import { dtypes } from "../../ir/index.js";
 import type { Size } from "../sizes.js";
 import type { CallContext, Translation } from "./call-context.js";
 
@@ -100,9 +101,14 @@ export const reductionTranslations: Readonly<Record<string, Translation>> = {
     if (shape.length === 0) return [at.input(0), at.graph.scalar("i32", 0)];
     const axis = at.axis();
     const inner = at.compute;
+    const x = at.operand(0);
+    const isFloat = dtypes[inner].kind === "float";
+    // NaN is the largest number, which TopK does not know.
+    const keys = isFloat ? at.node("Where", [at.node("IsNaN", [x]), at.scalar(infinity), x]) : x;
     const attributes = { axis: { int: axis }, largest: { int: at.flag("isDescending") ? 1 : 0 } };
-    const inputs = [at.operand(0), at.ints([shape[axis] ?? 1])];
-    const [values = "", indices = ""] = at.graph.nodeOf("TopK", inputs, attributes, 2);
+    const inputs = [keys, at.ints([shape[axis] ?? 1])];
+    const [sorted = "", indices = ""] = at.graph.nodeOf("TopK", inputs, attributes, 2);
+    const values = isFloat ? at.node("GatherElements", [x, indices], { axis: { int: axis } }) : sorted;
     return [at.cast(values, inner, dtype), at.cast(indices, "i64", "i32")];
   },
 };

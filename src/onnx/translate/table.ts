@@ -81,23 +81,98 @@ export const elementwiseNames = [
   ...["klDivergenceOfLogs", "poissonOfLog", "poissonOfRate", "probabilityCrossEntropy", "softMargin"],
 ] as const;
 
-/** The translations by family, as `docs/onnx.md` lists them. */
-export const families: Readonly<Record<string, Readonly<Record<string, Translation>>>> = {
-  elementwise: Object.fromEntries(elementwiseNames.map((name) => [name, translateElementwise])),
-  activations: activationTranslations,
-  "views, joins and copies": movementTranslations,
-  "sums, extrema, scans and sorting": reductionTranslations,
-  "matrix products": matmulTranslations,
-  "softmax and norms": normalisationTranslations,
-  "convolutions and pools": convolutionTranslations,
-  attention: attentionTranslations,
-  "embeddings and indices": indexingTranslations,
-  losses: lossTranslations,
-  "recurrent layers": { recurrent },
+/** Ops of one kind. */
+export interface Family {
+  readonly translations: Readonly<Record<string, Translation>>;
+  /** The ONNX operators that they become, besides elementwise ones and those of `connecting`. */
+  readonly nodes: readonly string[];
+}
+
+/** Operators that change types, shapes and layouts. */
+export const connecting = [
+  ...[
+    "Cast",
+    "Identity",
+    "Shape",
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+    "Transpose",
+    "Expand",
+    "Slice",
+    "Concat",
+  ],
+] as const;
+
+/** The families of ops, as `docs/onnx.md` lists them. */
+export const families: Readonly<Record<string, Family>> = {
+  elementwise: {
+    nodes: [
+      ...["Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitwiseAnd", "Ceil"],
+      ...["Cos", "Cosh", "Div", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual", "IsNaN", "Less"],
+      ...["LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Round"],
+      ...["Sigmoid", "Sin", "Sinh", "Softplus", "Sqrt", "Sub", "Tan", "Tanh", "Where", "Xor"],
+    ],
+    translations: Object.fromEntries(elementwiseNames.map((name) => [name, translateElementwise])),
+  },
+  activations: {
+    nodes: ["Elu", "Gelu", "HardSwish", "LeakyRelu", "Mish", "Reciprocal", "Relu", "Softsign"],
+    translations: activationTranslations,
+  },
+  "views, joins and copies": {
+    nodes: ["Gather", "Pad", "Trilu"],
+    translations: movementTranslations,
+  },
+  "sums, extrema, scans and sorting": {
+    nodes: [
+      "ArgMax",
+      "ArgMin",
+      "CumSum",
+      "GatherElements",
+      "ReduceL1",
+      "ReduceL2",
+      "ReduceLogSumExp",
+      "ReduceMax",
+      "ReduceMean",
+      "ReduceMin",
+      "ReduceProd",
+      "ReduceSum",
+      "TopK",
+    ],
+    translations: reductionTranslations,
+  },
+  "matrix products": {
+    nodes: ["Det", "Gemm", "MatMul"],
+    translations: matmulTranslations,
+  },
+  "softmax and norms": {
+    nodes: ["InstanceNormalization", "LayerNormalization", "LogSoftmax", "ReduceL2", "ReduceMean", "Softmax"],
+    translations: normalisationTranslations,
+  },
+  "convolutions and pools": {
+    nodes: ["AveragePool", "Conv", "ConvTranspose", "Gather", "MatMul", "MaxPool"],
+    translations: convolutionTranslations,
+  },
+  attention: {
+    nodes: ["Gather", "MatMul", "Softmax", "Trilu"],
+    translations: attentionTranslations,
+  },
+  "embeddings and indices": {
+    nodes: ["Gather", "GatherElements", "ScatterElements"],
+    translations: indexingTranslations,
+  },
+  losses: {
+    nodes: ["LogSoftmax", "ReduceSum"],
+    translations: lossTranslations,
+  },
+  "recurrent layers": {
+    nodes: ["GRU", "LSTM", "RNN", "ReduceSum"],
+    translations: { recurrent },
+  },
 };
 
 export const translations: ReadonlyMap<string, Translation> = new Map(
-  Object.values(families).flatMap((family) => Object.entries(family)),
+  Object.values(families).flatMap(({ translations: ops }) => Object.entries(ops)),
 );
 
 const isRandom = "it draws random numbers, which an ONNX file can't repeat. Pass them as an input";

@@ -62,7 +62,7 @@ export function generate(
   return { dtype, shape: [...shape], data };
 }
 
-/** The nearest number of the dtype. Integers must hold it. */
+/** The nearest number of the dtype. Integers wrap around; those of 64 bits must hold it. */
 export function rounded(dtype: Dtype, value: number): number {
   switch (dtype) {
     case "f64":
@@ -75,6 +75,10 @@ export function rounded(dtype: Dtype, value: number): number {
       return widenF16(narrowToF16(Float32Array.of(value)))[0]!;
     case "i32":
       return value | 0;
+    case "i8":
+      return (value << 24) >> 24;
+    case "u8":
+      return value & 255;
     case "bool":
       return Number(value !== 0);
     default:

@@ -136,6 +136,7 @@ export const elementwiseOperators: Readonly<Record<string, Operator>> = {
     },
   },
   ...{ Neg: unary((x) => -x, numeric), Abs: unary(Math.abs, numeric), Sqrt: unary(Math.sqrt) },
+  Sign: unary(Math.sign, numeric),
   ...{ Floor: unary(Math.floor), Ceil: unary(Math.ceil), Round: unary(roundHalfEven) },
   ...{ Exp: unary(Math.exp), Log: unary(Math.log), Reciprocal: unary((x) => 1 / x) },
   ...{ Sin: unary(Math.sin), Cos: unary(Math.cos), Tan: unary(Math.tan) },

@@ -1,6 +1,7 @@
 /** Models of the examples, of test/programs and of the library, with inputs of two sizes, for exports to ONNX. */
 
 import {
+  applyLora,
   crossasset,
   type Device,
   manualSeed,
@@ -74,6 +75,50 @@ const llamas: Readonly<Record<string, models.ModelConfig>> = {
   qwen2: { model_type: "qwen2", ...decoder, num_key_value_heads: 4, tie_word_embeddings: true },
   qwen3: { model_type: "qwen3", ...decoder, num_key_value_heads: 2, head_dim: 12 },
 };
+
+/** Encodes by pools with indices, and decodes by their inverse. */
+class Unpooled extends nn.Module {
+  readonly first = new nn.Conv2d(2, 4, 3, { padding: 1 });
+  readonly last = new nn.ConvTranspose2d(4, 1, 3, { padding: 1 });
+  readonly pool = new nn.MaxPool2d(2, { returnIndices: true, ceilMode: true });
+  readonly unpool = new nn.MaxUnpool2d(2);
+
+  forward(x: Tensor): Tensor {
+    const wide = this.first.forward(x).relu();
+    const { values, indices } = this.pool.forward(wide);
+    return this.last.forward(this.unpool.forward(values, indices, wide.shape));
+  }
+}
+
+/** Samples an image by a transformation that depends on it. */
+class SpatialTransformer extends nn.Module {
+  readonly place = new nn.Sequential(new nn.Flatten(), new nn.Linear(64, 6));
+
+  forward(x: Tensor): Tensor {
+    const theta = this.place.forward(x).mul(0.1).reshape([-1, 2, 3]);
+    const [batch = 1] = x.shape;
+    return nn.functional.gridSample(x, nn.functional.affineGrid(theta, [batch, 1, 8, 8], {}), {});
+  }
+}
+
+/** A bidirectional GRU on top of an LSTM of two layers. */
+class Tagger extends nn.Module {
+  readonly lstm = new nn.LSTM(3, 5, { numLayers: 2, batchFirst: true });
+  readonly gru = new nn.GRU(5, 4, { bidirectional: true, batchFirst: true });
+  readonly head = new nn.Linear(8, 3);
+
+  forward(x: Tensor): Tensor {
+    const [states] = this.lstm.forward(x);
+    const [tags] = this.gru.forward(states);
+    return this.head.forward(tags);
+  }
+}
+
+/** With adapters that are not merged, and whose products are not 0. */
+function adapted(config: models.ModelConfig, device: Device): models.PretrainedModel {
+  const model = applyLora(modelFromConfig(config).to(device), { rank: 3, alpha: 6, targets: "all-linear" });
+  return used(model, device);
+}
 
 const gpt2 = { model_type: "gpt2", vocab_size: 50, n_positions: 64, n_embd: 32, n_layer: 2, n_head: 4 };
 const bert = { model_type: "bert", ...decoder, max_position_embeddings: 32 };
@@ -151,6 +196,30 @@ export const exportedModels: Readonly<Record<string, (device: Device) => ModelTo
       }),
     ]),
   ),
+  "llama with LoRA": (device) => ({
+    ...{ model: adapted(llamas["llama"]!, device), feeds: texts(50, "i64"), options: text },
+  }),
+  "gpt2 with LoRA": (device) => ({
+    ...{ model: adapted(gpt2, device), feeds: texts(50, "i64"), options: text },
+  }),
+  "pools with indices": (device) => ({ model: used(new Unpooled(), device), feeds: rows(2, 7, 9) }),
+  "spatial transformer": (device) => ({
+    model: used(new SpatialTransformer(), device),
+    feeds: rows(1, 8, 8),
+  }),
+  "recurrent layers": (device) => ({ model: used(new Tagger(), device), feeds: rows(6, 3) }),
+  "sequence to sequence": (device) => {
+    const options = {
+      heads: 2,
+      numEncoderLayers: 1,
+      numDecoderLayers: 1,
+      dimFeedforward: 12,
+      batchFirst: true,
+    };
+    const model = used(new nn.Transformer(8, options), device);
+    const feed = (batch: number) => ({ source: randn([batch, 5, 8]), target: randn([batch, 4, 8]) });
+    return { model, feeds: [feed(2), feed(3)] };
+  },
   bert: (device) => {
     const model = used(modelFromConfig(bert), device).eval() as models.Bert;
     const axes = { 0: "batch", 1: "sequence" };

@@ -13,6 +13,7 @@ import {
   type OperatorCall,
   type PlainArray,
   requireDtypes,
+  stridesOf,
 } from "./arrays.js";
 
 function matrixProduct(a: PlainArray, b: PlainArray): PlainArray {
@@ -80,31 +81,53 @@ function* placesIn(
   }
 }
 
-function pool(reduce: (elements: readonly number[], count: number) => number, isAverage: boolean): Operator {
+const averagePool: Operator = {
+  inputs: [1, 1],
+  attributes: { kernel_shape: "ints", strides: "ints", pads: "ints", count_include_pad: "int" },
+  run: (call) => {
+    const [x] = call.inputs as [PlainArray];
+    assert.equal(call.attributes["count_include_pad"], 1);
+    const { shape, elementsAt, count } = poolWindows(call, x);
+    return generate(x.dtype, shape, (at) => elementsAt(at).reduce((sum, [value]) => sum + value, 0) / count);
+  },
+};
+
+/** The second output: the index of each maximum in the flattened input. */
+const maxPool: Operator = {
+  inputs: [1, 1],
+  outputs: [1, 2],
+  attributes: windowAttributes,
+  run: (call) => {
+    const [x] = call.inputs as [PlainArray];
+    const { shape, elementsAt } = poolWindows(call, x);
+    const maximumAt = (at: readonly number[]) =>
+      elementsAt(at).reduce((best, next) => (next[0] > best[0] ? next : best));
+    return [
+      generate(x.dtype, shape, (at) => maximumAt(at)[0]),
+      generate("i64", shape, (at) => maximumAt(at)[1]),
+    ].slice(0, call.outputCount);
+  },
+};
+
+/** The elements of each window, with their indices in the flattened input. */
+function poolWindows(call: OperatorCall, x: PlainArray) {
+  requireDtypes([x], floats);
+  const sizes = x.shape.slice(2);
+  assert.ok(sizes.length >= 1 && sizes.length <= 3);
+  const windows = windowsOf(call, sizes.length);
+  const strides = stridesOf(x.shape);
   return {
-    inputs: [1, 1],
-    attributes: isAverage
-      ? { kernel_shape: "ints", strides: "ints", pads: "ints", count_include_pad: "int" }
-      : windowAttributes,
-    run: (call) => {
-      const [x] = call.inputs as [PlainArray];
-      requireDtypes([x], floats);
-      const sizes = x.shape.slice(2);
-      assert.ok(sizes.length >= 1 && sizes.length <= 3);
-      if (isAverage) assert.equal(call.attributes["count_include_pad"], 1);
-      const windows = windowsOf(call, sizes.length);
-      const count = windows.kernel.reduce((a, b) => a * b);
-      return generate(
-        x.dtype,
-        [...x.shape.slice(0, 2), ...outputSizes(sizes, windows)],
-        ([n, c, ...window]) => {
-          const elements: number[] = [];
-          for (const { place } of placesIn(sizes, windows, window))
-            if (place) elements.push(elementAt(x, [n!, c!, ...place]));
-          return reduce(elements, count);
-        },
-      );
-    },
+    shape: [...x.shape.slice(0, 2), ...outputSizes(sizes, windows)],
+    count: windows.kernel.reduce((a, b) => a * b),
+    elementsAt: ([n, c, ...window]: readonly number[]): readonly (readonly [
+      value: number,
+      index: number,
+    ])[] =>
+      [...placesIn(sizes, windows, window)].flatMap(({ place }) => {
+        if (!place) return [];
+        const index = [n!, c!, ...place].reduce((sum, at, axis) => sum + at * strides[axis]!, 0);
+        return [[x.data[index]!, index] as const];
+      }),
   };
 }
 
@@ -214,6 +237,6 @@ export const productOperators: Readonly<Record<string, Operator>> = {
   },
   Conv: conv,
   ConvTranspose: convTranspose,
-  MaxPool: pool((elements) => elements.reduce((a, b) => Math.max(a, b), -Infinity), false),
-  AveragePool: pool((elements, count) => elements.reduce((a, b) => a + b, 0) / count, true),
+  MaxPool: maxPool,
+  AveragePool: averagePool,
 };
