@@ -270,6 +270,10 @@ test("the loss of 16-bit logits has the digits of its dtype", () => {
       assert.ok(Math.abs(loss.item() - exact) < 1e-6 * exact);
       assert.ok(Math.abs(crossEntropy(logits, target).item() - exact) > 1e-4 * exact, "rounded to bf16");
     }
+    const narrow = crossEntropy(logits.to("f64"), i32([2, 0]), { dtype: "f32" });
+    const wide = crossEntropy(logits.to("f32"), i32([2, 0]), { dtype: "f64" });
+    assert.deepEqual([narrow.dtype, wide.dtype], ["f32", "f64"]);
+    assert.ok(Math.abs(narrow.item() - wide.item()) < 1e-6);
     const detached = logits.detach().requiresGrad_();
     crossEntropy(detached, i32([2, 0]), { dtype: "f32" }).backward();
     assert.equal(detached.grad?.dtype, "bf16");

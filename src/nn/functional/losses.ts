@@ -71,11 +71,15 @@ export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntrop
     const operands = weight ? [logits, target, weight] : [logits, target];
     return input.device.apply(crossEntropyOfProbabilities, operands, attributes);
   }
-  return input.device.apply(crossEntropyOp, weight ? [input, target, weight] : [input, target], {
+  // The kernel of f64 logits stores f64, and that of others stores f32 or less.
+  const logits = dtype === "f64" ? input.to("f64") : input;
+  const isNarrowed = logits.dtype === "f64" && dtype !== undefined && dtype !== "f64";
+  const loss = input.device.apply(crossEntropyOp, weight ? [logits, target, weight] : [logits, target], {
     ...attributes,
     ...(ignoreIndex === undefined ? {} : { ignoreIndex }),
-    ...(dtype === undefined ? {} : { dtype }),
+    ...(dtype === undefined || isNarrowed ? {} : { dtype }),
   });
+  return isNarrowed ? loss.to(dtype) : loss;
 }
 
 /**

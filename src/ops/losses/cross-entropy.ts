@@ -3,6 +3,7 @@
  * be log 0, and no one-hot matrix.
  */
 
+import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp, type ValueType } from "../op.js";
@@ -92,9 +93,16 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
     const { input, rows } = inferClassRows("crossEntropy", operands);
     requireSmoothing("crossEntropy", labelSmoothing);
     if (dtype !== undefined) requireFloat("crossEntropy", dtype);
+    const loss = dtype ?? input.dtype;
+    if (dtypes[loss].compute !== dtypes[input.dtype].compute)
+      throw new HoldfastError(
+        "BAD_DTYPE",
+        `crossEntropy: a loss of ${loss} from logits of ${input.dtype}. Convert the logits first, with to("${loss}").`,
+        { numbers: { op: "crossEntropy" } },
+      );
     const saved = (shape: Shape): ValueType => ({ shape, dtype: dtypes[input.dtype].compute });
     return [
-      { shape: reduction === "none" ? rows.kept : [], dtype: dtype ?? input.dtype },
+      { shape: reduction === "none" ? rows.kept : [], dtype: loss },
       saved(rows.kept),
       saved(rows.kept),
       ...(reduction === "mean" ? [saved([])] : []),

@@ -74,15 +74,11 @@ export const lossesCases: readonly OpCase[] = [
           fc.tuple(anyPredictions(elements), fc.constantFrom(undefined, -100, -7)).chain(([shape, ignored]) =>
             call(
               [operand(shape), labels(shape, ignored), ...(hasWeights ? [weightsOf(shape)] : [])],
-              fc.record(
-                {
-                  reduction: anyReduction,
-                  labelSmoothing: fc.constant(labelSmoothing),
-                  ignoreIndex: fc.constant(ignored ?? -100),
-                  dtype: fc.constant("f64" as const),
-                },
-                { requiredKeys: ["reduction", "labelSmoothing", "ignoreIndex"] },
-              ),
+              fc.record({
+                reduction: anyReduction,
+                labelSmoothing: fc.constant(labelSmoothing),
+                ignoreIndex: fc.constant(ignored ?? -100),
+              }),
             ),
           ),
       }),
