@@ -251,6 +251,7 @@ export {
   setRngState,
   stack,
   Tensor,
+  type TensorDestination,
   type TensorOptions,
   tensor,
   tensordot,

@@ -62,7 +62,7 @@ export const outOfScope: Readonly<Record<string, string>> = {
     *warn_always* is_anomaly_* set_anomaly_enabled detect_anomaly set_detect_anomaly get_float32_matmul_precision set_float32_matmul_precision
     compiled_with_cxx11_abi torch.seed torch.initial_seed default_generator Generator USE_* AVG SUM PRIVATE_OPS HOIST_* INSERT_* REMOVE_DROPOUT
     CONV_BN_FUSION FUSE_ADD_RELU channels_last* contiguous_format legacy_contiguous_format preserve_format get_device is_signed
-    clear_autocast_cache is_same_size worker_info get_worker_info is_cpu is_cuda DataChunk cpu cuda`,
+    clear_autocast_cache is_same_size worker_info get_worker_info is_cpu is_cuda DataChunk`,
   "the shape of a tensor never changes; the form without the underscore is a view of the same memory": `
     squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_`,
   "JavaScript has it": `

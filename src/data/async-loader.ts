@@ -5,7 +5,7 @@
 
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Seed } from "../kernels/index.js";
-import { currentSeed, type Device, defaultDevice, Tensor } from "../tensor/index.js";
+import { currentSeed, type Device, deviceFor, Tensor } from "../tensor/index.js";
 import { type Collated, defaultCollate } from "./collate.js";
 import { type Dataset, IterableDataset, samplesOf } from "./map-dataset.js";
 import { SampleWorkers } from "./sample-workers.js";
@@ -118,7 +118,7 @@ export class AsyncDataLoader<Sample, Batch = Collated<Sample>> implements AsyncI
     requireWhole("prefetch", prefetch, 0);
     requireFitting(dataset, options);
     this.dataset = dataset;
-    this.device = options.device ?? defaultDevice();
+    this.device = deviceFor(options.device);
     this.#batchSize = batchSize;
     this.#dropLast = dropLast;
     this.#prefetch = uploadAhead ? Math.max(1, prefetch) : prefetch;

@@ -9,7 +9,7 @@ import { dtypes } from "../ir/index.js";
 import { permutation, type Seed, submit } from "../kernels/index.js";
 import { contiguousStrides, type DeviceArray, indexedCopyCalls, sizeOf } from "../ops/index.js";
 import type { Region, Storage, UploadItem } from "../runtime/index.js";
-import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";
+import { currentSeed, type Device, deviceFor, type Tensor } from "../tensor/index.js";
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
 import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
 import { requireIndex } from "./map-dataset.js";
@@ -129,7 +129,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     this.#rows = rows;
     this.length = countBatches(rows, batchSize, dropLast);
     this.dataset = dataset;
-    this.device = options.device ?? defaultDevice();
+    this.device = deviceFor(options.device);
     this.device.requireOpen();
     this.batchSize = batchSize;
     this.#seed = shuffle ? seed : undefined;

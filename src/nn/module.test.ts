@@ -229,6 +229,20 @@ test("apply visits every module, the outermost last", () => {
   assert.deepEqual(visited, ["Linear", "ReLU", "Sequential"]);
 });
 
+test("a dtype alone converts a module that is on a device; other arguments say what to write", () => {
+  const layer = new nn.Linear(2, 1);
+  rejects("NO_DEVICE", () => layer.to("bf16"), /Linear\.to: .*model\.to\(cpu, "bf16"\)/);
+  layer.to(cpu).weight.initialize(nn.init.ones());
+  assert.deepEqual([layer.to("f64").weight.dtype, layer.weight.tolist()], ["f64", [[1, 1]]]);
+  const wrong = (value: unknown) => value as never;
+  rejects(
+    "BAD_ARGUMENT",
+    () => layer.to(wrong("cuda")),
+    /Linear\.to: the device is "cuda"\. Pass an open device/,
+  );
+  rejects("BAD_DTYPE", () => layer.to(cpu, wrong("float16")), /unknown dtype "float16"\. Pass "f16"/);
+});
+
 test("a module that does not fit leaves no memory allocated", () => {
   const small = openDevice({ memory: "34MiB" });
   const large = new Holder();

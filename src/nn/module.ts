@@ -13,7 +13,13 @@ import { addHook, type ForwardHook, type ForwardPreHook, type FullBackwardHook }
 import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";
 import type { ModuleTensor } from "./module-tensor.js";
 import { Parameter } from "./parameter.js";
-import { placeBuffers, placeParameters, releaseBuffers, releaseGradients } from "./placement.js";
+import {
+  destinationOf,
+  placeBuffers,
+  placeParameters,
+  releaseBuffers,
+  releaseGradients,
+} from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
@@ -321,7 +327,7 @@ export abstract class Module {
 
   /**
    * Places all parameters and buffers on a device, contiguously in persistent memory; converts those of floats to the
-   * dtype, if set. Create the optimizer afterwards.
+   * dtype, if set. A dtype alone converts a module that is on a device. Create the optimizer afterwards.
    *
    * @example
    * ```ts
@@ -329,10 +335,14 @@ export abstract class Module {
    * const cpu = await device("cpu");
    * const model = new nn.Linear(3, 2).to(cpu, "bf16");
    * console.log(model.weight.dtype, model.weight.device === cpu); // → bf16 true
+   * console.log(model.to("f32").weight.dtype); // → f32
    * cpu.close();
    * ```
    */
-  to(device: Device, dtype?: Dtype): this {
+  to(device: Device, dtype?: Dtype): this;
+  to(dtype: Dtype): this;
+  to(destination: Device | Dtype, floats?: Dtype): this {
+    const { device, dtype } = destinationOf(this, destination, floats);
     registerFields(this, device);
     for (const [path, tensor] of this.#namedTensors()) tensor.name = path;
     const { name } = this.constructor;

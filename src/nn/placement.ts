@@ -5,9 +5,16 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes } from "../ir/index.js";
-import { contiguousStrides, drawArray, type Random, type Shape } from "../ops/index.js";
+import { contiguousStrides, drawArray, type Random, requireDtype, type Shape } from "../ops/index.js";
 import type { Placement, Region, Storage, UploadItem } from "../runtime/index.js";
-import { type Device, type Draw, encodeElements, type HostValues } from "../tensor/index.js";
+import {
+  type Device,
+  type Draw,
+  encodeElements,
+  type HostValues,
+  isDeviceName,
+  requireDevice,
+} from "../tensor/index.js";
 import type { Buffer } from "./buffer.js";
 import type { ModuleTensor } from "./module-tensor.js";
 import type { Parameter } from "./parameter.js";
@@ -22,6 +29,25 @@ interface Home {
 }
 
 const homes = new WeakMap<ModuleTensor, Home>();
+
+/** Where `Module.to` places a module. A dtype alone leaves it where it is. */
+export function destinationOf(
+  module: { parameters(): readonly Parameter[]; buffers(): readonly Buffer[] },
+  destination: Device | Dtype,
+  floats: Dtype | undefined,
+): { readonly device: Device; readonly dtype: Dtype | undefined } {
+  const name = `${module.constructor.name}.to`;
+  const isDtype = typeof destination === "string" && !isDeviceName(destination);
+  const dtype = isDtype ? destination : floats;
+  if (dtype !== undefined) requireDtype(name, dtype);
+  if (!isDtype) return { device: requireDevice(`${name}: the device`, destination), dtype };
+  const placed = [...module.parameters(), ...module.buffers()].find(({ isPlaced }) => isPlaced);
+  if (placed && floats === undefined) return { device: placed.device, dtype };
+  throw new HoldfastError(
+    "NO_DEVICE",
+    `${name}: "${dtype}" is a dtype, and the module has no device yet. Pass an open device, too: model.to(cpu, "${dtype}").`,
+  );
+}
 
 /**
  * Moves parameters to a device, all at once, so that an optimizer can update them in one pass. Parameters with values

@@ -9,7 +9,7 @@ import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
 import { type DeviceArray, div, inStepPhase, mul, runInto, runOp } from "../ops/index.js";
 import type { Region } from "../runtime/index.js";
-import { type Device, defaultDevice, misfitOf, type Tensor, where, writeElements } from "../tensor/index.js";
+import { type Device, deviceFor, misfitOf, type Tensor, where, writeElements } from "../tensor/index.js";
 import { gradientNorm } from "./gradient-norm.js";
 import { arrivedGradients, gradientSpans } from "./gradients.js";
 import { requireCount, requireNumber } from "./numbers.js";
@@ -94,7 +94,7 @@ export class GradScaler {
     this.enabled = enabled;
     this.#factors = { growth: growthFactor, backoff: backoffFactor, interval: growthInterval };
     if (!enabled) return;
-    this.#device = device ?? defaultDevice();
+    this.#device = deviceFor(device);
     const { runtime } = this.#device;
     this.#region = runtime.persistent.place("scalars", "GradScaler", [
       { name: "scale", size: 4 },

@@ -3,7 +3,7 @@
 import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import type { Dtype } from "../ir/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
-import { type Device, defaultDevice } from "./device.js";
+import { type Device, deviceFor } from "./device.js";
 import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
 import { dtypeOfArray, type HostValues } from "./host-values.js";
 import type { Tensor } from "./tensor.js";
@@ -247,7 +247,7 @@ function fromValues(values: HostValues, shape: Shape, dtype: Dtype, options: Ten
 /** Allocates device memory before the values are computed, because either may fail for lack of memory. */
 function make(values: () => HostValues, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
-  const result = (options.device ?? defaultDevice()).make(values, shape, dtype);
+  const result = deviceFor(options.device).make(values, shape, dtype);
   if (options.requiresGrad) result.requiresGrad = true;
   return result;
 }

@@ -224,7 +224,7 @@ test("an operand, a shape or a dtype of a wrong type is rejected by name", () =>
     /zeros: the shape is 2; pass all sizes/,
   );
   rejects("BAD_SHAPE", () => ones([2, -1], { device: cpu }), /axis 1 of \[2, -1\] is -1/);
-  rejects("BAD_DTYPE", () => x.to("int" as "i32"), /unknown dtype "int"\. The dtypes are f32/);
+  rejects("BAD_DTYPE", () => x.to("int" as "i32"), /unknown dtype "int"\. Pass "i32"\. The dtypes are f32/);
   rejects("BAD_DTYPE", () => zeros([1], { dtype: "float" as "f32", device: cpu }), /unknown dtype "float"/);
 });
 

@@ -334,6 +334,22 @@ export function defaultDevice(): Device {
   throw new HoldfastError("NO_DEVICE", 'No device is open. Open one first: const cpu = await device("cpu").');
 }
 
+/** The device that an option names, or the default one. Rejects all but open devices, for callers in JavaScript. */
+export function deviceFor(given: Device | undefined): Device {
+  return given === undefined ? defaultDevice() : requireDevice("The option device", given);
+}
+
+/** Rejects a name of a device and anything else that is none. */
+export function requireDevice(what: string, given: unknown): Device {
+  if (given instanceof Device) return given;
+  const kind = typeof given === "string" ? `"${given}"` : given === null ? "null" : `of type ${typeof given}`;
+  const [variable, name] = given === "cpu" ? ["cpu", "cpu"] : ["gpu", "cuda"];
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${what} is ${kind}. Pass an open device: const ${variable} = await device("${name}") opens one; then pass ${variable}.`,
+  );
+}
+
 /**
  * Opens a device: "cpu", "cuda" for an NVIDIA GPU, or "auto" for the first usable GPU, else the CPU. If "cuda" finds no usable
  * GPU, the error says what is missing.

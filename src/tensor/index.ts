@@ -43,12 +43,15 @@ export {
   zerosLike,
 } from "./creation.js";
 export { empty, emptyLike, fullLike, logspace, trilIndices, triuIndices } from "./creation-like.js";
+export { isDeviceName, type TensorDestination } from "./destination.js";
 export {
   Device,
   type DeviceName,
   type DeviceOptions,
   defaultDevice,
   device,
+  deviceFor,
+  requireDevice,
   type Synchronous,
 } from "./device.js";
 export type { BackwardOptions } from "./device-methods/backward.js";

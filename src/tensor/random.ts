@@ -9,7 +9,7 @@ import { type Distribution, type Integers, standardNormal, standardUniform } fro
 import { cast, isDrawable, random, requireDtype, requireShape, type Shape } from "../ops/index.js";
 import type { TensorOptions } from "./creation.js";
 import { tensorOptionNames } from "./creation.js";
-import { type Device, defaultDevice } from "./device.js";
+import { type Device, deviceFor } from "./device.js";
 import { Tensor } from "./tensor.js";
 
 /**
@@ -132,7 +132,8 @@ export function randintLike(like: Tensor, low: number, high: number, options: Te
 export function randperm(count: number, options: TensorOptions = {}): Tensor {
   checkOptions("randperm", options, tensorOptionNames);
   requireShape("randperm", [count]);
-  const { dtype = "i32", device = defaultDevice(), requiresGrad = false } = options;
+  const { dtype = "i32", requiresGrad = false } = options;
+  const device = deviceFor(options.device);
   requireDtype("A new tensor", dtype);
   const order = orderKeys(count, device).argsort();
   const result = order.dtype === dtype ? order : device.apply(cast, [order], { dtype });
@@ -234,7 +235,8 @@ export function draw(
   shape: Shape,
   options: TensorOptions,
 ): Tensor {
-  const { dtype = "f32", device = defaultDevice(), requiresGrad = false } = options;
+  const { dtype = "f32", requiresGrad = false } = options;
+  const device = deviceFor(options.device);
   requireDtype("A new tensor", dtype);
   requireShape(caller, shape);
   const drawn = drawAs(device, distribution, shape, drawnDtype(distribution, dtype));

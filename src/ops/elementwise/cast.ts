@@ -31,12 +31,40 @@ export const contiguous: KernelOp = {
   },
 };
 
+/** The dtypes of PyTorch by its names; of i16 by the nearest one. */
+const dtypesOfNames: Readonly<Record<string, Dtype>> = {
+  ...{
+    float: "f32",
+    float32: "f32",
+    double: "f64",
+    float64: "f64",
+    half: "f16",
+    float16: "f16",
+    bfloat16: "bf16",
+  },
+  ...{
+    long: "i64",
+    int64: "i64",
+    int: "i32",
+    int32: "i32",
+    short: "i32",
+    int16: "i32",
+    char: "i8",
+    int8: "i8",
+  },
+  ...{ byte: "u8", uint8: "u8", boolean: "bool", float8_e4m3fn: "f8e4m3", float8_e5m2: "f8e5m2" },
+};
+
 /** Rejects unknown dtypes, for callers in JavaScript. */
 export function requireDtype(op: string, dtype: Dtype): void {
-  if (Object.hasOwn(dtypes, dtype)) return;
+  const given: unknown = dtype;
+  if (typeof given === "string" && Object.hasOwn(dtypes, given)) return;
+  const text = typeof given === "string" ? `"${given}"` : given === null ? "null" : `of type ${typeof given}`;
+  const name = typeof given === "string" ? dtypesOfNames[given.replace(/^torch\./, "")] : undefined;
+  const advice = name ? ` Pass "${name}".` : "";
   throw new HoldfastError(
     "BAD_DTYPE",
-    `${op}: unknown dtype "${dtype}". The dtypes are ${Object.keys(dtypes).join(", ")}.`,
-    { numbers: { op, dtype } },
+    `${op}: unknown dtype ${text}.${advice} The dtypes are ${Object.keys(dtypes).join(", ")}.`,
+    { numbers: { op, dtype: text } },
   );
 }

@@ -27,14 +27,14 @@ const args: Readonly<Record<string, () => readonly unknown[]>> = {
 
 for (const name of Object.keys(inPlaceElementwiseMethods)) {
   test(`${name} overwrites the tensor with the result of the method, and keeps its dtype`, () => {
-    const isBitwise = name.startsWith("bitwise");
-    const values = isBitwise ? [5, 6, 7] : [0.3, 0.6, 0.9];
-    const dtype = isBitwise ? "i32" : "f32";
+    const isOfIntegers = /^(bitwise|gcd|lcm)/.test(name);
+    const values = isOfIntegers ? [5, 6, 7] : [0.3, 0.6, 0.9];
+    const dtype = isOfIntegers ? "i32" : "f32";
     const method = name.slice(0, -1);
     const call = (x: Tensor, which: string): Tensor => {
       const methods = x as unknown as Record<string, Method>;
       const isUnary = methods[method]?.length === 0;
-      const operand = isBitwise ? tensor([1, 2, 3], { dtype }) : tensor(other);
+      const operand = isOfIntegers ? tensor([1, 2, 3], { dtype }) : tensor(other);
       return methods[which]!.call(x, ...(args[method]?.() ?? (isUnary ? [] : [operand])));
     };
     const x = tensor(values, { dtype });
