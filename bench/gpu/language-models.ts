@@ -1,10 +1,11 @@
 /**
- * Training steps of a language model of the size of Qwen2.5-0.5B, with random weights: full fine-tuning, or LoRA of rank 16 in all
- * projections, with a frozen base in bf16.
- * `language_models_peer.py` is the same in PyTorch with transformers.
+ * Training steps of a language model of the size of Qwen2.5-0.5B, with random weights: full fine-tuning, or LoRA of rank 16 with a frozen
+ * base in bf16, in all projections or in those of attention.
+ * `language_models_peer.py` is the same in PyTorch with transformers and PEFT.
  *
- *   node --conditions=holdfast-source dist/bench/gpu/language-models.js [--task full|lora] [--batch 8] [--tokens 1024] [--layers 24]
- *     [--precision bf16] [--seconds 8] [--kernels 30] [--checkpointing] [--device cuda]
+ *   node --conditions=holdfast-source dist/bench/gpu/language-models.js [--task full|lora] [--targets all|attention] [--rank 16]
+ *     [--dropout 0] [--batch 8] [--tokens 1024] [--layers 24] [--precision bf16] [--seconds 8] [--kernels 30] [--checkpointing]
+ *     [--device cuda]
  */
 
 import "../source-modules.js";
@@ -15,6 +16,9 @@ import { qwenHalfBillion } from "./language-model-sizes.js";
 const { values: options } = parseArgs({
   options: {
     task: { type: "string", default: "full" },
+    targets: { type: "string", default: "all" },
+    rank: { type: "string", default: "16" },
+    dropout: { type: "string", default: "0" },
     batch: { type: "string", default: "8" },
     tokens: { type: "string", default: "1024" },
     layers: { type: "string", default: "24" },
@@ -27,6 +31,7 @@ const { values: options } = parseArgs({
   },
 });
 
+const attentionLayers = ["q_proj", "k_proj", "v_proj", "o_proj"];
 const [batch, tokens] = [Number(options.batch), Number(options.tokens)];
 const config = {
   ...qwenHalfBillion,
@@ -46,7 +51,9 @@ if (!(model instanceof models.LanguageModel)) throw new Error("no language model
 if (isLora) {
   // Frozen before it is placed, so that it never has memory for gradients.
   model.requiresGrad_(false).to(device, "bf16");
-  applyLora(model, { rank: 16, alpha: 32, targets: "all-linear" });
+  const [rank, dropout] = [Number(options.rank), Number(options.dropout)];
+  const targets = options.targets === "attention" ? attentionLayers : "all-linear";
+  applyLora(model, { rank, alpha: 2 * rank, dropout, targets });
 } else model.to(device);
 model.train();
 model.gradientCheckpointing = options.checkpointing;
@@ -95,8 +102,9 @@ const median = times[groups >> 1] ?? Number.NaN;
 const lastLoss = step().loss.item();
 observe();
 
+const adapters = isLora ? ` of rank ${options.rank} in ${options.targets} layers` : "";
 console.log(
-  `Holdfast, ${options.task}, ${options.precision}, ${batch} × ${tokens} tokens: ${median.toFixed(2)} ms, best ${(times[0] ?? 0).toFixed(2)} ms, ` +
+  `Holdfast, ${options.task}${adapters}, ${options.precision}, ${batch} × ${tokens} tokens: ${median.toFixed(2)} ms, best ${(times[0] ?? 0).toFixed(2)} ms, ` +
     `${((1000 * batch * tokens) / median).toFixed(0)} tokens/s, first call ${firstSeconds.toFixed(1)} s, peak ${(peak / 2 ** 20).toFixed(0)} MiB, ` +
     `loss ${firstLoss.toFixed(3)} → ${lastLoss.toFixed(3)}, ${model.parameterCount} parameters, ` +
     `${parameters.reduce((sum, { numel }) => sum + numel, 0)} of them trained`,

@@ -1,9 +1,11 @@
 """Training steps of a language model of the size of Qwen2.5-0.5B in PyTorch with transformers, compiled: the peer of language-models.ts.
 
-  python3 language_models_peer.py [--task full|lora] [--batch 8] [--tokens 1024] [--layers 24] [--seconds 8] [--mode default]
+  python3 language_models_peer.py [--task full|lora] [--targets all|attention] [--rank 16] [--dropout 0] [--batch 8] [--tokens 1024]
+    [--layers 24] [--vocabulary 151936] [--seconds 8] [--mode default] [--whole] [--plain]
 
-The weights are float32 and the step runs in autocast to bfloat16; with --task lora the frozen base is stored in bfloat16 and the adapters
-(rank 16, all projections) in float32. The adapters are those of PEFT; with --plain, or without PEFT, those of a small module below.
+The weights are float32 and the step runs in autocast to bfloat16; with --task lora the frozen base is stored in bfloat16 and the adapters in
+float32. The adapters are those of PEFT; with --plain, or without PEFT, those of a small module below. The model and its loss are compiled;
+with --whole, so are the clipping and the update.
 """
 
 import argparse
@@ -15,6 +17,9 @@ from torch import nn
 
 ap = argparse.ArgumentParser()
 ap.add_argument("--task", default="full", choices=["full", "lora"])
+ap.add_argument("--targets", default="all", choices=["all", "attention"])
+ap.add_argument("--rank", type=int, default=16)
+ap.add_argument("--dropout", type=float, default=0)
 ap.add_argument("--batch", type=int, default=8)
 ap.add_argument("--tokens", type=int, default=1024)
 ap.add_argument("--layers", type=int, default=24)
@@ -22,6 +27,8 @@ ap.add_argument("--seconds", type=float, default=8)
 ap.add_argument("--mode", default="default")
 ap.add_argument("--device", default="cuda")
 ap.add_argument("--plain", action="store_true")
+ap.add_argument("--whole", action="store_true")
+ap.add_argument("--vocabulary", type=int, default=151936)
 args = ap.parse_args()
 
 from transformers import Qwen2Config, Qwen2ForCausalLM  # noqa: E402
@@ -31,7 +38,7 @@ torch.manual_seed(42)
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.set_float32_matmul_precision("high")
 config = Qwen2Config(
-    vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=args.layers, num_attention_heads=14,
+    vocab_size=args.vocabulary, hidden_size=896, intermediate_size=4864, num_hidden_layers=args.layers, num_attention_heads=14,
     num_key_value_heads=2, max_position_embeddings=32768, rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, use_cache=False,
     attn_implementation="sdpa",
 )
@@ -40,17 +47,18 @@ config = Qwen2Config(
 class Lora(nn.Module):
     """A frozen linear layer and its adapter, as PEFT computes it."""
 
-    def __init__(self, base, rank=16, alpha=32):
+    def __init__(self, base, rank, dropout):
         super().__init__()
         self.base = base
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         self.a = nn.Linear(base.in_features, rank, bias=False)
         self.b = nn.Linear(rank, base.out_features, bias=False)
         nn.init.kaiming_uniform_(self.a.weight, a=math.sqrt(5))
         nn.init.zeros_(self.b.weight)
-        self.scale = alpha / rank
+        self.scale = 2.0
 
     def forward(self, x):
-        return self.base(x) + self.b(self.a(x)) * self.scale
+        return self.base(x) + self.b(self.a(self.dropout(x.to(self.a.weight.dtype)))) * self.scale
 
 
 try:
@@ -58,20 +66,25 @@ try:
 except ImportError:
     peft = None
 
+attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
+targets = attention + ([] if args.targets == "attention" else ["gate_proj", "up_proj", "down_proj"])
 model = Qwen2ForCausalLM(config)
 task = args.task
 if args.task == "lora" and peft and not args.plain:
-    task = f"lora by peft {peft.__version__}"
+    task = f"lora of rank {args.rank} in {args.targets} layers by peft {peft.__version__}"
     model.to(torch.bfloat16)
-    model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+    lora = peft.LoraConfig(
+        r=args.rank, lora_alpha=2 * args.rank, lora_dropout=args.dropout, target_modules=targets, task_type="CAUSAL_LM"
+    )
+    model = peft.get_peft_model(model, lora)
 elif args.task == "lora":
-    task = "lora, plain"
+    task = f"lora of rank {args.rank} in {args.targets} layers, plain"
     model.requires_grad_(False)
     model.to(torch.bfloat16)
     for layer in model.model.layers:
-        for owner, names in ((layer.self_attn, ["q_proj", "k_proj", "v_proj", "o_proj"]), (layer.mlp, ["gate_proj", "up_proj", "down_proj"])):
-            for name in names:
-                setattr(owner, name, Lora(getattr(owner, name)))
+        for name in targets:
+            owner = layer.self_attn if name in attention else layer.mlp
+            setattr(owner, name, Lora(getattr(owner, name), args.rank, args.dropout))
 model.to(args.device).train()
 params = [p for p in model.parameters() if p.requires_grad]
 opt = torch.optim.AdamW(params, lr=1e-5, weight_decay=0.01, fused=args.device == "cuda")
@@ -83,15 +96,24 @@ def loss_fn(x):
         return model(input_ids=x, labels=x).loss
 
 
-forward = torch.compile(loss_fn, mode=None if args.mode == "default" else args.mode)
+mode = None if args.mode == "default" else args.mode
+forward = torch.compile(loss_fn, mode=mode)
+
+
+def update():
+    torch.nn.utils.clip_grad_norm_(params, 1.0)
+    opt.step()
+
+
+if args.whole:
+    update = torch.compile(update, mode=mode)
 
 
 def step():
     opt.zero_grad(set_to_none=True)
     loss = forward(ids)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(params, 1.0)
-    opt.step()
+    update()
     return loss.detach()
 
 
@@ -125,5 +147,6 @@ peak = torch.cuda.max_memory_allocated() / 2**20 if args.device == "cuda" else 0
 print(
     f"PyTorch {torch.__version__}, transformers {transformers.__version__}, {task}, bf16, {args.batch} × {args.tokens} tokens: "
     f"{times[groups // 2]:.2f} ms, best {times[0]:.2f} ms, {1e3 * args.batch * args.tokens / times[groups // 2]:.0f} tokens/s, "
-    f"first call {first_s:.1f} s, peak {peak:.0f} MiB, loss {first:.3f} → {last:.3f}, {sum(p.numel() for p in model.parameters())} parameters"
+    f"first call {first_s:.1f} s, peak {peak:.0f} MiB, loss {first:.3f} → {last:.3f}, {sum(p.numel() for p in model.parameters())} parameters, "
+    f"{sum(p.numel() for p in params)} of them trained"
 )
