@@ -61,7 +61,7 @@ export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 export * as targetLosses from "./losses/two-operands.js";
 export { batchedLinear } from "./matmul/batched-linear.js";
 export { fusedProjections } from "./matmul/fused-projections.js";
-export { type LoraLinearAttributes, loraLinear } from "./matmul/lora-linear.js";
+export { biasOfLora, type LoraLinearAttributes, loraLinear } from "./matmul/lora-linear.js";
 export { type LinearAttributes, linear, matmul } from "./matmul/matmul.js";
 export { cat, stack } from "./movement/cat.js";
 export { diagonal } from "./movement/diagonal.js";

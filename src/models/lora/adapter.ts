@@ -60,12 +60,8 @@ export class LoraAdapter extends LinearAdapter {
   forward(x: Tensor, { weight, bias }: Linear): Tensor {
     if (this.isMerged) return functional.linear(x, weight, bias);
     const { loraA: a, loraB: b, scaling: scale } = this;
-    if (!this.isTraining || this.dropout.p === 0)
-      return functional.loraLinear(x, weight, bias, { a, b, scale });
-    const result = functional.linear(x, weight, bias);
-    const narrow = functional.linear(this.dropout.forward(x), this.loraA);
-    const product = functional.linear(narrow.mul(this.scaling), this.loraB);
-    return result.add(product).to(result.dtype);
+    const dropped = this.isTraining && this.dropout.p > 0 ? { input: this.dropout.forward(x) } : {};
+    return functional.loraLinear(x, weight, bias, { a, b, scale, ...dropped });
   }
 
   /**

@@ -67,6 +67,8 @@ export interface LoraProduct {
   readonly b: Tensor;
   /** Default: 1. */
   readonly scale?: number;
+  /** What A multiplies, such as x after dropout. Default: x. */
+  readonly input?: Tensor;
 }
 
 /**
@@ -82,8 +84,11 @@ export interface LoraProduct {
  * ```
  */
 export function loraLinear(x: Tensor, weight: Tensor, bias: Tensor | null, product: LoraProduct): Tensor {
-  const { a, b, scale = 1 } = checkOptions("loraLinear", product, { a: true, b: true, scale: true });
-  return x.device.apply(loraLinearOp, bias ? [x, weight, a, b, bias] : [x, weight, a, b], { scale });
+  const names = { a: true, b: true, scale: true, input: true } as const;
+  const { a, b, scale = 1, input } = checkOptions("loraLinear", product, names);
+  const operands = bias ? [x, weight, a, b, bias] : [x, weight, a, b];
+  if (!input || input === x) return x.device.apply(loraLinearOp, operands, { scale });
+  return x.device.apply(loraLinearOp, [...operands, input], { scale, inputOfA: bias ? 5 : 4 });
 }
 
 /**

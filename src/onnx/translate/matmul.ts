@@ -37,16 +37,19 @@ export const matmulTranslations: Readonly<Record<string, Translation>> = {
     const product = scaled(at, at.node("MatMul", [x, matrix]));
     return at.result(bias.length > 0 ? at.node("Add", [product, ...bias]) : product);
   },
-  /** x, W, A, B and a bias: x·Wᵀ + scale·x·Aᵀ·Bᵀ + bias. */
+  /** x, W, A, B, a bias, and what A multiplies instead of x: x·Wᵀ + scale·x·Aᵀ·Bᵀ + bias. */
   loraLinear: (at) => {
+    const inputOfA = at.number("inputOfA", 0);
+    const bias = inputOfA === 4 ? 5 : 4;
     const isOutIn = at.text("layout") !== "inOut";
     const [weight, a, b] = [1, 2, 3].map((index) =>
       isOutIn ? at.transpose(at.operand(index), [1, 0]) : at.operand(index),
     ) as [string, string, string];
-    const narrow = scaled(at, at.node("MatMul", [at.operand(0), a]));
+    const narrow = scaled(at, at.node("MatMul", [at.operand(inputOfA), a]));
     const product = at.node("MatMul", [narrow, b]);
     const sum = at.node("Add", [at.node("MatMul", [at.operand(0), weight]), product]);
-    return at.result(at.hasOperand(4) ? at.node("Add", [sum, at.operand(4)]) : sum);
+    const hasBias = at.hasOperand(bias) && bias !== inputOfA;
+    return at.result(hasBias ? at.node("Add", [sum, at.operand(bias)]) : sum);
   },
   /** x [rows, groups, in], a weight [in, out] and a bias [out] for each group. */
   batchedLinear: (at) => {

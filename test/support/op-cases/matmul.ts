@@ -101,6 +101,21 @@ export const matmulCases: readonly OpCase[] = [
       }),
     ),
   ),
+  ...[true, false].map((hasBias) =>
+    opCase({
+      op: loraLinear,
+      what: `A with an input of its own, ${hasBias ? "with" : "without"} a bias`,
+      gradients: hasBias ? [0, 1, 2, 3, 4, 5] : [0, 1, 2, 3, 4],
+      draw: () =>
+        call(
+          [
+            ...[operand([2, 3, 4]), operand([5, 4]), operand([2, 4]), operand([5, 2])],
+            ...[...(hasBias ? [operand([5])] : []), operand([2, 3, 4])],
+          ],
+          fc.constant({ scale: 1.5, inputOfA: hasBias ? 5 : 4 } as const),
+        ),
+    }),
+  ),
   opCase({
     op: batchedLinear,
     gradients: [0, 1, 2, 3, 4],

@@ -136,7 +136,10 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const matrix = (shape: Shape) => parameter(builder, layout === "outIn" ? shape : shape.toReversed());
     const weights = [matrix([out, width]), matrix([rank, width]), matrix([out, rank])];
     const bias = choices.isOneIn(2) ? [parameter(builder, [out])] : [];
-    builder.op("loraLinear", [x, ...weights, ...bias], { layout, scale: 0.5 }, { size: 2 * size });
+    const input = choices.isOneIn(2) ? [builder.op("tanh", [x], {})] : [];
+    const attributes =
+      input.length === 0 ? { layout, scale: 0.5 } : { layout, scale: 0.5, inputOfA: 4 + bias.length };
+    builder.op("loraLinear", [x, ...weights, ...bias, ...input], attributes, { size: 2 * size });
   },
   fusedProjections(builder, choices) {
     const { x, width, out, size } = sides(builder, choices);

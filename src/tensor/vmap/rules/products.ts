@@ -2,6 +2,7 @@
 
 import {
   add,
+  biasOfLora,
   type LinearAttributes,
   type LoraLinearAttributes,
   linear,
@@ -46,13 +47,17 @@ export const linearRule: BatchingRule = (call) => {
 /** Members that share the weights are further rows. Otherwise both products are computed by themselves. */
 export const loraLinearRule: BatchingRule = (call) => {
   const { device, operands } = call;
-  const weights = operands.slice(1).map((_, index) => index + 1);
-  if (!weights.some((index) => call.isBatched(index)))
-    return call.run([call.whole(0), ...weights.map((index) => call.raw(index))]);
-  const { scale, layout = "outIn" } = call.attributes as LoraLinearAttributes;
-  const [x, weight, a, b, ...bias] = operands as readonly Tensor[];
-  if (!x || !weight || !a || !b) return undefined;
-  const narrow = device.apply(linear, [x, a], { layout, scale });
+  const attributes = call.attributes as LoraLinearAttributes;
+  const { scale, layout = "outIn", inputOfA = 0 } = attributes;
+  const isInput = (index: number): boolean => index === 0 || index === inputOfA;
+  if (!operands.some((_, index) => !isInput(index) && call.isBatched(index)))
+    return call.run(operands.map((_, index) => (isInput(index) ? call.whole(index) : call.raw(index))));
+  const [x, weight, a, b] = operands as readonly Tensor[];
+  const input = operands[inputOfA];
+  const bias = operands[biasOfLora(attributes)];
+  if (!x || !weight || !a || !b || typeof input !== "object") return undefined;
+  const narrow = device.apply(linear, [input, a], { layout, scale });
   const product = device.apply(linear, [narrow, b], { layout });
-  return [call.unwrap(device.apply(add, [device.apply(linear, [x, weight, ...bias], { layout }), product]))];
+  const wide = device.apply(linear, typeof bias === "object" ? [x, weight, bias] : [x, weight], { layout });
+  return [call.unwrap(device.apply(add, [wide, product]))];
 };
