@@ -71,7 +71,8 @@ function runInOneProcess(
   const stderr = openSync(log, "w");
   const child = spawn(process.execPath, [program, ...files], {
     cwd: dirname(first),
-    env: { ...process.env, ...settings },
+    // Examples leave their files, and the folder of the compiled examples is removed.
+    env: { ...process.env, ...settings, TMPDIR: dirname(first) },
     stdio: ["ignore", "pipe", stderr],
   });
   closeSync(stderr);

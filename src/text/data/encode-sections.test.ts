@@ -1,16 +1,16 @@
 /** Borders in texts: the tokens of a prompt are those that the model sees without the answer. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { makeFolder } from "../../../test/support/folders.js";
 import { loadTokenizer } from "../tokenizer/index.js";
 import { encodeSections } from "./encode-sections.js";
 
 /** A tokenizer as Llama 2 has it: a space before each text, and merges across words. */
 function makeTokenizer() {
-  const folder = mkdtempSync(join(tmpdir(), "sections-"));
+  const folder = makeFolder();
   const tokens = ["<unk>", "</s>", "▁", "a", "b", ":", "\n", "▁a", "▁b", "ab"];
   const merges = ["▁ a", "▁ b", "a b"];
   const prefix = {

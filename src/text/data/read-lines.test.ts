@@ -1,14 +1,14 @@
 /** Lines of files: parts of any sizes, byte order marks, long lines. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { makeFolder } from "../../../test/support/folders.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { decodeLine, readLines } from "./read-lines.js";
 
-const path = join(mkdtempSync(join(tmpdir(), "lines-")), "a.txt");
+const path = join(makeFolder(), "a.txt");
 
 test("a file of several parts has all its lines once, whatever crosses the border of a part", () => {
   const long = "é".repeat(2_300_000);

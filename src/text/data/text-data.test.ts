@@ -2,16 +2,16 @@
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { makeFolder } from "../../../test/support/folders.js";
 import { rejectsLater } from "../../../test/support/rejects.js";
 import { ByteTokenizer } from "../tokenizer/index.js";
 import { loadTextData, type TextData, type TextDataOptions } from "./index.js";
 import { planPackedRows } from "./plan-rows.js";
 
-const folder = mkdtempSync(join(tmpdir(), "text-data-"));
+const folder = makeFolder();
 const chatTemplate =
   "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
 const tokenizer = new ByteTokenizer({ eosToken: "</s>", chatTemplate });

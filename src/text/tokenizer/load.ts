@@ -31,8 +31,10 @@ const otherNames = ["tokenizer_config.json", "special_tokens_map.json", "chat_te
  * @example
  * ```ts
  * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
  * import { ByteTokenizer, loadTokenizer, saveTokenizer } from "holdfast";
- * const folder = mkdtempSync("/tmp/tokenizer-");
+ * const folder = mkdtempSync(join(tmpdir(), "tokenizer-"));
  * saveTokenizer(new ByteTokenizer({ eosToken: "<|end|>" }), folder);
  * const tokenizer = loadTokenizer(folder);
  * console.log(tokenizer.vocabularySize, tokenizer.eosId); // → 257 256
@@ -62,8 +64,10 @@ export function loadTokenizer(folder: string): Tokenizer {
  * @example
  * ```ts
  * import { mkdtempSync, readdirSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
  * import { ByteTokenizer, saveTokenizer } from "holdfast";
- * const folder = mkdtempSync("/tmp/tokenizer-");
+ * const folder = mkdtempSync(join(tmpdir(), "tokenizer-"));
  * saveTokenizer(new ByteTokenizer(), folder);
  * console.log(readdirSync(folder)); // → [ 'tokenizer.json', 'tokenizer_config.json' ]
  * ```

@@ -1,11 +1,11 @@
 /** The run recorder: steps get their losses in order, records are read back unchanged, and a resume removes later ones. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
+import { makeFolder } from "../../../test/support/folders.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import { randn, type Tensor } from "../../tensor/index.js";
 import { inspectionFiles, legacyIncidentsFile } from "../run-files.js";
@@ -18,7 +18,6 @@ describe("the run recorder", () => {
   const device = openDevice({ driver });
   after(() => driver.close());
 
-  const newFolder = (): string => mkdtempSync(join(tmpdir(), "holdfast-recorder-"));
   const sent = (step: number): StepRow => ({
     ...{ step, time: 1000 * step, loss: Number.NaN, lr: 0.1, fold: 0, epoch: 0, samples: 8, hostMs: 0.5 },
   });
@@ -26,7 +25,7 @@ describe("the run recorder", () => {
     new RunRecorder({ folder, runtime: device.runtime, from, now: () => 1e6 });
 
   test("each step gets its own loss, however late it arrives; a step without a loss has NaN", () => {
-    const folder = newFolder();
+    const folder = makeFolder();
     const recorder = open(folder);
     let [sentCount, lossCount] = [0, 0];
     // Bursts of all sizes, so that the ring buffer wraps around and grows while it is not empty.
@@ -54,7 +53,7 @@ describe("the run recorder", () => {
   });
 
   test("plans, memory and incidents are read back as they were recorded, and agree with the device", () => {
-    const folder = newFolder();
+    const folder = makeFolder();
     const step = device.compile((x: Tensor) => x.exp().sum());
     step(randn([64], { device }));
     const recorder = open(folder);
@@ -75,7 +74,7 @@ describe("the run recorder", () => {
   });
 
   test("a run that resumes from an earlier step has no records of later ones", () => {
-    const folder = newFolder();
+    const folder = makeFolder();
     const recorder = open(folder);
     for (let step = 1; step <= 10; step++) {
       recorder.noteSent(sent(step));
@@ -92,7 +91,7 @@ describe("the run recorder", () => {
   });
 
   test("records before a sync survive a kill, and a resume removes the later ones", () => {
-    const folder = newFolder();
+    const folder = makeFolder();
     const recorder = open(folder);
     const note = (step: number): void => {
       recorder.noteSent(sent(step));
@@ -112,7 +111,7 @@ describe("the run recorder", () => {
   });
 
   test("incidents of 0.1.0 are read with the new ones, and a resume truncates both", () => {
-    const folder = newFolder();
+    const folder = makeFolder();
     const lineAt = (step: number): string => {
       const record = { kind: "capture refused", time: step, step, message: `at ${step}`, phases: [] };
       return `${JSON.stringify(record)}\n`;
@@ -131,7 +130,7 @@ describe("the run recorder", () => {
   });
 
   test("a plan is written once, even if a resumed run makes it again", () => {
-    const folder = newFolder();
+    const folder = makeFolder();
     const lines = (): number =>
       readFileSync(join(folder, inspectionFiles.plans), "utf8").trimEnd().split("\n").length;
     const step = device.compile((x: Tensor) => x.exp().sum());

@@ -1,16 +1,16 @@
 /** The step log: rows are read back bit for bit, ranges too; kills and resumes leave complete rows. */
 
 import assert from "node:assert/strict";
-import { appendFileSync, mkdtempSync, statSync, truncateSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { withFault } from "../../../test/support/failing-calls.js";
+import { makeFolder } from "../../../test/support/folders.js";
 import { stepColumns } from "../../records/index.js";
 import { bufferSizes } from "../../units/index.js";
 import { countSteps, readSteps, StepLog, type StepRow } from "./step-log.js";
 
-const newPath = (): string => join(mkdtempSync(join(tmpdir(), "holdfast-steps-")), "steps.bin");
+const newPath = (): string => join(makeFolder(), "steps.bin");
 const rowOf = (step: number): StepRow => ({
   ...{ step, time: 1_700_000_000_000 + step / 3, loss: step === 3 ? Number.NaN : 1 / step, lr: 1e-3 / step },
   ...{ fold: step % 2, epoch: Math.floor(step / 10), samples: 256, hostMs: 0.02 * step },
