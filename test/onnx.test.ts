@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import fc from "fast-check";
 import { exportOnnx, nn, rand, randn, type Tensor, tensor, zeros } from "holdfast";
 import { openDevice } from "./support/devices.js";
 import { makeFolder } from "./support/folders.js";
@@ -96,6 +97,54 @@ test("weights above the limit are in a second file", async () => {
   assert.deepEqual(readModel(path).initializers, readModel(inline).initializers);
   const names = readdirSync(folder).filter((name) => name.startsWith("external"));
   assert.deepEqual(names.sort(), ["external-inline.onnx", "external.onnx", "external.onnx_data"]);
+});
+
+test("a loop that fills the columns of a tensor is exported, for any batch", async () => {
+  const model = (x: Tensor): unknown => {
+    const states = zeros([x.shape[0]!, 3, 4]);
+    const first = states.select(1, 0);
+    let state = x.select(1, 0).mul(0);
+    for (let step = 0; step < 3; step++) {
+      state = x.select(1, step).add(state).tanh();
+      states.select(1, step).copy_(state);
+    }
+    states.narrow(2, 1, 2).mul_(2);
+    return { states, first, last: states.narrow(1, 1, 2).transpose(1, 2).mul(1) };
+  };
+  const feeds = [{ x: randn([2, 3, 4]) }, { x: randn([5, 3, 4]) }] as const;
+  await compareExport(cpu, folder, { name: "columns", model, feeds });
+});
+
+/** A view of a tensor [3, 4, 5], from a few numbers. */
+function viewOf(whole: Tensor, numbers: readonly number[]): Tensor {
+  let view = whole;
+  for (const number of numbers) {
+    const axis = number % view.ndim;
+    const size = view.shape[axis]!;
+    const start = (number >> 3) % size;
+    if (number % 7 < 3) view = view.narrow(axis, start, 1 + ((number >> 5) % (size - start)));
+    else if (number % 7 < 5 && view.ndim > 1) view = view.select(axis, start);
+    else view = view.permute(view.shape.map((_, index) => (index + axis) % view.ndim));
+  }
+  return view;
+}
+
+test("writes to random views change the tensors that share their memory", async () => {
+  const numbers = fc.array(fc.nat(1023), { minLength: 1, maxLength: 4 });
+  const writes = fc.array(fc.tuple(numbers, numbers), { minLength: 1, maxLength: 4 });
+  const property = fc.asyncProperty(writes, async (list) => {
+    const model = (x: Tensor): unknown => {
+      const whole = x.clone();
+      const seen = list.map(([written, read], index) => {
+        viewOf(whole, written).mul_(index + 2);
+        return viewOf(whole, read);
+      });
+      return [whole, ...seen.map((view) => view.add(1))];
+    };
+    const options = { dynamicAxes: {} };
+    await compareExport(cpu, folder, { name: "views", model, feeds: [{ x: randn([3, 4, 5]) }], options });
+  });
+  await fc.assert(property, { numRuns: 15 });
 });
 
 test("an op that ONNX lacks is rejected with its layer", () => {

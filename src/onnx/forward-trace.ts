@@ -16,6 +16,7 @@ import {
   type Shape,
 } from "../ops/index.js";
 import type { LoadedCommand, Runtime, Storage, UploadItem } from "../runtime/index.js";
+import { type Region, regionOf } from "./region.js";
 
 /** Where a value comes from. */
 export type ValueSource =
@@ -52,6 +53,7 @@ export interface TracedCall {
 
 interface Entry {
   readonly id: number;
+  readonly array: DeviceArray;
   readonly from: number;
   readonly to: number;
 }
@@ -99,8 +101,9 @@ export class ForwardTrace extends OpTrace {
     const { storage } = array;
     if (!storage) return this.#addValue(array, { kind: "constant", bytes: new Uint8Array(0) });
     const source = this.#sourceOf(array, storage);
+    if (!source) return this.#partOfKnown(array, storage);
     const id = this.#addValue(array, source);
-    this.#entries.set(keyOf(array), { id, ...rangeOf(storage) });
+    this.#enter(array, id);
     return id;
   }
 
@@ -116,7 +119,7 @@ export class ForwardTrace extends OpTrace {
       ...{ op: call.name, layer: this.#layer, operands, attributes: call.attributes },
       ...{ outputs: [id], elementwise: undefined },
     });
-    if (output.storage) this.#entries.set(keyOf(output), { id, ...rangeOf(output.storage) });
+    this.#enter(output, id);
   }
 
   override recordCopy(source: DeviceArray, target: DeviceArray): void {
@@ -175,7 +178,7 @@ export class ForwardTrace extends OpTrace {
     throw new HoldfastError(
       "UNSUPPORTED",
       `This model can't be exported to ONNX: it does what a traced forward pass can't: ${what} ("${label}"` +
-        `${layer ? `, in ${layer}` : ""}). Compute with tensors only, and write no views in place.`,
+        `${layer ? `, in ${layer}` : ""}). Compute with tensors only, and write in place to no other views than slices.`,
       { numbers: { what, label, ...(layer && { layer }) } },
     );
   }
@@ -226,10 +229,53 @@ export class ForwardTrace extends OpTrace {
     return id;
   }
 
+  /** Keeps the value that an array has now. */
+  #enter(array: DeviceArray, id: number): void {
+    if (array.storage) this.#entries.set(keyOf(array), { id, array, ...rangeOf(array.storage) });
+  }
+
+  /** An array has a new value. So have all arrays that it is a part of. */
   #write(array: DeviceArray, id: number): void {
-    if (!array.storage) return;
-    this.#forget(array.storage);
-    this.#entries.set(keyOf(array), { id, ...rangeOf(array.storage) });
+    const { storage } = array;
+    if (!storage) return;
+    const { from, to } = rangeOf(storage);
+    const wholes = [...this.#entries.values()].flatMap((entry) => {
+      const isOverlapping = entry.from < to && from < entry.to && keyOf(entry.array) !== keyOf(array);
+      const region = isOverlapping ? regionOf(array, entry.array) : undefined;
+      return region ? [{ entry, region }] : [];
+    });
+    this.#forget(storage);
+    this.#enter(array, id);
+    for (const { entry, region } of wholes) {
+      const written = this.#addRegionCall("overwrite", [entry.id, id], entry.array, region);
+      this.#enter(entry.array, written);
+    }
+  }
+
+  #addRegionCall(
+    op: "part" | "overwrite",
+    operands: readonly number[],
+    output: DeviceArray,
+    region: Region,
+  ): number {
+    const id = this.#addValue(output, { kind: "call", call: this.calls.length, output: 0 });
+    this.calls.push({
+      ...{ op, layer: this.#layer, operands: operands.map((value) => ({ value })) },
+      ...{ attributes: { ...region }, outputs: [id], elementwise: undefined },
+    });
+    return id;
+  }
+
+  /** The value of a part of an array whose value is known. */
+  #partOfKnown(array: DeviceArray, storage: Storage): number {
+    for (const entry of this.#entries.values()) {
+      const region = regionOf(array, entry.array);
+      if (!region) continue;
+      const id = this.#addRegionCall("part", [entry.id], array, region);
+      this.#enter(array, id);
+      return id;
+    }
+    return this.reject("a read of memory that was written in place through another view", storage.label);
   }
 
   /** Memory that is written: values of overlapping arrays are gone. */
@@ -242,18 +288,18 @@ export class ForwardTrace extends OpTrace {
     if (!this.#runtime.arena.isTraced(storage)) this.#written.push({ from, to });
   }
 
-  #sourceOf(array: DeviceArray, storage: Storage): ValueSource {
+  /** Undefined if calls have written to the memory. */
+  #sourceOf(array: DeviceArray, storage: Storage): ValueSource | undefined {
     const { from, to } = rangeOf(storage);
     if (!this.#runtime.arena.isTraced(storage)) {
-      if (this.#written.some((range) => range.from < to && from < range.to))
-        this.reject("a read of memory that was written in place through another view", storage.label);
-      return { kind: "stored", array };
+      const isWritten = this.#written.some((range) => range.from < to && from < range.to);
+      return isWritten ? undefined : { kind: "stored", array };
     }
     const bytes = this.#uploads.get(from);
     const size = array.shape.reduce((product, length) => product * length, dtypes[array.dtype].bytes);
-    if (bytes && isContiguous(array) && bytes.length >= size)
-      return { kind: "constant", bytes: bytes.subarray(0, size) };
-    return this.reject("a read of memory that was written in place through another view", storage.label);
+    return bytes && isContiguous(array) && bytes.length >= size
+      ? { kind: "constant", bytes: bytes.subarray(0, size) }
+      : undefined;
   }
 }
 

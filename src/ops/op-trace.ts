@@ -23,8 +23,10 @@ export abstract class OpTrace extends CallTrace {
   abstract recordOp(op: LoweredOp): void;
   /** A view op, which has no kernel calls. By default it is not recorded. */
   recordView(_call: OpCall, _output: DeviceArray): void {}
-  /** A copy into memory that exists, after its kernel calls. By default only these are recorded. */
-  recordCopy(_source: DeviceArray, _target: DeviceArray): void {}
+  /** A copy into memory that exists. By default its kernel calls are recorded. */
+  recordCopy(_source: DeviceArray, _target: DeviceArray, submitCalls: () => void): void {
+    submitCalls();
+  }
   /** A composite op, before its ops. Returns the function that takes its outputs. By default only its ops are recorded. */
   enterComposite(_call: OpCall): (outputs: readonly DeviceArray[]) => void {
     return () => undefined;
@@ -74,7 +76,8 @@ export function inComposite<V>(
 
 /** Copies an array into the memory of another one. */
 export function copyInto(runtime: Runtime, source: DeviceArray, target: DeviceArray): void {
-  submit(runtime, copyCalls(source, target));
+  const submitCalls = (): void => submit(runtime, copyCalls(source, target));
   const trace = runtime.traceSink;
-  if (trace instanceof OpTrace) trace.recordCopy(source, target);
+  if (trace instanceof OpTrace) trace.recordCopy(source, target, submitCalls);
+  else submitCalls();
 }

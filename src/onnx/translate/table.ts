@@ -13,6 +13,7 @@ import { movementTranslations } from "./movement.js";
 import { normalisationTranslations } from "./normalisation.js";
 import { recurrent } from "./recurrent.js";
 import { reductionTranslations } from "./reductions.js";
+import { regionTranslations } from "./regions.js";
 
 /** Elementwise ops, whose kernels are translated. */
 export const elementwiseNames = [
@@ -171,9 +172,10 @@ export const families: Readonly<Record<string, Family>> = {
   },
 };
 
-export const translations: ReadonlyMap<string, Translation> = new Map(
-  Object.values(families).flatMap(({ translations: ops }) => Object.entries(ops)),
-);
+export const translations: ReadonlyMap<string, Translation> = new Map([
+  ...Object.values(families).flatMap(({ translations: ops }) => Object.entries(ops)),
+  ...Object.entries(regionTranslations),
+]);
 
 const isRandom = "it draws random numbers, which an ONNX file can't repeat. Pass them as an input";
 const isDense = "ONNX has no such decomposition of matrices";
