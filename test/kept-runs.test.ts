@@ -42,6 +42,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "tf32Operands",
   "weightCopies",
   "recomputeInReaders",
+  "gemmSums",
 ]);
 
 describe("a run that 0.1.0 finished", () => {

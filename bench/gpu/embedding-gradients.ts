@@ -13,6 +13,7 @@ import type { ScatterAdd, ScatterShape } from "../../src/kernels/scan-scatter/in
 import type { Command, Runtime, Storage } from "../../src/runtime/index.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
+import { timeCommandsUs } from "./time-commands.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -60,26 +61,8 @@ function indicesOf({ tables, rows, batch }: Sizes, skew: Skew): Int32Array<Array
   );
 }
 
-/** Microseconds of the commands, in a graph of several repetitions. */
-function timeUs(runtime: Runtime, commands: readonly Command[]): number {
-  const loaded = runtime.load(commands);
-  const graph = runtime.captureForTiming("scatters", () => {
-    for (let launch = 0; launch < launches; launch++) runtime.submit(loaded);
-  });
-  const replayUs = (): number => {
-    runtime.synchronize();
-    const startMs = performance.now();
-    graph.replay();
-    runtime.synchronize();
-    return (1000 * (performance.now() - startMs)) / launches;
-  };
-  try {
-    replayUs();
-    return Math.min(...Array.from({ length: groups }, replayUs));
-  } finally {
-    graph.close();
-  }
-}
+const timeUs = (runtime: Runtime, commands: readonly Command[]): number =>
+  timeCommandsUs(runtime, commands, { launches, replays: groups });
 
 /** The times of the scatters to whole tables, in one launch and one after the other. */
 function timeScatters(device: Device, sizes: Sizes, skew: Skew): Readonly<Record<"group" | "apart", number>> {

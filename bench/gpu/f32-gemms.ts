@@ -15,7 +15,7 @@ import { listDmmaConfigs } from "../../src/kernels/gemm/dmma/configs.js";
 import { lowerDmmaGemms } from "../../src/kernels/gemm/dmma/launch.js";
 import { submit } from "../../src/kernels/submit.js";
 import type { LaunchCommand, Storage } from "../../src/runtime/index.js";
-import { systemClock } from "../../src/units/index.js";
+import { timeCommandsUs } from "./time-commands.js";
 
 const { values: options } = parseArgs({ options: { only: { type: "string", default: "" } } });
 
@@ -43,23 +43,7 @@ const shapes: readonly (readonly [string, string, number, number, number])[] = [
 const device = new Device("cuda", { precision: "f32", print: () => {} });
 const { runtime } = device;
 
-function timeLaunch(command: LaunchCommand): number {
-  const { source, blocks, op, arguments: values } = command;
-  const request = { op, kernel: runtime.kernel(source), blocks, arguments: values };
-  const launches = 10;
-  const graph = runtime.captureForTiming("gemm", () => {
-    for (let count = 0; count < launches; count++) runtime.launch(request);
-  });
-  const times = Array.from({ length: 12 }, () => {
-    runtime.synchronize();
-    const startMs = systemClock.nowMs();
-    graph.replay();
-    runtime.synchronize();
-    return systemClock.nowMs() - startMs;
-  });
-  graph.close();
-  return (times.sort((a, b) => a - b)[3]! * 1000) / launches;
-}
+const timeLaunch = (command: LaunchCommand): number => timeCommandsUs(runtime, [command]);
 
 /** Normal numbers, or their magnitudes. */
 function draw(length: number, isPositive: boolean): Float32Array {

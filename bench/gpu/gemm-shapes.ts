@@ -14,6 +14,7 @@ import { Device } from "../../src/index.js";
 import { firstNativeAlgorithm, transposeLaunchOf } from "../../src/kernels/index.js";
 import type { Runtime } from "../../src/runtime/index.js";
 import { systemClock } from "../../src/units/index.js";
+import { timeCommandsUs } from "./time-commands.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -92,26 +93,10 @@ function timeTranspose(runtime: Runtime, rows: number, columns: number): number 
   const size = rows * columns * 4;
   const [from, to] = ["from", "to"].map((label) => runtime.arena.allocate(size, label));
   if (!from || !to) throw new Error("two matrices");
-  const {
-    source,
-    blocks,
-    arguments: values,
-  } = transposeLaunchOf([{ from, to, rows, columns, rowStride: columns }]);
-  const launches = 10;
-  const request = { op: "transpose", kernel: runtime.kernel(source), blocks, arguments: values };
-  const graph = runtime.captureForTiming("transpose", () => {
-    for (let count = 0; count < launches; count++) runtime.launch(request);
-  });
-  const times = Array.from({ length: 10 }, () => {
-    runtime.synchronize();
-    const startMs = systemClock.nowMs();
-    graph.replay();
-    runtime.synchronize();
-    return systemClock.nowMs() - startMs;
-  });
-  graph.close();
+  const launch = transposeLaunchOf([{ from, to, rows, columns, rowStride: columns }]);
+  const us = timeCommandsUs(runtime, [{ kind: "launch", op: "transpose", ...launch }]);
   for (const storage of [to, from]) runtime.arena.free(storage);
-  return (Math.min(...times) * 1000) / launches;
+  return us;
 }
 
 const text = (value: number, digits = 1): string => (Number.isFinite(value) ? value.toFixed(digits) : "–");
