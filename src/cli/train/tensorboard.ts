@@ -3,6 +3,7 @@
 import { basename, join, resolve } from "node:path";
 import { type AddPoint, addMetrics, EventFileWriter } from "../../inspect/index.js";
 import type { JsonRecord } from "../../records/index.js";
+import type { EpochRecord } from "../../train/index.js";
 
 /** The points of an event: figures of a step, or a line of the run's metrics. */
 export type CurvePoint =
@@ -13,6 +14,16 @@ export type CurvePoint =
       readonly samplesPerSecond: number | undefined;
     }
   | { readonly kind: "metrics"; readonly step: number; readonly lr?: number; readonly metrics: JsonRecord };
+
+/** The point of an epoch, with figures of the job. */
+export function epochPoint(step: number, record: EpochRecord, ofJob: JsonRecord): CurvePoint {
+  const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;
+  return {
+    kind: "metrics",
+    ...{ step, lr },
+    metrics: { ...ofJob, epoch, loss, lr, samplesPerSecond, seconds, skipped },
+  };
+}
 
 export interface TensorBoardCurves {
   add(point: CurvePoint | undefined): void;

@@ -15,7 +15,7 @@ import { makeFolder } from "../../data/index.js";
 import { describeJobEvent } from "./crossasset-texts.js";
 import type { RunOptions } from "./run-options.js";
 import { summaryText } from "./summary.js";
-import type { CurvePoint } from "./tensorboard.js";
+import { type CurvePoint, epochPoint } from "./tensorboard.js";
 import { trainInRun } from "./train-in-run.js";
 
 /** Options as commander passes them. */
@@ -72,9 +72,7 @@ export function curveOf(event: JobEvent): CurvePoint | undefined {
   if (event.kind === "step") return event;
   if (event.kind === "epoch") {
     const { fold, step, record } = event;
-    const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;
-    const metrics = { fold, epoch, loss, lr, samplesPerSecond, seconds, skipped };
-    return { kind: "metrics", step, lr, metrics };
+    return epochPoint(step, record, { fold });
   }
   if (event.kind !== "fold end") return undefined;
   const { fold, test } = event.result;

@@ -3,7 +3,7 @@
 import type { Evaluation, JobEvent, JobResults } from "../../../lm/index.js";
 import { formatBytes, formatDuration } from "../../../units/index.js";
 import { type EventText, skippedText, stepLine, throughputText } from "../reporters.js";
-import type { CurvePoint } from "../tensorboard.js";
+import { type CurvePoint, epochPoint } from "../tensorboard.js";
 import type { SavedFolders } from "./save-result.js";
 
 /** An event of the command: of the job, or after it. */
@@ -96,9 +96,7 @@ export function curveOfLm(event: LmEvent): CurvePoint | undefined {
   if (event.kind === "step") return event;
   if (event.kind === "epoch") {
     const { step, record, tokensPerSecond } = event;
-    const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;
-    const metrics = { epoch, loss, lr, samplesPerSecond, seconds, skipped, tokensPerSecond };
-    return { kind: "metrics", step, lr, metrics };
+    return epochPoint(step, record, { tokensPerSecond });
   }
   if (event.kind !== "evaluation") return undefined;
   const { kind: _, step, ...evaluation } = event;
