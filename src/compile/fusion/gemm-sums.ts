@@ -49,7 +49,7 @@ export function fuseGemmSums(
 /** A product, and the GEMM that computes it. */
 type Product = SlicedAddend & { readonly gemm: GemmCall };
 
-/** Products that are added up by these calls, the last of which has the sum in `c`. */
+/** Products that are added up by these calls. The last call has the sum in `c`. */
 interface Sum {
   readonly nodes: readonly Node[];
   readonly products: readonly Product[];
@@ -199,7 +199,7 @@ function keepsFactors(program: Program, { nodes, products, c }: Sum, last: Node)
   );
 }
 
-/** What a GEMM reads besides the values that it adds to. */
+/** What a GEMM reads, without the values that it adds to. */
 function factorsOf({ work }: Call): readonly BufferSlice[] {
   if (work.kind !== "gemm") return [];
   const { a, b, bias } = work.problem;

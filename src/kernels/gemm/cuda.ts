@@ -99,7 +99,7 @@ export function lowerGemmEpilogue(
   return lowerSm90Gemms([problem], config, op, epilogue);
 }
 
-/** A GEMM plus other products, in one launch. Requires `sumCandidates`, of which `algorithm` is one. */
+/** A GEMM plus other products, in one launch. `algorithm`: one of `sumCandidates`, which must not be empty. */
 export function lowerGemmSum(
   target: Target,
   problem: Problem,

@@ -85,7 +85,7 @@ export const elementwiseNames = [
 /** Ops of one kind. */
 export interface Family {
   readonly translations: Readonly<Record<string, Translation>>;
-  /** The ONNX operators that they become, besides elementwise ones and those of `connecting`. */
+  /** The ONNX operators that they become, without elementwise ones and those of `connecting`. */
   readonly nodes: readonly string[];
 }
 

@@ -13,7 +13,7 @@ import type { Addend } from "../desc.js";
 /** The elements of K in a k-tile of 16-bit elements, and in one wgmma. */
 const [tileK, stepK] = [64, 16];
 
-/** The products of a sum besides the first, and what a kernel is specialised on. */
+/** The products of a sum after the first, and what a kernel is specialised on. */
 export interface Products {
   readonly addends: number;
   /** How many of the last products are short. */
