@@ -33,6 +33,12 @@ export interface World {
   exchange<T>(name: string, value: T): readonly T[];
   /** Returns when every rank has called it. */
   barrier(): void;
+  /**
+   * Shows the other ranks what a runtime does, by its shared status.
+   *
+   * @internal
+   */
+  watch(status: SharedArrayBuffer): void;
   /** Tells the other ranks that an error ends this one. */
   fail(error: unknown): void;
   /** Waits until every rank has called it, and ends the connections. */
@@ -44,7 +50,7 @@ const defaults = { timeoutMs: 60_000, connectWithinMs: 300_000 } as const;
 /** Finds the other processes of this run. Throws within `connectWithinMs` if one is missing. */
 export function openWorld(options: WorldOptions = {}, environment: Environment = process.env): World {
   const launch = readLaunch(environment);
-  return launch.size === 1 ? new LonelyWorld(launch) : new ConnectedWorld(launch, options, environment);
+  return launch.size === 1 ? new LonelyWorld(launch) : new ConnectedWorld(launch, options);
 }
 
 class LonelyWorld implements World {
@@ -65,6 +71,8 @@ class LonelyWorld implements World {
 
   barrier(): void {}
 
+  watch(): void {}
+
   fail(): void {}
 
   close(): void {}
@@ -78,7 +86,7 @@ class ConnectedWorld implements World {
   readonly communicator: MpiCommunicator;
   readonly #peers: Peers;
 
-  constructor(launch: Launch, options: WorldOptions, environment: Environment) {
+  constructor(launch: Launch, options: WorldOptions) {
     const { rank, size, master, launcher } = launch;
     const { timeoutMs = defaults.timeoutMs, connectWithinMs = defaults.connectWithinMs } = options;
     this.launch = launch;
@@ -89,7 +97,7 @@ class ConnectedWorld implements World {
     requireSameRank(launch, communicator);
     this.communicator = communicator;
     this.#peers = new Peers({
-      ...{ rank, size, master, timeoutMs, connectWithinMs, job: jobName(environment) },
+      ...{ rank, size, master, timeoutMs, connectWithinMs },
       share: (text) => communicator.shareText(text),
     });
     communicator.observer = this.#peers;
@@ -109,6 +117,10 @@ class ConnectedWorld implements World {
     this.communicator.barrier();
   }
 
+  watch(status: SharedArrayBuffer): void {
+    this.#peers.watch(status);
+  }
+
   fail(error: unknown): void {
     this.#peers.fail(error);
   }
@@ -125,12 +137,6 @@ class ConnectedWorld implements World {
   readonly #exited = (code: number): void => {
     if (code !== 0) this.fail(`its process ends with exit code ${code}`);
   };
-}
-
-/** A name of the job that all its processes are given. */
-function jobName(environment: Environment): string {
-  const { TORCHELASTIC_RUN_ID, SLURM_JOB_ID, SLURM_STEP_ID } = environment;
-  return [TORCHELASTIC_RUN_ID, SLURM_JOB_ID, SLURM_STEP_ID].filter(Boolean).join("/");
 }
 
 /** MPI must have been started by the launcher whose variables were read. Otherwise every process is a world of its own. */

@@ -5,7 +5,7 @@ import { noGrad } from "../autograd/index.js";
 import type { World } from "../distributed/index.js";
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
-import { allGather, allToAll, broadcast } from "../ops/index.js";
+import { allGather, allToAll, broadcast, sizeOf } from "../ops/index.js";
 import { autograd, cat, type Tensor, zeros } from "../tensor/index.js";
 import { enterShard, leaveShards } from "./shard-draws.js";
 import { treeSum } from "./tree-sum.js";
@@ -79,9 +79,9 @@ export class DataParallel {
     if (!communicator) return;
     const hash = createHash("sha256");
     const state = Object.entries(module.stateDict());
-    const random = [...new Set(state.map(([, { device }]) => device))].map(
-      ({ randomState }): [string, Tensor] => ["the random state", randomState],
-    );
+    const devices = [...new Set(state.map(([, { device }]) => device))];
+    for (const { runtime } of devices) this.world.watch(runtime.sharedStatus);
+    const random = devices.map(({ randomState }): [string, Tensor] => ["the random state", randomState]);
     for (const [name, tensor] of [...state, ...random]) {
       noGrad(() =>
         tensor.device.step(
@@ -202,7 +202,7 @@ export class DataParallel {
     const columns = Math.ceil(length / size);
     const padded = terms.map((term) => {
       const rest = zeros([columns * size - length], { dtype: term.dtype, device: term.device });
-      return cat([term, rest]).reshape([size, 1, columns]);
+      return (rest.numel === 0 ? term : cat([term, rest])).reshape([size, 1, columns]);
     });
     const sent = padded.length === 1 ? (padded[0] as Tensor) : cat(padded, 1); // [ranks, terms, columns]
     const received = sent.device.apply(allToAll, [sent], { communicator });
@@ -258,7 +258,7 @@ function pack(
   const options = { dtype, ...(first && { device: first.device }) } as const;
   return cat(
     slots.map(({ shape }, index) => {
-      const flat = [shape.reduce((product, size) => product * size, 1)];
+      const flat = [sizeOf(shape)];
       return tensors[index]?.to(dtype).reshape(flat) ?? zeros(flat, options);
     }),
   );
@@ -267,7 +267,7 @@ function pack(
 function unpack(packed: Tensor, slots: readonly Slot[]): Tensor[] {
   let start = 0;
   return slots.map(({ shape, dtype }) => {
-    const length = shape.reduce((product, size) => product * size, 1);
+    const length = sizeOf(shape);
     const part = packed.narrow(0, start, length);
     start += length;
     return part.reshape([...shape]).to(dtype);

@@ -398,6 +398,11 @@ export class Runtime {
     this.#lowerDigests = lower;
   }
 
+  /** The memory with what the runtime does at the moment, for a watcher in another thread (`SharedStatus`). */
+  get sharedStatus(): SharedArrayBuffer {
+    return this.#components.sharedStatus.memory;
+  }
+
   /** True if a function is being captured or traced. Nothing may be read back then. */
   get isCapturing(): boolean {
     return this.#components.captureState.isInside || this.#traceSink !== undefined;

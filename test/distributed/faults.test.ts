@@ -36,6 +36,17 @@ const faults: readonly Fault[] = [
 /** With every `npm test`. */
 const quick: ReadonlySet<string> = new Set(["openmpi kill 1", "openmpi stop 2", "mpich hang 1"]);
 
+test("the phase is named in which a rank does nothing", { skip: lacksMpi("openmpi") }, async () => {
+  const { status, output } = await runRanks({
+    ...{ mpi: "openmpi", size: 2, program: "training", args: [2, 1, "hang"], withinMs: 30_000 },
+  });
+  assert.notEqual(status, 0, output);
+  assert.match(
+    output,
+    /rank 0 of 2: rank 1 .* no progress for 1\.5s while rank 0 waits for it\. .* step \d+/,
+  );
+});
+
 for (const mpi of mpiNames)
   describe(mpi, { skip: lacksMpi(mpi) }, () => {
     for (const { fault, rank, message, code = "RANK_LOST", isKill } of faults) {

@@ -1,4 +1,4 @@
-/** The hub: a server in rank 0's process, to which every rank's thread is connected, rank 0's own too. */
+/** The hub: a server in rank 0's process, to which every rank's thread is connected, rank 0's own too. It ends with its thread. */
 
 import { createServer, type Server, type Socket } from "node:net";
 import { formatDuration, systemClock } from "../../units/index.js";
@@ -26,7 +26,6 @@ export class Hub {
   readonly #table: RankTable;
   readonly #server: Server;
   readonly #sockets = new Map<number, Socket>();
-  readonly #timer: NodeJS.Timeout;
   #hasRejectedAll = false;
 
   private constructor(options: HubOptions, server: Server) {
@@ -34,7 +33,7 @@ export class Hub {
     this.#server = server;
     this.#table = new RankTable(options.size, options.timeoutMs, systemClock);
     server.on("connection", (socket) => this.#greet(socket));
-    this.#timer = setInterval(() => this.#tick(), tickMs);
+    setInterval(() => this.#tick(), tickMs);
   }
 
   /** Listens; the port is chosen by the system if it is 0. */
@@ -50,12 +49,6 @@ export class Hub {
   get port(): number {
     const address = this.#server.address();
     return typeof address === "object" && address ? address.port : 0;
-  }
-
-  close(): void {
-    clearInterval(this.#timer);
-    this.#server.close();
-    for (const socket of this.#sockets.values()) socket.end();
   }
 
   #greet(socket: Socket): void {

@@ -34,7 +34,7 @@ export interface PeerThreadData {
 
 /** From the main thread. */
 export type ToThread =
-  /** Addresses of rank 0, of which some may not be reachable from here. */
+  /** Addresses of rank 0. Some may not be reachable from here. */
   | {
       readonly type: "connect";
       readonly hosts: readonly string[];
@@ -59,13 +59,13 @@ const data = workerData as PeerThreadData;
 const state = new SharedState(data.state);
 const beats = beatCounter(data.heartbeat);
 const turns = turnCounter(data.heartbeat);
+/** Of the runtimes that the main thread has opened. */
 const statuses: SharedStatus[] = [];
 
 /** How long a connection may take, before the next address is tried. */
 const connectMs = 3000;
 
 let socket: Socket | undefined;
-let hub: Hub | undefined;
 let isLeaving = false;
 let progress = 0;
 let lastActivity = "";
@@ -211,10 +211,7 @@ if (data.listen !== undefined) {
   const { listen: port, size, token, timeoutMs, connectWithinMs } = data;
   const options: HubOptions = { port, size, token, timeoutMs, connectWithinMs };
   Hub.open(options).then(
-    (opened) => {
-      hub = opened;
-      post({ type: "listening", port: hub.port });
-    },
+    (hub) => post({ type: "listening", port: hub.port }),
     (error) =>
       post({
         type: "error",

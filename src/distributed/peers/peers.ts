@@ -15,12 +15,10 @@ import { SharedState } from "./shared-state.js";
 export interface PeersOptions {
   readonly rank: number;
   readonly size: number;
-  /** Where rank 0 listens. Undefined: at a port that the system chooses, which `share` tells the other ranks. */
+  /** Where rank 0 listens. Undefined: at its addresses, and a port that the system chooses. */
   readonly master: { readonly host: string; readonly port: number } | undefined;
   /** Sends a text of rank 0 to every rank, by a way that exists already. */
-  readonly share: ((text: string) => string) | undefined;
-  /** A name of the job that all ranks know, if there is no `share`: a rank of another job is turned away. */
-  readonly job: string;
+  readonly share: (text: string) => string;
   /** How long a rank may be silent, or do nothing while others wait for it. */
   readonly timeoutMs: number;
   readonly connectWithinMs: number;
@@ -49,7 +47,7 @@ export class Peers implements WaitObserver {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     port1.unref();
-    const token = share ? crypto.randomUUID() : options.job;
+    const token = crypto.randomUUID();
     const data: PeerThreadData = {
       ...{ rank, size, pid: process.pid, token, timeoutMs, connectWithinMs },
       ...{ state: this.#state.memory, heartbeat: heartbeatMemory(), port: port2 },
@@ -71,7 +69,8 @@ export class Peers implements WaitObserver {
       port: own?.port ?? 0,
       token,
     };
-    this.#send({ type: "connect", ...meetingPoint(options, meeting) });
+    const shared = JSON.parse(share(rank === 0 ? JSON.stringify(meeting) : "")) as MeetingPoint;
+    this.#send({ type: "connect", ...shared, ...(rank === 0 && { hosts: ["127.0.0.1"] }) });
     // The hub rejects ranks that are missing after the same time, and names them.
     this.#identities = this.#receive("welcome", 2 * connectWithinMs + 1000).ranks;
   }
@@ -188,18 +187,6 @@ interface MeetingPoint {
   readonly hosts: readonly string[];
   readonly port: number;
   readonly token: string;
-}
-
-/** Where this rank connects to. `own`: the hub in this process, if it is rank 0's. */
-function meetingPoint({ rank, master, share, job }: PeersOptions, own: MeetingPoint): MeetingPoint {
-  const shared = share && (JSON.parse(share(rank === 0 ? JSON.stringify(own) : "")) as MeetingPoint);
-  if (rank === 0) return { ...own, hosts: ["127.0.0.1"] };
-  if (shared) return shared;
-  if (master) return { hosts: [master.host], port: master.port, token: job };
-  throw new HoldfastError(
-    "BAD_SETTING",
-    "The address of rank 0 is unknown. Set MASTER_ADDR to its host and MASTER_PORT to a free port, on every rank.",
-  );
 }
 
 /** The addresses of this machine, those that other machines can reach first. */
