@@ -2,7 +2,7 @@
  * Generation by language models with random weights in bf16: tokens per second of 1 and of 32 texts, the time of a decode step, and its
  * kernels. `decode_peer.py` is the same in PyTorch with transformers.
  *
- *   node --conditions=holdfast-source dist/bench/gpu/decode.js [--models half,large] [--texts 1,32] [--prompt 16] [--tokens 100]
+ *   node --conditions=holdfast-source dist/bench/gpu/decode.js [--models half,large,seven] [--texts 1,32] [--prompt 16] [--tokens 100]
  *     [--layers N] [--vocabulary N] [--bandwidth 4.8] [--kernels 16] [--device cuda]
  *
  * A decode step reads every weight once, except the rows of an embedding table that it does not look up. `--bandwidth` is that of the GPU's
@@ -20,11 +20,11 @@ import {
   models,
   type Tensor,
 } from "holdfast";
-import { qwenHalfBillion, qwenLarger } from "./language-model-sizes.js";
+import { qwenHalfBillion, qwenLarger, qwenSevenBillion } from "./language-model-sizes.js";
 
 const { values: options } = parseArgs({
   options: {
-    models: { type: "string", default: "half,large" },
+    models: { type: "string", default: "half,large,seven" },
     texts: { type: "string", default: "1,32" },
     prompt: { type: "string", default: "16" },
     tokens: { type: "string", default: "100" },
@@ -36,14 +36,14 @@ const { values: options } = parseArgs({
   },
 });
 
-const sizes = { half: qwenHalfBillion, large: qwenLarger } as const;
+const sizes = { half: qwenHalfBillion, large: qwenLarger, seven: qwenSevenBillion } as const;
 const [promptLength, tokens] = [Number(options.prompt), Number(options.tokens)];
 const summary: string[] = [];
 
 for (const name of options.models.split(",")) {
-  if (name !== "half" && name !== "large")
-    throw new Error(`--models takes half and large; this is "${name}".`);
-  await measureModel(name);
+  if (!(name in sizes))
+    throw new Error(`--models takes ${Object.keys(sizes).join(", ")}; this is "${name}".`);
+  await measureModel(name as keyof typeof sizes);
 }
 console.log(["", ...summary].join("\n"));
 
@@ -60,7 +60,9 @@ async function measureModel(name: keyof typeof sizes): Promise<void> {
   manualSeed(42);
   const model = modelFromConfig(config).to(device, "bf16").eval();
   if (!(model instanceof models.LanguageModel)) throw new Error("no language model");
-  const bytes = 2 * model.parameterCount;
+  // A step looks up rows of the embedding table, and reads all of it only if it is the head too.
+  const lookedUp = config.tie_word_embeddings ? 0 : config.vocab_size * config.hidden_size;
+  const bytes = 2 * (model.parameterCount - lookedUp);
   const limitMs = bytes / (Number(options.bandwidth) * 1e9);
   console.log(
     `${name}: ${(bytes / 1e9).toFixed(2)} GB of weights; at ${options.bandwidth} TB/s ${limitMs.toFixed(3)} ms per step`,

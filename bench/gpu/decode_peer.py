@@ -1,6 +1,6 @@
 """Generation by language models with random weights in bfloat16, by transformers: the peer of decode.ts.
 
-  python3 decode_peer.py [--models half,large] [--texts 1,32] [--caches plain,static] [--prompt 16] [--tokens 100] [--layers N]
+  python3 decode_peer.py [--models half,large,seven] [--texts 1,32] [--caches plain,static] [--prompt 16] [--tokens 100] [--layers N]
       [--vocabulary N] [--device cuda]
 
 plain: `generate` with its default cache. static: with a static cache, for which `generate` compiles the forward pass by itself.
@@ -14,7 +14,7 @@ import transformers
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 ap = argparse.ArgumentParser()
-ap.add_argument("--models", default="half,large")
+ap.add_argument("--models", default="half,large,seven")
 ap.add_argument("--texts", default="1,32")
 ap.add_argument("--prompt", type=int, default=16)
 ap.add_argument("--tokens", type=int, default=100)
@@ -27,6 +27,10 @@ args = ap.parse_args()
 sizes = {
     "half": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     "large": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+    "seven": {
+        "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+        "tie_word_embeddings": False,
+    },
 }
 torch.set_float32_matmul_precision("high")
 
@@ -38,8 +42,8 @@ def sync():
 
 for name in args.models.split(","):
     config = Qwen2Config(
-        vocab_size=args.vocabulary, num_key_value_heads=2, max_position_embeddings=32768, rms_norm_eps=1e-6, tie_word_embeddings=True,
-        attn_implementation="sdpa", **{**sizes[name], **({"num_hidden_layers": args.layers} if args.layers else {})},
+        vocab_size=args.vocabulary, max_position_embeddings=32768, rms_norm_eps=1e-6, attn_implementation="sdpa",
+        **{"num_key_value_heads": 2, "tie_word_embeddings": True, **sizes[name], **({"num_hidden_layers": args.layers} if args.layers else {})},
     )
     torch.manual_seed(42)
     with torch.device(args.device):

@@ -24,3 +24,15 @@ export const qwenLarger = {
   num_hidden_layers: 28,
   num_attention_heads: 12,
 } as const;
+
+/** The sizes of Qwen2.5-7B. */
+export const qwenSevenBillion = {
+  ...qwenHalfBillion,
+  vocab_size: 152_064,
+  hidden_size: 3584,
+  intermediate_size: 18_944,
+  num_hidden_layers: 28,
+  num_attention_heads: 28,
+  num_key_value_heads: 4,
+  tie_word_embeddings: false,
+} as const;

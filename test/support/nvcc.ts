@@ -26,13 +26,18 @@ export function noCompiler(): string | false {
   return nvccVersion() === "" ? "nvcc is not installed" : false;
 }
 
+/** nvcc accepts a lambda like this in device code, and NVRTC does not. */
+const genericLambda = /\[[^[\]]*\]\s*\([^()]*\bauto\b/;
+
 /**
  * Compiles the kernels with the driver's NVRTC options and warnings as errors, all in one file and for one
  * architecture such as "sm_80"; returns the report of each, in order.
  */
 export function compileWithNvcc(kernels: readonly KernelSource[], architecture: string): KernelCost[] {
-  const sources = kernels.map(({ cuda }, index) => {
+  const sources = kernels.map(({ name, cuda }, index) => {
     if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
+    if (genericLambda.test(cuda.code))
+      throw new Error(`kernel "${name}" has a lambda with an "auto" parameter: NVRTC takes it for a host function`);
     // Kernels share local names such as `threads`; only the entries are global to the file.
     const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
     return `namespace code${index} {\n${code}\n}\n`;

@@ -185,10 +185,23 @@ static constexpr unsigned width = ${width}, heads = ${heads}, lanes = ${lanes}, 
 static constexpr unsigned threads = ${threads}, warps = ${warps}, teams = threads / lanes, unroll = ${heads * vectors > 4 ? 2 : 4};
 static constexpr bool hasRotation = ${hasRotation}, isSplit = ${isSplit};
 static constexpr unsigned columnVectors = width / vec, laneElements = vectors * vec;
-${runningSums}`,
+${dotProduct}${runningSums}`,
     body: attendBody,
   });
 }
+
+/** A team's product of a row that its lanes share with the one whose elements `other` gives. */
+const dotProduct = `
+template <class Other>
+static __device__ __forceinline__ float dotOf(const float (&own)[laneElements], Other other) {
+  float sum = 0.0f;
+#pragma unroll
+  for (unsigned e = 0; e < laneElements; e++) sum += own[e] * other(e);
+#pragma unroll
+  for (unsigned bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
+  return sum;
+}
+`;
 
 /** `Running`: a team's online softmax. `add` takes the scores of some columns, in units of log2, and their values. */
 const runningSums = `
@@ -303,15 +316,6 @@ const attendBody = `
   for (unsigned h = 0; h < heads; h++)
 #pragma unroll
     for (unsigned e = 0; e < laneElements; e++) own[h][e] = isInside(e) ? queries[h * width + indexOf(e)] : 0.0f;
-  const auto dot = [&](unsigned h, auto key) {
-    float sum = 0.0f;
-#pragma unroll
-    for (unsigned e = 0; e < laneElements; e++) sum += own[h][e] * key(e);
-#pragma unroll
-    for (unsigned bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
-    return sum;
-  };
-
   Running running;
   running.clear();
   const int first = position + 1 > window ? position + 1 - window : 0;
@@ -338,7 +342,7 @@ const attendBody = `
       const Element* const column = reinterpret_cast<const Element*>(keys[u]);
 #pragma unroll
       for (unsigned h = 0; h < heads; h++) {
-        const float score = dot(h, [&](unsigned e) { return widened(column[e]); });
+        const float score = dotOf(own[h], [&](unsigned e) { return widened(column[e]); });
         scores[u][h] = base + (int)(u * teams + team) < end ? score : negativeInfinity();
       }
     }
@@ -349,7 +353,7 @@ const attendBody = `
     float scores[1][heads];
 #pragma unroll
     for (unsigned h = 0; h < heads; h++) {
-      const float score = dot(h, [&](unsigned e) { return isInside(e) ? newKey[indexOf(e)] : 0.0f; });
+      const float score = dotOf(own[h], [&](unsigned e) { return isInside(e) ? newKey[indexOf(e)] : 0.0f; });
       scores[0][h] = team == 0 ? score : negativeInfinity();
     }
     running.add(scores, [&](unsigned, unsigned e) { return isInside(e) ? newValue[indexOf(e)] : 0.0f; });
