@@ -5,9 +5,11 @@ import { noGrad } from "../autograd/index.js";
 import type { World } from "../distributed/index.js";
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
-import { allGather, allToAll, broadcast, sizeOf } from "../ops/index.js";
-import { autograd, cat, type Tensor, zeros } from "../tensor/index.js";
+import { allGather, allToAll, broadcast } from "../ops/index.js";
+import { autograd, cat, type Device, stack, type Tensor, zeros } from "../tensor/index.js";
+import { PackedLayout } from "./packed.js";
 import { enterShard, leaveShards } from "./shard-draws.js";
+import { ShardSums } from "./shard-sums.js";
 import { treeSum } from "./tree-sum.js";
 
 /** Options of `DataParallel`. */
@@ -17,6 +19,21 @@ export interface DataParallelOptions {
    * all gradients are summed in one order. So the results have the same bits for every number of ranks. Default: a shard for each rank.
    */
   readonly shards?: number;
+}
+
+/** Options of `DataParallel.backward`. */
+export interface ParallelBackwardOptions {
+  /**
+   * Exchange nothing: the gradients are added to sums in persistent memory, one for each shard of this rank. The next `backward` without
+   * this option adds them, so that its loss and gradients are sums over these batches. So several batches count as one, with one exchange.
+   * The result is the mean loss of this rank's rows. Default: false.
+   */
+  readonly noSync?: boolean;
+}
+
+interface BackwardShardsOptions extends ParallelBackwardOptions {
+  /** The weight of the batch in a step of several batches. */
+  readonly weight?: ((loss: Tensor) => Tensor) | undefined;
 }
 
 /**
@@ -46,6 +63,7 @@ export interface DataParallelOptions {
 export class DataParallel {
   readonly world: World;
   readonly shards: number;
+  #sums: ShardSums | undefined;
 
   constructor(world: World, options: DataParallelOptions = {}) {
     const { shards = world.size } = checkOptions("DataParallel", options, { shards: true });
@@ -128,7 +146,9 @@ export class DataParallel {
     parameters: readonly Tensor[],
     inputs: Inputs,
     lossOf: (...inputs: { -readonly [Index in keyof Inputs]: Tensor }) => Tensor,
+    options: ParallelBackwardOptions = {},
   ): Tensor {
+    const { noSync = false } = checkOptions("DataParallel.backward", options, { noSync: true });
     const own = this.shards / this.world.size;
     return this.backwardShards(
       parameters,
@@ -138,6 +158,7 @@ export class DataParallel {
         };
         return { share: 1 / this.shards, loss: () => lossOf(...parts) };
       }),
+      { noSync },
     );
   }
 
@@ -149,31 +170,74 @@ export class DataParallel {
   backwardShards(
     parameters: readonly Tensor[],
     shards: readonly Shard[],
-    scale?: (loss: Tensor) => Tensor,
+    { noSync = false, weight }: BackwardShardsOptions = {},
   ): Tensor {
     const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
-    const isEven = shards.every(({ share }) => share === 1 / this.shards);
-    const slots: readonly Slot[] = [...trained, { shape: [], dtype: "f32" }];
+    const layout = new PackedLayout([...trained, { shape: [], dtype: "f32" }]);
     const { device } = parameters[0] ?? noParameters();
+    if (noSync || weight) this.#prepareSums(device, layout, shards.length);
+    const sums = this.#sums;
+    device.runtime.traceSink?.addGuard(() => this.#sums === sums);
     const draws = device.randomState.clone();
     const first = this.world.rank * shards.length;
-    const sums = shards.map(({ share, loss: lossOf }, index) => {
-      if (share === 0) return pack([], slots, parameters);
+    const losses: Tensor[] = [];
+    const terms = shards.map(({ share, loss: lossOf }, index) => {
+      if (share === 0) return layout.pack([], device);
       enterShard(device, draws, first + index);
       const loss = lossOf();
       const gradients = autograd.grad(loss, trained, { allowUnused: true });
-      const packed = noGrad(() => pack([...gradients, loss.detach()], slots, parameters));
-      return isEven ? packed : noGrad(() => packed.mul(share));
+      return noGrad(() => {
+        losses.push(loss.detach().mul(share));
+        const term = layout.pack([...gradients, loss.detach()], device);
+        if (weight) return term.mul(weight(lossIn(term)).mul(share));
+        return share === 1 ? term : term.mul(share);
+      });
     });
     leaveShards(device, draws);
+    if (noSync) {
+      sums?.add(terms);
+      const ownShare = shards.reduce((sum, { share }) => sum + share, 0);
+      return noGrad(() => (losses.length === 0 ? zeros([], { device }) : stack(losses).sum().div(ownShare)));
+    }
     return noGrad(() => {
-      const sum = this.#sum(sums);
-      const total = isEven ? sum.mul(1 / this.shards) : sum;
-      const loss = total.narrow(0, total.numel - 1, 1).reshape([]);
-      const averages = unpack(scale ? total.mul(scale(loss)) : total, slots);
-      autograd.backward(trained, averages.slice(0, -1));
-      return loss;
+      const total = this.#sum(sums?.take(terms) ?? terms);
+      autograd.backward(trained, layout.unpack(total).slice(0, -1));
+      return lossIn(total);
     });
+  }
+
+  /**
+   * Releases the memory for several batches in a step.
+   *
+   * @example
+   * ```ts
+   * import { device, distributed, nn, ones } from "holdfast";
+   * const world = distributed.init();
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(2, 1, { bias: false }).to(cpu);
+   * const parallel = new distributed.DataParallel(world, { shards: 2 });
+   * const backward = (noSync: boolean) =>
+   *   parallel.backward(model.parameters(), [ones([4, 2])], (x) => model.forward(x).mean().div(2), { noSync });
+   * cpu.step(() => {
+   *   backward(true);
+   *   console.log(model.weight.grad); // → null
+   *   backward(false);
+   *   console.log(model.weight.grad?.tolist()); // → [ [ 1, 1 ] ]
+   * });
+   * parallel.release();
+   * world.close();
+   * cpu.close();
+   * ```
+   */
+  release(): void {
+    this.#sums?.release();
+    this.#sums = undefined;
+  }
+
+  #prepareSums(device: Device, layout: PackedLayout, shards: number): void {
+    if (this.#sums?.device === device && this.#sums.layout.equals(layout)) return;
+    this.release();
+    this.#sums = new ShardSums(device, layout, shards);
   }
 
   /**
@@ -239,37 +303,11 @@ function bytesOf(tensor: Tensor): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
+/** The loss is the last element. */
+function lossIn(packed: Tensor): Tensor {
+  return packed.narrow(0, packed.numel - 1, 1).reshape([]);
+}
+
 function noParameters(): never {
   throw new HoldfastError("BAD_ARGUMENT", "DataParallel: there are no parameters to train.");
-}
-
-interface Slot {
-  readonly shape: readonly number[];
-  readonly dtype: Tensor["dtype"];
-}
-
-/** All tensors in one, as float32 or float64: sums of 16-bit gradients would lose digits. Zeros for those that are missing. */
-function pack(
-  tensors: readonly (Tensor | null)[],
-  slots: readonly Slot[],
-  [first]: readonly Tensor[],
-): Tensor {
-  const dtype = slots.some((slot) => slot.dtype === "f64") ? "f64" : "f32";
-  const options = { dtype, ...(first && { device: first.device }) } as const;
-  return cat(
-    slots.map(({ shape }, index) => {
-      const flat = [sizeOf(shape)];
-      return tensors[index]?.to(dtype).reshape(flat) ?? zeros(flat, options);
-    }),
-  );
-}
-
-function unpack(packed: Tensor, slots: readonly Slot[]): Tensor[] {
-  let start = 0;
-  return slots.map(({ shape, dtype }) => {
-    const length = sizeOf(shape);
-    const part = packed.narrow(0, start, length);
-    start += length;
-    return part.reshape([...shape]).to(dtype);
-  });
 }

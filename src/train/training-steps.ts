@@ -77,8 +77,11 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.update = device.compile((rows: Tensor) => this.#addAndUpdate(rows), { name: "train" });
     listenToNumbers(this.update, "loss", (losses) => this.#losses.noteUpdates(losses));
     if (accumulate === 1) return;
-    this.accumulate = device.compile((rows: Tensor) => this.#addGradients(rows), { name: "accumulate" });
-    listenToNumbers(this.accumulate, "loss", (losses) => this.#losses.noteAdded(losses));
+    this.accumulate = device.compile((rows: Tensor) => this.#addGradients(rows, { noSync: true }), {
+      name: "accumulate",
+    });
+    if (!options.parallel)
+      listenToNumbers(this.accumulate, "loss", (losses) => this.#losses.noteAdded(losses));
   }
 
   /** Steps per epoch. The last one may have fewer batches. */
@@ -125,9 +128,11 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
       else eager.push(this.#runEagerly(rows, isLast));
       if (!isLast) await between();
     }
-    this.#losses.sent(shares);
+    // The ranks exchange one loss: that of all batches of the step.
+    const { parallel } = this.#options;
+    this.#losses.sent(parallel ? [1] : shares);
     if (this.update) return;
-    this.#losses.noteAdded(eager.slice(0, -1));
+    if (!parallel) this.#losses.noteAdded(eager.slice(0, -1));
     this.#losses.noteUpdates(eager.slice(-1));
   }
 
@@ -171,6 +176,7 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.accumulate?.close();
     this.update?.close();
     this.#weight?.close();
+    this.#options.parallel?.release();
     this.#rows.close();
   }
 
@@ -201,11 +207,13 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   }
 
   #runEagerly(rows: Tensor, isLast: boolean): number {
-    const run = (): Tensor => (isLast ? this.#addAndUpdate(rows) : this.#addGradients(rows)).loss;
+    const run = (): Tensor =>
+      (isLast ? this.#addAndUpdate(rows) : this.#addGradients(rows, { noSync: true })).loss;
     return this.#options.device.step(() => run().item());
   }
 
-  #addGradients(rows: Tensor): { readonly loss: Tensor } {
+  /** Ranks exchange the gradients of a step once, after its last batch: `noSync` is true for the others. */
+  #addGradients(rows: Tensor, { noSync = false } = {}): { readonly loss: Tensor } {
     const { parallel, model, loss: lossOf } = this.#options;
     if (parallel) {
       const [count = 0] = rows.shape;
@@ -213,9 +221,9 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
         share: (end - start) / count,
         loss: () => lossOf(...this.#rows.gather(rows.narrow(0, start, end - start))),
       }));
-      const weight = this.#weight;
-      const loss = parallel.backwardShards(model.parameters(), shards, weight && ((of) => weight.like(of)));
-      return { loss };
+      const of = this.#weight;
+      const weight = of && ((loss: Tensor) => of.like(loss));
+      return { loss: parallel.backwardShards(model.parameters(), shards, { noSync, weight }) };
     }
     const loss = lossOf(...this.#rows.gather(rows));
     loss.backward(this.#weight?.like(loss));

@@ -83,4 +83,6 @@ test("a signal that one rank hears stops all after the same step", {
   const [first = "", second] = trainersOf(output);
   assert.match(first, /^trainer stopped 3 /);
   assert.equal(first, second);
+  // Each step has two batches.
+  assert.deepEqual(output.match(/exchanges \d+/g), ["exchanges 3", "exchanges 3"]);
 });
