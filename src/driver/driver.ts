@@ -127,6 +127,8 @@ export interface CudaCode {
    * writes. Its launches may then use programmatic dependent launch.
    */
   readonly hasGridDependencyWait?: boolean;
+  /** Memory parameters that it reads before the wait. The preceding launch must not write them if it uses programmatic dependent launch. */
+  readonly early?: readonly number[];
 }
 
 /** Layout of a GEMM operand: row-major. Strides are in elements. */
@@ -215,6 +217,8 @@ export interface Kernel {
   readonly workspaceBytes?: number;
   /** For a library GEMM: the number of algorithms. */
   readonly algorithmCount?: number;
+  /** Memory parameters that it reads before the grid dependency wait. */
+  readonly early?: readonly number[];
 }
 
 /** A memory parameter takes a span, so that the accessed bytes are known; a scalar parameter takes a number. */

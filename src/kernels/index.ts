@@ -79,6 +79,7 @@ export {
   isProjection,
   type MatrixLayout,
   maxGroupedConfigs,
+  maxSkinnyRows,
   type Operand,
   operandToTranspose,
   prefersFusedEpilogue,

@@ -6,10 +6,14 @@ import { emulatorMissing } from "../../../test/support/emulator.js";
 import { openEmulatorGpu } from "../../../test/support/emulator-gpu.js";
 import type { ProposedStep } from "../../../test/support/proposed-steps.js";
 import { sideBySideCalls, straightStep, streamedStep } from "../../../test/support/training-step.js";
+import type { Kernel } from "../../driver/index.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { emitCommands } from "../execute/emit.js";
-import type { Buffer, Call, ScheduledCall } from "../program/program.js";
+import type { Buffer, BufferSlice, Call, Plan, Schedule, ScheduledCall } from "../program/program.js";
+import type { AddressSpace } from "../verify/address-space.js";
+import { requirePdl } from "../verify/pdl.js";
+import { proposalOf } from "../verify/proposal.js";
 import { markPdl } from "./pdl.js";
 
 const deviceThat = (supportsPdl: boolean): Runtime => ({ device: { supportsPdl } }) as Runtime;
@@ -44,6 +48,37 @@ test("row kernels prefetch operands that the preceding call does not write", () 
   const marks = marksOf(sideBySideCalls(straightStep(), "weightGradient2", "matmulBackward"));
   assert.deepEqual(marks["weightGradient2 + matmulBackward"], ["a", "w2"]);
   assert.deepEqual(marks["gelu"], [], "other kernels prefetch nothing");
+});
+
+test("a kernel that reads before it waits uses PDL only after a launch that writes nothing of that", () => {
+  const [cache, query, out] = ["cache", "query", "out"].map((label, id) => ({
+    ...{ buffer: { id, bytes: 64, label }, offset: 0, size: 64 },
+  })) as [BufferSlice, BufferSlice, BufferSlice];
+  const launch = (op: string, early: readonly number[], values: readonly BufferSlice[]): Call => {
+    const parameters = ["in", "out"] as const;
+    const kernel: Kernel = { type: "kernel", id: 0, name: op, parameters, early };
+    return { op, work: { kind: "launch", kernel, blocks: 1, arguments: values } };
+  };
+  const marks = (written: BufferSlice, early: readonly number[]) => {
+    const calls = [launch("project", [], [out, written]), launch("attend", early, [cache, out])];
+    const schedule = { calls: calls.map((call) => ({ call, stream: 0, after: [] })), streams: 1 };
+    return markPdl(deviceThat(true), schedule as unknown as Schedule).calls[1]?.prefetches;
+  };
+  assert.deepEqual(marks(query, [0]), [cache]);
+  assert.equal(marks(cache, [0]), undefined);
+  assert.deepEqual(marks(cache, []), []);
+
+  const program = [launch("project", [], [query, out]), launch("attend", [0], [cache, out])];
+  const requireMark = (prefetches: readonly BufferSlice[]): void => {
+    const calls = program.map((call) => ({ call, stream: 0, after: [], prefetches }));
+    const schedule = { calls: [{ ...calls[0], prefetches: undefined }, calls[1]], streams: 1 };
+    const proposal = proposalOf(program, schedule as unknown as Schedule, {} as Plan, undefined);
+    requirePdl(proposal, {
+      rangeOf: ({ buffer }: BufferSlice) => ({ start: 64 * buffer.id, end: 64 * buffer.id + 64 }),
+    } as AddressSpace);
+  };
+  requireMark([cache]);
+  assert.throws(() => requireMark([]), { code: "PLAN_REJECTED", message: /reads .*cache.* before it waits/ });
 });
 
 describe("emitted launches", { skip: emulatorMissing }, () => {

@@ -17,9 +17,8 @@ export function markPdl({ device }: Runtime, schedule: Schedule): Schedule {
     const previous = latest.get(stream);
     latest.set(stream, call);
     const followsLaunch = previous && isLaunched(previous) && after.length === 0;
-    return followsLaunch && gainsByPdl(call)
-      ? { ...scheduled, prefetches: prefetchesOf(call, previous) }
-      : scheduled;
+    const prefetches = followsLaunch && gainsByPdl(call) ? prefetchesOf(call, previous) : undefined;
+    return prefetches ? { ...scheduled, prefetches } : scheduled;
   });
   return { ...schedule, calls };
 }
@@ -29,11 +28,17 @@ function gainsByPdl(call: Call): boolean {
   return isLaunched(call) && call.work.kind !== "attention" && call.work.kind !== "loop";
 }
 
-/** Operands that the preceding launch does not write. An operand that the kernel forwards from its output is not read from memory. */
-function prefetchesOf(call: Call, previous: Call): readonly BufferSlice[] {
+/**
+ * Operands that the preceding launch does not write. An operand that the kernel forwards from its output is not read from memory. Undefined
+ * if the kernel would prefetch an operand that the preceding launch writes.
+ */
+function prefetchesOf(call: Call, previous: Call): readonly BufferSlice[] | undefined {
+  const { prefetchable, alwaysPrefetches = false } = kindOf(call.work);
+  const wanted = prefetchable?.(call.work) ?? [];
   const read = new Set(accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice] : [])));
   const written = accessesOf(previous).flatMap(({ slice, writes }) => (writes ? [extentOf(slice)] : []));
-  return (kindOf(call.work).prefetchable?.(call.work) ?? []).filter(
+  const found = wanted.filter(
     (slice) => read.has(slice) && written.every((other) => areDisjoint(extentOf(slice), other)),
   );
+  return alwaysPrefetches && found.length < wanted.length ? undefined : found;
 }

@@ -34,6 +34,16 @@ export function effectsOf({ work }: Call): Effects {
   return members ? { accesses: members.flat(), members } : { accesses: effectsOfKernel(work), members: [] };
 }
 
+/** What a call's kernel reads before the grid dependency wait even if it is not told to. */
+export function earlyReadsOf({ work }: Call): readonly BufferSlice[] {
+  if (work.kind !== "launch") return [];
+  const { kernel, arguments: values } = work;
+  return (kernel.early ?? []).flatMap((index) => {
+    const value = values[index];
+    return typeof value === "object" ? [value] : [];
+  });
+}
+
 function concurrentMembers(work: Work): readonly (readonly Access[])[] | undefined {
   switch (work.kind) {
     case "combo":

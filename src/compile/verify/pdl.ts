@@ -1,12 +1,13 @@
 /** Rule `pdl`: operands prefetched before the grid dependency wait must not be written by the preceding launch. */
 
 import type { AddressSpace } from "./address-space.js";
+import { earlyReadsOf } from "./effects.js";
 import { nameSlice, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 
 export function requirePdl(proposal: Proposal, space: AddressSpace): void {
   const latest = new Map<number, number>();
-  for (const [position, { stream, after, prefetches }] of proposal.schedule.calls.entries()) {
+  for (const [position, { call, stream, after, prefetches }] of proposal.schedule.calls.entries()) {
     const previous = latest.get(stream);
     latest.set(stream, position);
     if (!prefetches) continue;
@@ -24,6 +25,16 @@ export function requirePdl(proposal: Proposal, space: AddressSpace): void {
         { position },
       );
     const accesses = accessesAt(proposal, position);
+    for (const slice of earlyReadsOf(call)) {
+      if (!prefetches.includes(slice))
+        throw rejection(
+          "pdl",
+          `${name} reads ${nameSlice(slice)} before it waits, and its mark does not say so`,
+          {
+            position,
+          },
+        );
+    }
     for (const slice of prefetches) {
       if (!accesses.some((access) => access.slice === slice && access.reads))
         throw rejection("pdl", `${name} prefetches ${nameSlice(slice)}, which it does not read`, {

@@ -306,9 +306,13 @@ class CudaDevice implements CudaDriver {
       ? this.#cublasLt.load(source, source.gemm)
       : loadCode(this.#cuda, this.#compiler, source);
     const { parameters, workspaceBytes, algorithmCount } = loaded;
+    const { early = [] } = source.cuda ?? {};
     const id = this.#kernels.nextId();
     return this.#kernels.open(
-      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes, algorithmCount },
+      {
+        ...{ type: "kernel", id, name: source.name, parameters: [...parameters] },
+        ...{ workspaceBytes, algorithmCount, early },
+      },
       loaded,
     );
   }

@@ -30,4 +30,5 @@ export {
   prefersTransposedB,
   sumCandidates,
 } from "./gemm.js";
+export { maxSkinnyRows } from "./skinny/index.js";
 export { colsumRows, type Epilogue, maxGroupedConfigs } from "./sm90/index.js";

@@ -55,6 +55,8 @@ export interface Kind<Work> {
   shape(work: Work): string;
   /** Operands that the kernel can prefetch before the grid dependency wait. Default: none. */
   prefetchable?(work: Work): readonly BufferSlice[];
+  /** The kernel always prefetches all of them: without that it can't use programmatic dependent launch. Default: false. */
+  readonly alwaysPrefetches?: boolean;
   /** The commands that do the work. Commands with kernels that are already loaded are allowed. */
   emit(work: Work, emission: Emission): readonly (Command | LoadedCommand)[];
   /** True if all commands are kernel launches: fills and copies run on the main stream only, and without PDL. Default: true. */

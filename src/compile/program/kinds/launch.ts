@@ -31,6 +31,9 @@ export const launch: Kind<LaunchCall> = {
   },
   name: ({ kernel }) => kernel.name,
   shape: ({ blocks }) => `${blocks} ${blocks === 1 ? "block" : "blocks"}`,
+  prefetchable: ({ kernel: { early = [] }, arguments: values }) =>
+    early.map((index) => values[index]).filter((value) => typeof value === "object"),
+  alwaysPrefetches: true,
   // Its kernel was loaded when the step was traced.
   emit({ kernel, blocks, arguments: values }, { op, resolve }) {
     const resolved = values.map((value) => (typeof value === "number" ? value : resolve(value)));

@@ -6,7 +6,7 @@
  * maximum, total and sums (online softmax); those of a CTA are combined in the order of the warps, and those of several CTAs in the order of
  * the columns. So the bits depend on the shape and the position alone.
  *
- * The cache's row of the new position is written by one CTA. The others do not read it: they compute the new key themselves.
+ * A CTA loads its first columns before the preceding launch has ended, and later ones while it computes with those before them. The cache's row of the new position is written by one CTA. The others do not read it: they compute the new key themselves.
  */
 
 import type { KernelSource } from "../../../driver/index.js";
@@ -180,6 +180,7 @@ function printAttend(config: CachedConfig, access: "out" | "partial-out"): Kerne
     elements: type,
     pointers: { cosines: "float", sines: "float", positions: "int", ...(isSplit && { out: "float" }) },
     threads,
+    early: ["positions", "keyCache", "valueCache"],
     declarations: `${elementOf(dtype, ["widen", "narrow"])}
 static constexpr unsigned width = ${width}, heads = ${heads}, lanes = ${lanes}, vectors = ${vectors}, vec = ${vec};
 static constexpr unsigned threads = ${threads}, warps = ${warps}, teams = threads / lanes, unroll = ${heads * vectors > 4 ? 2 : 4};
@@ -276,6 +277,35 @@ const attendBody = `
   const long long sequence = rest / (unsigned)keyHeads;
   const int firstHead = keyIndex * group + (int)(part * heads);
   const int position = positions[sequence * positionBatch];
+  const unsigned lane = threadIdx.x % lanes, team = threadIdx.x / lanes, warp = threadIdx.x / 32;
+  const long long rowStride = (long long)keyHeads * width;
+  const long long firstRow = sequence * length * rowStride + (long long)keyIndex * width;
+  const int first = position + 1 > window ? position + 1 - window : 0;
+  const int share = (position - first + splits - 1) / splits;
+  const int begin = first + split * share, end = begin + share < position ? begin + share : position;
+  struct Columns {
+    uint4 keys[unroll][vectors], values[unroll][vectors];
+  };
+  const auto columnsAt = [&](int base) {
+    Columns loaded;
+#pragma unroll
+    for (unsigned u = 0; u < unroll; u++) {
+      const int column = base + (int)(u * teams + team);
+#pragma unroll
+      for (unsigned v = 0; v < vectors; v++) {
+        loaded.keys[u][v] = loaded.values[u][v] = make_uint4(0, 0, 0, 0);
+        if (column < end && v * lanes + lane < columnVectors) {
+          const long long at = firstRow + column * rowStride + (v * lanes + lane) * vec;
+          loaded.keys[u][v] = *reinterpret_cast<const uint4*>(keyCache + at);
+          loaded.values[u][v] = *reinterpret_cast<const uint4*>(valueCache + at);
+        }
+      }
+    }
+    return loaded;
+  };
+  // Earlier steps wrote these columns, so they are loaded while the preceding launch computes the new ones.
+  Columns present = columnsAt(begin);
+  gridDependencyWait();
 
   // The new position: heads in f32, rounded as they would be stored.
   constexpr unsigned half = width / 2;
@@ -298,8 +328,6 @@ const attendBody = `
   for (unsigned i = threadIdx.x; i < width; i += threads)
     newValue[i] = widened(value[sequence * valueBatch + (long long)keyIndex * valueHead + i]);
   __syncthreads();
-  const long long rowStride = (long long)keyHeads * width;
-  const long long firstRow = sequence * length * rowStride + (long long)keyIndex * width;
   if (part == 0 && split == 0) {
     for (unsigned i = threadIdx.x; i < width; i += threads) {
       keyCache[firstRow + position * rowStride + i] = narrowed(newKey[i]);
@@ -307,7 +335,6 @@ const attendBody = `
     }
   }
 
-  const unsigned lane = threadIdx.x % lanes, team = threadIdx.x / lanes, warp = threadIdx.x / 32;
   // A lane has vectors of 16 bytes, the first of them at its own index; those after the last one are zeros.
   const auto isInside = [&](unsigned e) { return e / vec * lanes + lane < columnVectors; };
   const auto indexOf = [&](unsigned e) { return (e / vec * lanes + lane) * vec + e % vec; };
@@ -318,35 +345,20 @@ const attendBody = `
     for (unsigned e = 0; e < laneElements; e++) own[h][e] = isInside(e) ? queries[h * width + indexOf(e)] : 0.0f;
   Running running;
   running.clear();
-  const int first = position + 1 > window ? position + 1 - window : 0;
-  const int share = (position - first + splits - 1) / splits;
-  const int begin = first + split * share, end = begin + share < position ? begin + share : position;
   for (int base = begin; base < end; base += (int)(teams * unroll)) {
-    uint4 keys[unroll][vectors], values[unroll][vectors];
-#pragma unroll
-    for (unsigned u = 0; u < unroll; u++) {
-      const int column = base + (int)(u * teams + team);
-#pragma unroll
-      for (unsigned v = 0; v < vectors; v++) {
-        keys[u][v] = values[u][v] = make_uint4(0, 0, 0, 0);
-        if (column < end && v * lanes + lane < columnVectors) {
-          const long long at = firstRow + column * rowStride + (v * lanes + lane) * vec;
-          keys[u][v] = *reinterpret_cast<const uint4*>(keyCache + at);
-          values[u][v] = *reinterpret_cast<const uint4*>(valueCache + at);
-        }
-      }
-    }
+    const Columns following = columnsAt(base + (int)(teams * unroll));
     float scores[unroll][heads];
 #pragma unroll
     for (unsigned u = 0; u < unroll; u++) {
-      const Element* const column = reinterpret_cast<const Element*>(keys[u]);
+      const Element* const column = reinterpret_cast<const Element*>(present.keys[u]);
 #pragma unroll
       for (unsigned h = 0; h < heads; h++) {
         const float score = dotOf(own[h], [&](unsigned e) { return widened(column[e]); });
         scores[u][h] = base + (int)(u * teams + team) < end ? score : negativeInfinity();
       }
     }
-    running.add(scores, [&](unsigned u, unsigned e) { return widened(reinterpret_cast<const Element*>(values[u])[e]); });
+    running.add(scores, [&](unsigned u, unsigned e) { return widened(reinterpret_cast<const Element*>(present.values[u])[e]); });
+    present = following;
   }
   // One team adds the new column.
   if (split == splits - 1 && warp == 0) {

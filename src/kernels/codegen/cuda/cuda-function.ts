@@ -38,6 +38,8 @@ export interface CudaKernel<Name extends string> {
   readonly blocksPerSm?: number;
   /** Memory parameters that are passed as tensor maps; `declarations` defines the type `TensorMap`. */
   readonly maps?: NamedTensorMaps<NoInfer<Name>>;
+  /** Memory that the body reads before its `gridDependencyWait()`. */
+  readonly early?: readonly NoInfer<Name>[];
   /** Constants and functions before the kernel, all of internal linkage. */
   readonly declarations?: string;
   readonly body: string;
@@ -53,7 +55,7 @@ export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
   const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
-  const { requiredCapability, sharedBytes, cluster, blocksPerSm } = kernel;
+  const { requiredCapability, sharedBytes, cluster, blocksPerSm, early } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
   const tensorMapSizes = new Set(
@@ -86,6 +88,7 @@ export function cudaKernel<Name extends string>(
       ...(sharedBytes !== undefined && { sharedBytes }),
       ...(maps && { maps }),
       hasGridDependencyWait: true,
+      ...(early && { early: early.map((parameter) => names.indexOf(parameter)) }),
       code: `${pdlDeclaration}${`${declarations.trim()}\n\n${head}`.trimStart()} {\n${wait}${trimEmptyLines(body)}\n}\n`,
     },
   };

@@ -94,20 +94,9 @@ export function listSkinnyConfigs(
   const { m, k, dtype, resultDtype = dtype, bias, biasDtype = resultDtype, prefetchesB = false } = problem;
   const element = elementOf(device, precision, problem);
   if (!element || !canImplement(problem)) return [];
-  const steps = Math.ceil((k * elementBytes(element)) / stepBytes);
-  const warps = [2, 4, 8].find((count) => steps <= count * maxStepsInFlight) ?? 16;
-  const groups = m > 8 ? 2 : 1;
-  const shapes = [
-    { warps, groups, threads: sharedThreads },
-    { warps, groups, threads: allThreads },
-    ...(groups === 1 ? [{ warps, groups: 2, threads: sharedThreads }] : []),
-    { warps: warps === 16 ? 8 : 2 * warps, groups, threads: sharedThreads },
-  ];
-  const fillsShare = countTiles(problem, groups) > (device.parallelism * sharedThreads) / (warps * warpSize);
-  return shapes
-    .filter(({ threads }) => threads === sharedThreads || (fillsShare && groups === 1))
-    .map(({ threads, ...shape }) => ({
-      ...{ element, m, k, ...shape, ctasPerSm: Math.max(1, threads / (shape.warps * warpSize)) },
+  return shapesFor(device, { m, k, element }, (groups) => countTiles(problem, groups))
+    .map((shape) => ({
+      ...{ element, m, k, ...shape },
       ...{ hasBias: bias !== undefined, resultDtype, biasDtype, prefetchesB },
     }))
     .filter((config) => skinnySharedBytes(config) <= maxSharedBytesPerBlock(device));
@@ -122,13 +111,70 @@ export function listGroupedSkinnyConfigs(
   const [first, ...others] = problems;
   if (!first || first.m > maxGroupedRows) return [];
   const prefetchesB = problems.every((problem) => problem.prefetchesB);
-  const [configs = [], ...lists] = problems.map((problem) =>
-    listSkinnyConfigs(device, precision, { ...problem, prefetchesB }),
+  const [own, ...rest] = problems.map(
+    (problem) => listSkinnyConfigs(device, precision, { ...problem, prefetchesB })[0],
   );
-  const key = (config: SkinnyConfig | undefined): string => JSON.stringify(config);
+  const dtypesOf = (config: SkinnyConfig | undefined): string =>
+    `${config?.hasBias} ${config?.resultDtype} ${config?.biasDtype}`;
   const isAlike = ({ m, k, a, dtype }: GemmDesc): boolean =>
     m === first.m && k === first.k && dtype === first.dtype && a.rowStride === first.a.rowStride;
-  return others.every(isAlike) && lists.every(([config]) => key(config) === key(configs[0])) ? configs : [];
+  if (!own || !others.every(isAlike) || !rest.every((config) => dtypesOf(config) === dtypesOf(own)))
+    return [];
+  const tiles = (groups: number): number =>
+    problems.reduce((sum, problem) => sum + countTiles(problem, groups), 0);
+  // The first one is used without a comparison, so it is the one that keeps all SMs busy for most of its time.
+  return shapesFor(device, own, tiles)
+    .map((shape) => ({ ...own, ...shape }))
+    .filter((config) => skinnySharedBytes(config) <= maxSharedBytesPerBlock(device))
+    .sort((one, other) => busyShare(device, other, tiles) - busyShare(device, one, tiles));
+}
+
+type Shape = Pick<SkinnyConfig, "warps" | "groups" | "ctasPerSm">;
+
+/** How the tiles of one launch may be divided over CTAs and warps. */
+function shapesFor(
+  device: Device,
+  sizes: Pick<SkinnyConfig, "m" | "k" | "element">,
+  tilesWith: (groups: number) => number,
+): readonly Shape[] {
+  const { m, k, element } = sizes;
+  const steps = Math.ceil((k * elementBytes(element)) / stepBytes);
+  const warps = [2, 4, 8].find((count) => steps <= count * maxStepsInFlight) ?? 16;
+  const groups = m > 8 ? 2 : 1;
+  const tiles = tilesWith(groups);
+  const filling = (shape: Omit<Shape, "ctasPerSm">, threads: number): Shape => ({
+    ...shape,
+    ctasPerSm: Math.max(1, threads / (shape.warps * warpSize)),
+  });
+  const fillsShare = tiles > (device.parallelism * sharedThreads) / (warps * warpSize);
+  const perSm = Math.ceil(tiles / device.parallelism);
+  // A CTA for each tile, all at the same time: no SM waits for a last round of tiles.
+  const inOneRound = [allThreads, sharedThreads].flatMap((threads): readonly Shape[] => {
+    const fitting = [16, 8, 4, 2].find((count) => count <= steps && perSm * count * warpSize <= threads);
+    if (fitting === undefined) return [];
+    const shape = { warps: fitting, groups, ctasPerSm: perSm };
+    const bytes = skinnySharedBytes({ ...sizes, ...shape });
+    return perSm * bytes <= maxSharedBytesPerBlock(device) ? [shape] : [];
+  });
+  const shapes = [
+    filling({ warps, groups }, sharedThreads),
+    ...(fillsShare && groups === 1 ? [filling({ warps, groups }, allThreads)] : []),
+    ...(groups === 1 ? [filling({ warps, groups: 2 }, sharedThreads)] : []),
+    filling({ warps: warps === 16 ? 8 : 2 * warps, groups }, sharedThreads),
+    ...inOneRound,
+  ];
+  return [...new Map(shapes.map((shape) => [JSON.stringify(shape), shape])).values()];
+}
+
+/** The share of its time in which a launch has work for all of its CTAs. */
+function busyShare(
+  device: Device,
+  { groups, ctasPerSm }: Shape,
+  tilesWith: (groups: number) => number,
+): number {
+  const tiles = tilesWith(groups);
+  const ctas = Math.min(tiles, ctasPerSm * device.parallelism);
+  return tiles / (Math.ceil(tiles / ctas) * ctas);
 }
 
 function elementOf(

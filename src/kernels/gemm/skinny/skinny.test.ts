@@ -223,6 +223,32 @@ describe("the configs of a GEMM of a few rows", () => {
     assert.equal(count({ dtype: "f32" }, "9.0", "f32"), 0);
   });
 
+  test("include some in which every tile has a CTA at the same time, if an SM has room for them", () => {
+    const configsOf = (n: number, k: number) =>
+      listSkinnyConfigs(h200, "bf16", desc({ n, k, a: { ...at(0), rowStride: k } }));
+    const inOneRound = (n: number, k: number) =>
+      configsOf(n, k).filter(({ groups, ctasPerSm }) => n / (8 * groups) <= 132 * ctasPerSm);
+    assert.deepEqual(
+      inOneRound(3584, 18944).map(({ warps, ctasPerSm }) => [warps, ctasPerSm]),
+      [
+        [8, 4],
+        [4, 4],
+      ],
+    );
+    assert.deepEqual(inOneRound(152064, 3584), []);
+    // A group starts with them: 576 tiles.
+    const group = [3584, 512, 512].map((n) =>
+      desc({
+        n,
+        k: 3584,
+        a: { ...at(0), rowStride: 3584 },
+        b: { ...at(0), rowStride: 3584, isTransposed: true },
+      }),
+    );
+    const [first] = listGroupedSkinnyConfigs(h200, "bf16", group);
+    assert.deepEqual([first?.warps, first?.ctasPerSm], [4, 5]);
+  });
+
   test("fit shared memory, so that there are none for many long rows", () => {
     const configs = listSkinnyConfigs(h200, "bf16", desc({ m: 32 }));
     assert.ok(configs.length > 0 && configs.every((config) => skinnySharedBytes(config) <= 227 * 1024));
