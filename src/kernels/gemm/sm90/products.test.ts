@@ -133,7 +133,8 @@ describe("a sum of products", { skip: cudaMissing }, () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const { problem, addends, resultBits, expected } = prepare(runtime, {
-        m: 520,
+        // Enough rows for a GPU with many SMs.
+        m: 520 + 128 * Math.floor(runtime.device.parallelism / 8),
         n: 264,
         ks: [128, 16, 16],
       });

@@ -72,7 +72,11 @@ describe("projections to a few columns", { skip: cudaMissing }, () => {
       test(`are exact in one launch, with a ${isBTransposed ? "K" : "N"}-major B and results in ${resultDtype}`, () => {
         const isHopper = runtime.device.computeCapability === "9.0";
         runtime.step(() => {
-          const group = shapes.map((shape) => prepare(runtime, shape, { isBTransposed, resultDtype }));
+          // Enough rows for a GPU with many SMs.
+          const moreRows = 64 * Math.floor(runtime.device.parallelism / 8);
+          const group = shapes.map((shape) =>
+            prepare(runtime, { ...shape, m: shape.m + moreRows }, { isBTransposed, resultDtype }),
+          );
           const problems = group.map(({ problem }) => problem);
           assert.equal(canGroupGemms(runtime, problems), isHopper);
           if (!isHopper) return;
