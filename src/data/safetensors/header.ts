@@ -56,36 +56,45 @@ function decodeHeader(header: Uint8Array): string {
 }
 
 export function parseHeader(header: Uint8Array): Header {
-  const cursor = new JsonCursor(decodeHeader(header), "the list of tensors");
+  let current = "";
+  const subjects = {
+    list: () => "the list of tensors",
+    metadata: () => metadataName,
+    tensor: () => `tensor ${quote(current)}`,
+  };
+  const cursor = new JsonCursor(decodeHeader(header), subjects.list);
   const entries: Entry[] = [];
   const metadata = new Map<string, string>();
   cursor.object((name) => {
-    const outer = cursor.subject;
     if (name === metadataName) {
-      cursor.subject = metadataName;
+      cursor.subject = subjects.metadata;
       cursor.object((key) => metadata.set(key, cursor.string()));
     } else {
-      cursor.subject = `tensor ${quote(name)}`;
+      current = name;
+      cursor.subject = subjects.tensor;
       entries.push(readEntry(cursor, name));
     }
-    cursor.subject = outer;
+    cursor.subject = subjects.list;
   });
   cursor.end();
   return { entries, metadata };
 }
 
+const fieldNames = ["dtype", "shape", "data_offsets"] as const;
+
 function readEntry(cursor: JsonCursor, name: string): Entry {
-  const fields: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
-  cursor.object((field) => {
-    if (field === "dtype") fields.dtype = cursor.string();
-    else if (field === "shape") fields.shape = cursor.array(() => cursor.count());
-    else if (field === "data_offsets") fields.offsets = cursor.array(() => cursor.count());
-    else throw cursor.rejection(`the field ${quote(field)}`, "dtype, shape or data_offsets");
+  let dtype: string | undefined;
+  let shape: number[] | undefined;
+  let offsets: number[] | undefined;
+  cursor.fields(fieldNames, (field) => {
+    if (field === "dtype") dtype = cursor.string();
+    else if (field === "shape") shape = cursor.counts();
+    else offsets = cursor.counts();
   });
-  const { dtype, shape, offsets } = fields;
   if (dtype === undefined || shape === undefined || offsets === undefined) {
-    const fieldNames = Object.keys(fields).join(", ") || "no field";
-    throw cursor.rejection(`an entry with ${fieldNames}`, "one with dtype, shape and data_offsets");
+    const values = { dtype, shape, data_offsets: offsets };
+    const found = fieldNames.filter((field) => values[field] !== undefined).join(", ") || "no field";
+    throw cursor.rejection(`an entry with ${found}`, "one with dtype, shape and data_offsets");
   }
   const [begin, end] = offsets;
   if (begin === undefined || end === undefined || offsets.length !== 2) {
@@ -126,11 +135,16 @@ function checkSize(name: string, dtype: string, shape: readonly number[], begin:
 export function checkPlacement(entries: readonly Entry[], dataBytes: number): void {
   let covered = 0;
   for (const { name, begin, end } of entries.toSorted((a, b) => a.begin - b.begin || a.end - b.end)) {
-    const numbers = { name: quote(name), begin, end, covered, dataBytes };
-    const where = `Tensor ${quote(name)} is at [${begin}, ${end})`;
-    if (end > dataBytes) throw badFile(`${where}, but the file has ${dataBytes} bytes of data.`, numbers);
-    if (begin < covered) throw badFile(`${where}, but another tensor reaches to ${covered}.`, numbers);
-    if (begin > covered) throw badFile(`${where}, and nothing covers the bytes from ${covered} on.`, numbers);
+    if (begin !== covered || end > dataBytes) {
+      const fault =
+        end > dataBytes
+          ? `but the file has ${dataBytes} bytes of data`
+          : begin < covered
+            ? `but another tensor reaches to ${covered}`
+            : `and nothing covers the bytes from ${covered} on`;
+      const numbers = { name: quote(name), begin, end, covered, dataBytes };
+      throw badFile(`Tensor ${quote(name)} is at [${begin}, ${end}), ${fault}.`, numbers);
+    }
     covered = end;
   }
   if (covered === dataBytes) return;

@@ -7,19 +7,28 @@
 import { dimensionLimit, isUtf8Text, nameLimit } from "./format.js";
 import { badFile, quote } from "./rejection.js";
 
-const whitespace: ReadonlySet<string> = new Set([" ", "\t", "\n", "\r"]);
-
 /** Matches possible numbers, which are validated afterwards. */
 const numberLike = /[-+.0-9A-Za-z]{1,40}/y;
 const wholeNumber = /^(?:0|[1-9][0-9]*)$/;
+/** Whole numbers of so many digits are safe integers. */
+const safeDigits = 15;
+
+const tab = 0x09;
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+const space = 0x20;
+const quotationMark = 0x22;
+const zero = 0x30;
+const backslash = 0x5c;
 
 export class JsonCursor {
   readonly #text: string;
   #at = 0;
-  /** The item that is being read, for errors. */
-  subject: string;
+  readonly #counts: number[] = [];
+  /** Names the item that is being read, for errors. */
+  subject: () => string;
 
-  constructor(text: string, subject: string) {
+  constructor(text: string, subject: () => string) {
     this.#text = text;
     this.subject = subject;
   }
@@ -40,17 +49,39 @@ export class JsonCursor {
     this.#take("}");
   }
 
-  array<Item>(readItem: () => Item): Item[] {
-    this.#take("[");
-    const items: Item[] = [];
-    if (this.#skip("]")) return items;
+  /** Reads an object with these keys, or some of them. Rejects others, and a duplicate. */
+  fields<Name extends string>(names: readonly Name[], readField: (name: Name) => void): void {
+    this.#take("{");
+    if (this.#skip("}")) return;
+    let found = 0;
     do {
-      if (items.length === dimensionLimit)
-        throw this.rejection("one number more", `at most ${dimensionLimit}`);
-      items.push(readItem());
+      const index = this.#key(names);
+      const name = names[index];
+      if (name === undefined) {
+        const expected = `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`;
+        throw this.rejection(`the field ${quote(this.string())}`, expected);
+      }
+      if (found & (1 << index)) throw this.rejection(`a second ${quote(name)}`, "a unique name");
+      found |= 1 << index;
+      this.#take(":");
+      readField(name);
+    } while (this.#skip(","));
+    this.#take("}");
+  }
+
+  /** Reads a list of whole numbers. */
+  counts(): number[] {
+    this.#take("[");
+    if (this.#skip("]")) return [];
+    // An array that grows keeps space for sixteen more items: a copy has the space that it needs.
+    const counts = this.#counts;
+    let length = 0;
+    do {
+      if (length === dimensionLimit) throw this.rejection("one number more", `at most ${dimensionLimit}`);
+      counts[length++] = this.#count();
     } while (this.#skip(","));
     this.#take("]");
-    return items;
+    return counts.slice(0, length);
   }
 
   string(): string {
@@ -66,14 +97,64 @@ export class JsonCursor {
         cause,
       );
     }
-    if (!isUtf8Text(text)) throw this.rejection(`the text ${quote(token)}`, "whole characters");
+    // UTF-8 has no surrogates: only an escape can be half a pair.
+    if (token.includes("\\u") && !isUtf8Text(text))
+      throw this.rejection(`the text ${quote(token)}`, "whole characters");
     this.#at += token.length;
     return text;
   }
 
-  /** Reads a whole number, 0 or more, that a double represents exactly. */
-  count(): number {
+  /** Rejects anything but white space after the value. */
+  end(): void {
+    if (this.#peek() !== undefined) throw this.rejection(this.#found(), "nothing more");
+  }
+
+  rejection(found: string, expected: string, cause?: unknown): Error {
+    const message = `In the header, character ${this.#at}, in ${this.subject()}: found ${found}, expected ${expected}.`;
+    return badFile(message, { character: this.#at }, cause);
+  }
+
+  /** Reads a key; the index in `names`, or −1 for another name, which is not taken. */
+  #key(names: readonly string[]): number {
     this.#peek();
+    const start = this.#at + 1;
+    const index = names.findIndex(
+      (name) =>
+        this.#text.charCodeAt(start + name.length) === quotationMark && this.#text.startsWith(name, start),
+    );
+    if (index >= 0 && this.#text.charCodeAt(this.#at) === quotationMark) {
+      this.#at = start + (names[index]?.length ?? 0) + 1;
+      return index;
+    }
+    // Another name, or a spelling with escapes.
+    const at = this.#at;
+    const other = names.indexOf(this.string());
+    if (other < 0) this.#at = at;
+    return other;
+  }
+
+  /** Reads a whole number, 0 or more, that a double represents exactly. */
+  #count(): number {
+    this.#peek();
+    const start = this.#at;
+    let end = start;
+    let value = 0;
+    for (; end <= start + safeDigits; end++) {
+      const digit = this.#text.charCodeAt(end) - zero;
+      if (!(digit >= 0 && digit <= 9)) break;
+      value = value * 10 + digit;
+    }
+    const next = this.#text[end];
+    const isWhole = next === "," || next === "]";
+    const isShort = end > start && end <= start + safeDigits;
+    const hasLeadingZero = end > start + 1 && this.#text[start] === "0";
+    if (!isWhole || !isShort || hasLeadingZero) return this.#anyCount();
+    this.#at = end;
+    return value;
+  }
+
+  /** The same for any spelling. */
+  #anyCount(): number {
     numberLike.lastIndex = this.#at;
     const token = numberLike.exec(this.#text)?.[0];
     if (token === undefined) throw this.rejection(this.#found(), "a whole number");
@@ -85,20 +166,14 @@ export class JsonCursor {
     return value;
   }
 
-  /** Rejects anything but white space after the value. */
-  end(): void {
-    if (this.#peek() !== undefined) throw this.rejection(this.#found(), "nothing more");
-  }
-
-  rejection(found: string, expected: string, cause?: unknown): Error {
-    const message = `In the header, character ${this.#at}, in ${this.subject}: found ${found}, expected ${expected}.`;
-    return badFile(message, { character: this.#at }, cause);
-  }
-
   /** The next non-space character; undefined at the end. */
   #peek(): string | undefined {
-    while (whitespace.has(this.#text[this.#at] ?? "")) this.#at++;
-    return this.#text[this.#at];
+    for (;;) {
+      const code = this.#text.charCodeAt(this.#at);
+      const isSpace = code === space || code === lineFeed || code === carriageReturn || code === tab;
+      if (!isSpace) return this.#text[this.#at];
+      this.#at++;
+    }
   }
 
   #skip(character: string): boolean {
@@ -118,17 +193,11 @@ export class JsonCursor {
 
   /** The end of the text that starts here. A regular expression would overflow the stack on a text of megabytes. */
   #closingQuote(): number {
-    let end = this.#at;
-    do {
-      end = this.#text.indexOf('"', end + 1);
-      if (end < 0) throw this.rejection(this.#found(), "a closing quote");
-    } while (this.#isEscaped(end));
-    return end;
-  }
-
-  #isEscaped(index: number): boolean {
-    let start = index;
-    while (this.#text[start - 1] === "\\") start--;
-    return (index - start) % 2 === 1;
+    for (let end = this.#at + 1; end < this.#text.length; end++) {
+      const code = this.#text.charCodeAt(end);
+      if (code === quotationMark) return end;
+      if (code === backslash) end++;
+    }
+    throw this.rejection(this.#found(), "a closing quote");
   }
 }

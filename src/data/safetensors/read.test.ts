@@ -11,6 +11,7 @@ import { entry, fileWith } from "../../../test/support/safetensors-file.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { viewElements } from "../../ir/index.js";
 import type { StoredTensor } from "./format.js";
+import { parseHeader } from "./header.js";
 import { readSafetensors } from "./read.js";
 import { writeSafetensors } from "./write.js";
 
@@ -87,6 +88,15 @@ describe("a valid file", () => {
     assert.deepEqual([...tensors.keys()], ["late", "early", "none"]);
   });
 
+  it("may spell its fields with escapes, and have numbers up to 2⁵³ − 1 with spaces around them", () => {
+    const fields =
+      '"dty\\u0070e":"F\\u0034","sh\\u0061pe":[ 9007199254740991\t, 0 ,10\n],"data_offsets":[0 , 0 ]';
+    const { entries } = parseHeader(new TextEncoder().encode(`{"a":{${fields}}}`));
+    assert.deepEqual(entries, [
+      { name: "a", fileDtype: "F4", shape: [9007199254740991, 0, 10], begin: 0, end: 0 },
+    ]);
+  });
+
   it("may have names that are special in JavaScript", () => {
     const names = ["__proto__", "constructor", "toString", "hasOwnProperty", "", "0"];
     const members = names.map((name, index) => `${JSON.stringify(name)}:${entry("[1]", index, index + 1)}`);
@@ -134,6 +144,9 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ],
   ["a tensor that is a number", fileWith('{"a":7}'), /in tensor "a": found "7}", expected "{"/],
   ["an unknown field", fileWith('{"a":{"strides":[1]}}'), /the field "strides"/],
+  ["a field twice, in two spellings", fileWith('{"a":{"shape":[],"sh\\u0061pe":[]}}'), /a second "shape"/],
+  ["an unknown field with an escape", fileWith('{"a":{"\\u0073trides":[1]}}'), /the field "strides"/],
+  ["a field without quotes", fileWith('{"a":{dtype":"U8"}}'), /found "dtype.*expected a text in quotes/],
   ["a tensor without a shape", fileWith('{"a":{"dtype":"U8"}}'), /an entry with dtype, expected/],
   ["a tensor without fields", fileWith('{"a":{}}'), /an entry with no field/],
   ["a dtype that is no text", fileWith('{"a":{"dtype":1}}'), /expected a text in quotes/],
@@ -142,6 +155,12 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ["a dimension with an exponent", fileWith(`{"a":${entry("[1e0]", 0, 1)}}`, 1), /found 1e0/],
   ["a dimension with a leading zero", fileWith(`{"a":${entry("[01]", 0, 1)}}`, 1), /found 01/],
   ["a dimension that is a text", fileWith(`{"a":${entry('["1"]', 0, 1)}}`, 1), /expected a whole number/],
+  [
+    "a dimension of 17 digits",
+    fileWith(`{"a":${entry("[10000000000000000]", 0, 1)}}`, 1),
+    /found 100000000000000/,
+  ],
+  ["two numbers without a comma", fileWith(`{"a":${entry("[1 2]", 0, 2)}}`, 2), /found "2\]/],
   ["a dimension that is null", fileWith(`{"a":${entry("[null]", 0, 1)}}`, 1), /found null/],
   [
     "a dimension beyond 2⁵³",

@@ -36,26 +36,28 @@ export function matchTensors(
   { allowMissing = [], allowExtra = [] }: MatchOptions,
 ): readonly MatchedTensor[] {
   const { hubLayout } = model;
-  const left = new Map(tensors);
+  const used = new Set<string>();
   const matched: MatchedTensor[] = [];
   const missing: string[] = [];
   for (const [path, parameter] of model.namedParameters()) {
     const name = hubName(hubLayout, path);
-    const found = namesOf(hubLayout, name).find((candidate) => left.has(candidate));
-    const entry = found === undefined ? undefined : left.get(found);
+    const found = namesOf(hubLayout, name).find(
+      (candidate) => tensors.has(candidate) && !used.has(candidate),
+    );
+    const entry = found === undefined ? undefined : tensors.get(found);
     if (found === undefined || !entry) {
       if (!isAllowed(name, allowMissing)) missing.push(name);
       continue;
     }
-    left.delete(found);
+    used.add(found);
     matched.push({
       ...entry,
       ...{ path, parameter, isTransposed: isTransposed(hubLayout, path) },
       dtype: checkTensor(folder, entry, parameter, isTransposed(hubLayout, path)),
     });
   }
-  const extra = [...left.keys()].filter(
-    (name) => !hubLayout.ignored.test(name) && !isAllowed(name, allowExtra),
+  const extra = [...tensors.keys()].filter(
+    (name) => !used.has(name) && !hubLayout.ignored.test(name) && !isAllowed(name, allowExtra),
   );
   const faults = [
     ...(missing.length > 0 ? [`it lacks ${listed(missing)}`] : []),
