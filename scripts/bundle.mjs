@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The last step of `npm run build`: makes JavaScript of the TypeScript sources. Node takes more than a millisecond to load a module, and
+ * A step of `npm run build`: makes JavaScript of the TypeScript sources. Node takes more than a millisecond to load a module, and
  * Holdfast has some eight hundred, so they are bundled.
  *
  *   dist/lib/             what the package's users load
