@@ -10,7 +10,10 @@ import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime, type Storage } from "holdfast/internals";
 import { type BinaryOp, type Expression, iterateRows, type RowKernel } from "../src/ir/index.js";
 import { attentionBackwardCalls, attentionCalls, gemmCalls, rowCalls, submit } from "../src/kernels/index.js";
+import { answerHelp } from "../test/support/command-line.js";
 import { bestTimes } from "./best-times.js";
+
+answerHelp(import.meta.url);
 
 const repetitions = 40;
 

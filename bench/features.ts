@@ -13,6 +13,9 @@ import {
   fitNormaliser,
   makeSamples,
 } from "../src/crossasset/samples/index.js";
+import { answerHelp } from "../test/support/command-line.js";
+
+answerHelp(import.meta.url);
 
 const barCount = 1_000_000;
 const stride = 60;

@@ -11,7 +11,10 @@ import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
 import koffi from "koffi";
 import { hasRelaxedSimd } from "../src/driver/index.js";
 import { type GemmProblem, gemmCalls, gemmScratchBytes, submit } from "../src/kernels/index.js";
+import { answerHelp } from "../test/support/command-line.js";
 import { bestTimes } from "./best-times.js";
+
+answerHelp(import.meta.url);
 
 const repetitions = 12;
 

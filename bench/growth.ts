@@ -20,8 +20,11 @@ import { lifetimesOf } from "../src/compile/schedule/liveness.js";
 import { scheduleCalls } from "../src/compile/schedule/schedule.js";
 import { placeConstants } from "../src/compile/trace/constants.js";
 import { verifyPlan } from "../src/compile/verify/verify.js";
+import { answerHelp } from "../test/support/command-line.js";
 import { storageWithoutMemory, withNullGpu } from "../test/support/null-gpu.js";
 import { growsTooFast, growthNoise } from "./growth-limit.js";
+
+answerHelp(import.meta.url);
 
 interface Sizes {
   readonly layers: number;

@@ -6,6 +6,9 @@
 
 import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime } from "holdfast/internals";
+import { answerHelp } from "../test/support/command-line.js";
+
+answerHelp(import.meta.url);
 
 const steps = 10_000;
 const allocationsPerStep = 500;

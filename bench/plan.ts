@@ -29,6 +29,9 @@ import { Program } from "../src/compile/program/program.js";
 import { lifetimesOf, lowerBound } from "../src/compile/schedule/liveness.js";
 import { placeConstants } from "../src/compile/trace/constants.js";
 import { verifyPlan } from "../src/compile/verify/verify.js";
+import { answerHelp } from "../test/support/command-line.js";
+
+answerHelp(import.meta.url);
 
 const cpu = new Device("cpu", { memory: "3GiB", stallAfter: "off", print: () => {} });
 const lines: string[] = [];

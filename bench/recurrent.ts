@@ -7,6 +7,9 @@ import "./source-modules.js";
 import { Device, nn, optim, randn, type Tensor } from "holdfast";
 import { Guards } from "../src/autograd/index.js";
 import { planStep, traceStep } from "../src/compile/index.js";
+import { answerHelp } from "../test/support/command-line.js";
+
+answerHelp(import.meta.url);
 
 const kind = process.argv[2] === "cuda" ? "cuda" : "cpu";
 const { batch, input, hidden } =

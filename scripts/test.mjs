@@ -10,6 +10,7 @@
  *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, emulator or cuda
  *   npm run test:long            --suites long: the files named *.long.test.ts, which the other suites leave out, and those that
  *                                try more with TEST_EFFORT=all; the result is kept in bench/results/
+ *   npm test -- --help           prints this
  *   npm test -- --write-durations  keeps how long files take in scripts/testing/durations.json, for the order of the next runs
  *
  * Files share a process in groups, except for those that need their own; the longest jobs start first. Files whose tests mostly wait run
@@ -18,6 +19,8 @@
  * one; and its time limit is for a file in Node 20 and for a test in Node 24.
  */
 
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { writeCodeCaches } from "./testing/code-cache.mjs";
 import { findTestFiles, packageRoot } from "./testing/files.mjs";
@@ -33,9 +36,16 @@ const { values: options, positionals: filters } = parseArgs({
     "at-once": { type: "string", default: "2" },
     suites: { type: "string", default: "all" },
     "write-durations": { type: "boolean", default: false },
+    help: { type: "boolean", short: "h", default: false },
   },
   allowPositionals: true,
 });
+if (options.help) {
+  const [, usage = ""] =
+    /\/\*\*([\s\S]*?)\*\//.exec(readFileSync(fileURLToPath(import.meta.url), "utf8")) ?? [];
+  console.log(usage.replaceAll(/^ \* ?/gm, "").trim());
+  process.exit(0);
+}
 const { suites } = options;
 if (suites !== "all" && suites !== "device" && suites !== "long")
   throw new Error(`--suites takes all, device or long; this is "${suites}".`);

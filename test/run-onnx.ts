@@ -5,11 +5,11 @@
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
-import { parseArgs } from "node:util";
+import { readOptions } from "./support/command-line.js";
 import { onnxRuntimeFolder, onnxRuntimeVersion, transformersJsVersion } from "./support/onnx/runtime.js";
 import { repositoryRoot } from "./support/repository.js";
 
-const { values: options } = parseArgs({ options: { install: { type: "boolean", default: false } } });
+const options = readOptions(import.meta.url, { install: { type: "boolean", default: false } });
 
 function run(command: string, args: readonly string[], folder: string): void {
   const { status } = spawnSync(command, args, { cwd: folder, stdio: "inherit" });

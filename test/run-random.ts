@@ -9,11 +9,11 @@
 
 import { writeFileSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Device, type DeviceOptions } from "holdfast";
 import { openCudaDriver, strict } from "holdfast/internals";
 import { GiB } from "../src/units/index.js";
+import { readOptions } from "./support/command-line.js";
 import { buildEmulator, openEmulator } from "./support/emulator.js";
 import { fakeHost } from "./support/fake-host.js";
 import {
@@ -25,17 +25,15 @@ import {
 } from "./support/random-models/kind.js";
 import { fromJson, toJson } from "./support/random-programs/literals.js";
 
-const { values: options } = parseArgs({
-  options: {
-    kind: { type: "string", default: "models" },
-    from: { type: "string", default: "0" },
-    count: { type: "string", default: "1000" },
-    device: { type: "string", default: "cpu" },
-    precision: { type: "string", default: "f32" },
-    out: { type: "string" },
-    /** The number of failing programs with one message that are reduced. */
-    shrink: { type: "string", default: "2" },
-  },
+const options = readOptions(import.meta.url, {
+  kind: { type: "string", default: "models" },
+  from: { type: "string", default: "0" },
+  count: { type: "string", default: "1000" },
+  device: { type: "string", default: "cpu" },
+  precision: { type: "string", default: "f32" },
+  out: { type: "string" },
+  /** The number of failing programs with one message that are reduced. */
+  shrink: { type: "string", default: "2" },
 });
 
 /** The number of programs from one sample of fast-check. */

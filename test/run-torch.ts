@@ -10,10 +10,10 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Device, type HoldfastError } from "holdfast";
 import { GiB } from "../src/units/index.js";
+import { readOptions } from "./support/command-line.js";
 import { fakeHost } from "./support/fake-host.js";
 import { anyModelProgram } from "./support/random-models/generate.js";
 import type { ModelProgram } from "./support/random-models/program.js";
@@ -26,14 +26,12 @@ import type { ProgramRun, StepRecord } from "./support/random-programs/run.js";
 import { repositoryRoot } from "./support/repository.js";
 import { tolerances } from "./tolerances.js";
 
-const { values: options } = parseArgs({
-  options: {
-    from: { type: "string", default: "0" },
-    count: { type: "string", default: "1000" },
-    python: { type: "string", default: "/usr/bin/python3" },
-    out: { type: "string" },
-    shrink: { type: "string", default: "1" },
-  },
+const options = readOptions(import.meta.url, {
+  from: { type: "string", default: "0" },
+  count: { type: "string", default: "1000" },
+  python: { type: "string", default: "/usr/bin/python3" },
+  out: { type: "string" },
+  shrink: { type: "string", default: "1" },
 });
 
 const blockSize = 100;

@@ -11,18 +11,16 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { readOptions } from "../../test/support/command-line.js";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { type Entry, entries, installPeers, type Outcome, runEntry } from "./contenders.js";
 import { barsOf, differingOf, tableOf } from "./table.js";
 
-const { values: options } = parseArgs({
-  options: {
-    install: { type: "boolean", default: false },
-    only: { type: "string", default: entries.map(({ name }) => name).join(",") },
-    rounds: { type: "string", default: "1" },
-    save: { type: "boolean", default: false },
-  },
+const options = readOptions(import.meta.url, {
+  install: { type: "boolean", default: false },
+  only: { type: "string", default: entries.map(({ name }) => name).join(",") },
+  rounds: { type: "string", default: "1" },
+  save: { type: "boolean", default: false },
 });
 
 function chosenEntries(): readonly Entry[] {

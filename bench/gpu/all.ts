@@ -15,26 +15,24 @@ import { once } from "node:events";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { parseArgs } from "node:util";
+import { readOptions } from "../../test/support/command-line.js";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { type CommonOptions, commonArguments, commonOptions, count } from "./options.js";
 import { Results, summaryLabels } from "./results.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    only: {
-      type: "string",
-      default:
-        "gradients,errors,eager,compiled,attention,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
-    },
-    peer: { type: "string", default: "" },
-    torch: { type: "string", default: "" },
-    jax: { type: "string", default: "" },
-    checker: { type: "string", default: "" },
-    total: { type: "string", default: "570" },
-    small: { type: "boolean", default: false },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  only: {
+    type: "string",
+    default:
+      "gradients,errors,eager,compiled,attention,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
   },
+  peer: { type: "string", default: "" },
+  torch: { type: "string", default: "" },
+  jax: { type: "string", default: "" },
+  checker: { type: "string", default: "" },
+  total: { type: "string", default: "570" },
+  small: { type: "boolean", default: false },
 });
 
 interface Program {

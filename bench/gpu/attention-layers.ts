@@ -5,23 +5,21 @@
  *   node --conditions=holdfast-source dist/bench/gpu/attention-layers.js [--emulator] [--batch 256] [--rows 12] [--width 256] [--heads 8] [--layers 3]
  */
 
-import { parseArgs } from "node:util";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
 import { median } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    batch: { type: "string", default: "256" },
-    rows: { type: "string", default: "12" },
-    width: { type: "string", default: "256" },
-    heads: { type: "string", default: "8" },
-    layers: { type: "string", default: "3" },
-    steps: { type: "string", default: "200" },
-    explain: { type: "boolean", default: false },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  batch: { type: "string", default: "256" },
+  rows: { type: "string", default: "12" },
+  width: { type: "string", default: "256" },
+  heads: { type: "string", default: "8" },
+  layers: { type: "string", default: "3" },
+  steps: { type: "string", default: "200" },
+  explain: { type: "boolean", default: false },
 });
 const sizes = {
   batch: count("batch", options.batch),

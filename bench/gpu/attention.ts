@@ -5,7 +5,6 @@
 
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import {
   attentionBackwardCalls,
   attentionCalls,
@@ -15,17 +14,16 @@ import {
 import { backendOf, lowerCalls } from "../../src/kernels/backend.js";
 import type { KernelCall } from "../../src/kernels/kernel-call.js";
 import type { Runtime, Storage } from "../../src/runtime/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { repositoryRoot } from "../../test/support/repository.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    calls: { type: "string", default: "100" },
-    /** The smallest lengths alone, with few heads: a trial on the emulator. */
-    small: { type: "boolean", default: false },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  calls: { type: "string", default: "100" },
+  /** The smallest lengths alone, with few heads: a trial on the emulator. */
+  small: { type: "boolean", default: false },
 });
 const calls = count("calls", options.calls);
 const minShare = 0.75;

@@ -6,9 +6,9 @@
  * - `--stray TOOL`: the kernels with injected faults.
  */
 
-import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { optim } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { commonWorkloads } from "../../test/support/common-models/workloads.js";
 import { deviceOpCases } from "../../test/support/op-cases/index.js";
 import { runCase } from "../../test/support/op-runs.js";
@@ -17,17 +17,15 @@ import { strayRuns } from "./faulty-kernels.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { makeRows, Training } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    /** The tool whose faulty kernels run, instead of the ops. */
-    stray: { type: "string", default: "" },
-    models: { type: "string", default: "" },
-    sizes: { type: "string", default: "tiny,wide" },
-    draws: { type: "string", default: "2" },
-    elements: { type: "string", default: "120" },
-    seconds: { type: "string", default: "80" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  /** The tool whose faulty kernels run, instead of the ops. */
+  stray: { type: "string", default: "" },
+  models: { type: "string", default: "" },
+  sizes: { type: "string", default: "tiny,wide" },
+  draws: { type: "string", default: "2" },
+  elements: { type: "string", default: "120" },
+  seconds: { type: "string", default: "80" },
 });
 const seed = 20_240_611;
 /** Round by round, so that two rounds cover two kinds of kernels. */

@@ -9,32 +9,30 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { crossasset, formatBytes, fromTyped, manualSeed, nn, optim, type Tensor } from "holdfast";
 import type { GemmPrecision } from "../../src/driver/index.js";
 import type { StepPlanReport } from "../../src/records/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { type PeerRun, runPeer } from "./peers.js";
 import { Results } from "./results.js";
 import { C, F, makeRows, median, type Rows, S } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    batch: { type: "string", default: "256" },
-    rows: { type: "string", default: "65536" },
-    groups: { type: "string", default: "15" },
-    steps: { type: "string", default: "100" },
-    precisions: { type: "string", default: "f32,tf32,bf16" },
-    kernels: { type: "boolean", default: false },
-    curves: { type: "string", default: "500" },
-    torch: { type: "string", default: "" },
-    "torch-modes": { type: "string", default: "compilegraph" },
-    jax: { type: "string", default: "" },
-    // Measures only this precision, and writes its figures to this file.
-    figures: { type: "string", default: "" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  batch: { type: "string", default: "256" },
+  rows: { type: "string", default: "65536" },
+  groups: { type: "string", default: "15" },
+  steps: { type: "string", default: "100" },
+  precisions: { type: "string", default: "f32,tf32,bf16" },
+  kernels: { type: "boolean", default: false },
+  curves: { type: "string", default: "500" },
+  torch: { type: "string", default: "" },
+  "torch-modes": { type: "string", default: "compilegraph" },
+  jax: { type: "string", default: "" },
+  // Measures only this precision, and writes its figures to this file.
+  figures: { type: "string", default: "" },
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];

@@ -10,7 +10,6 @@
  */
 
 import "../source-modules.js";
-import { parseArgs } from "node:util";
 import {
   type CompiledStep,
   Device,
@@ -20,20 +19,19 @@ import {
   models,
   type Tensor,
 } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { qwenHalfBillion, qwenLarger, qwenSevenBillion } from "./language-model-sizes.js";
 
-const { values: options } = parseArgs({
-  options: {
-    models: { type: "string", default: "half,large,seven" },
-    texts: { type: "string", default: "1,32" },
-    prompt: { type: "string", default: "16" },
-    tokens: { type: "string", default: "100" },
-    layers: { type: "string" },
-    vocabulary: { type: "string" },
-    bandwidth: { type: "string", default: "4.8" },
-    kernels: { type: "string", default: "16" },
-    device: { type: "string", default: "cuda" },
-  },
+const options = readOptions(import.meta.url, {
+  models: { type: "string", default: "half,large,seven" },
+  texts: { type: "string", default: "1,32" },
+  prompt: { type: "string", default: "16" },
+  tokens: { type: "string", default: "100" },
+  layers: { type: "string" },
+  vocabulary: { type: "string" },
+  bandwidth: { type: "string", default: "4.8" },
+  kernels: { type: "string", default: "16" },
+  device: { type: "string", default: "cuda" },
 });
 
 const sizes = { half: qwenHalfBillion, large: qwenLarger, seven: qwenSevenBillion } as const;

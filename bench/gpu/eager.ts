@@ -7,26 +7,24 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { formatBytes } from "holdfast";
 import type { GemmPrecision } from "../../src/driver/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { type Counts, countCalls, noCounts } from "./counted-driver.js";
 import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { type PeerRun, runPeer } from "./peers.js";
 import { Results } from "./results.js";
 import { makeRows, median, type Rows, Training } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    batch: { type: "string", default: "256" },
-    rows: { type: "string", default: "65536" },
-    groups: { type: "string", default: "12" },
-    steps: { type: "string", default: "50" },
-    precisions: { type: "string", default: "f32,tf32,bf16" },
-    peer: { type: "string", default: "" },
-    "peer-modes": { type: "string", default: "eager" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  batch: { type: "string", default: "256" },
+  rows: { type: "string", default: "65536" },
+  groups: { type: "string", default: "12" },
+  steps: { type: "string", default: "50" },
+  precisions: { type: "string", default: "f32,tf32,bf16" },
+  peer: { type: "string", default: "" },
+  "peer-modes": { type: "string", default: "eager" },
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];

@@ -6,30 +6,28 @@
  *   node --conditions=holdfast-source dist/bench/gpu/embedding-gradients.js [--emulator] [--shapes 26x20000x16x8192,8x100000x64x4096]
  */
 
-import { parseArgs } from "node:util";
 import { cat, type Device, fromTyped, nn, optim, type Tensor, zeros } from "holdfast";
 import { backendOf } from "../../src/kernels/backend.js";
 import type { ScatterAdd, ScatterShape } from "../../src/kernels/scan-scatter/index.js";
 import type { Command, Runtime, Storage } from "../../src/runtime/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
 import { timeCommandsUs } from "./time-commands.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    shapes: {
-      type: "string",
-      default:
-        "26x20000x16x8192,8x100000x64x4096,1x50304x768x8192,1x65x384x16384,3x1000000x32x16384,40x100x8x2048",
-    },
-    precision: { type: "string", default: "bf16" },
-    /** Launches of a timed graph, and groups of replays, of which the best counts. */
-    launches: { type: "string", default: "20" },
-    groups: { type: "string", default: "5" },
-    /** Leaves the steps out. */
-    kernels: { type: "boolean", default: false },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  shapes: {
+    type: "string",
+    default:
+      "26x20000x16x8192,8x100000x64x4096,1x50304x768x8192,1x65x384x16384,3x1000000x32x16384,40x100x8x2048",
   },
+  precision: { type: "string", default: "bf16" },
+  /** Launches of a timed graph, and groups of replays, of which the best counts. */
+  launches: { type: "string", default: "20" },
+  groups: { type: "string", default: "5" },
+  /** Leaves the steps out. */
+  kernels: { type: "boolean", default: false },
 });
 const [launches, groups] = [count("launches", options.launches), count("groups", options.groups)];
 

@@ -10,26 +10,24 @@ import { once } from "node:events";
 import { cpus } from "node:os";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { Device } from "holdfast";
 import { dropout } from "../../src/ops/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { type Deviation, errorColumns, noDeviation, type OpErrorLine, worseOf } from "./deviation.js";
 import { commonArguments, commonOptions, openGpu } from "./options.js";
 import { convolutionOracleError, opOracleError, readTrajectories, trajectoryError } from "./oracle-errors.js";
 import { Results } from "./results.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    /** Processes that share the op cases. */
-    processes: { type: "string", default: String(Math.max(1, Math.min(12, cpus().length - 2))) },
-    draws: { type: "string", default: "8" },
-    elements: { type: "string", default: "120" },
-    seconds: { type: "string", default: "180" },
-    only: { type: "string", default: "" },
-    /** "ops", "oracle", "dropout": the checks to run. */
-    parts: { type: "string", default: "ops,oracle,dropout" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  /** Processes that share the op cases. */
+  processes: { type: "string", default: String(Math.max(1, Math.min(12, cpus().length - 2))) },
+  draws: { type: "string", default: "8" },
+  elements: { type: "string", default: "120" },
+  seconds: { type: "string", default: "180" },
+  only: { type: "string", default: "" },
+  /** "ops", "oracle", "dropout": the checks to run. */
+  parts: { type: "string", default: "ops,oracle,dropout" },
 });
 const checks = options.parts.split(",");
 

@@ -6,7 +6,6 @@
  * An error is the root mean square over some elements of |C − exact| / Σ |a · b|, in units of 2⁻²⁴: for normal operands, then for positive ones.
  */
 
-import { parseArgs } from "node:util";
 import { Device } from "../../src/index.js";
 import { selectBf16x6 } from "../../src/kernels/gemm/bf16x6/configs.js";
 import { bf16x6ConfigOf, lowerBf16x6Gemms } from "../../src/kernels/gemm/bf16x6/launch.js";
@@ -15,9 +14,10 @@ import { listDmmaConfigs } from "../../src/kernels/gemm/dmma/configs.js";
 import { lowerDmmaGemms } from "../../src/kernels/gemm/dmma/launch.js";
 import { submit } from "../../src/kernels/submit.js";
 import type { LaunchCommand, Storage } from "../../src/runtime/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { timeCommandsUs } from "./time-commands.js";
 
-const { values: options } = parseArgs({ options: { only: { type: "string", default: "" } } });
+const options = readOptions(import.meta.url, { only: { type: "string", default: "" } });
 
 /** Name, layouts of A and B (T: transposed in memory), m, n, k. */
 const shapes: readonly (readonly [string, string, number, number, number])[] = [

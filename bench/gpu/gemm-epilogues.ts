@@ -8,7 +8,6 @@
  * "GEMM" is cuBLASLt's fastest algorithm with a bf16 result and no epilogue; "traffic" is the estimated time of the epilogue's reads and writes.
  */
 
-import { parseArgs } from "node:util";
 import { timeCandidates } from "../../src/compile/autotune/gemm-times.js";
 import { Device } from "../../src/index.js";
 import { type Expression, narrowToBf16, type RowKernel, term } from "../../src/ir/index.js";
@@ -24,25 +23,24 @@ import {
 } from "../../src/kernels/index.js";
 import type { Replayable, Runtime, Storage } from "../../src/runtime/index.js";
 import { systemClock } from "../../src/units/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 
-const { values: options } = parseArgs({
-  options: {
-    shapes: {
-      type: "string",
-      default:
-        "16384x1536x384,16384x384x1536,8192x3072x768,8192x768x3072,25088x1536x384,6000x1600x400,1024x4096x4096,32768x2048x512",
-    },
-    /** Epilogues whose names contain this. */
-    only: { type: "string", default: "" },
-    /** Of GELU: exact or tanh. */
-    form: { type: "string", default: "exact" },
-    /** Tiles of more ping-pong kernels to try, which autotuning does not. */
-    tiles: { type: "string", default: "192x128,64x128" },
-    /** Also times the ping-pong kernel without parts of its work. The results of these are wrong. */
-    ablations: { type: "boolean", default: false },
-    rounds: { type: "string", default: "7" },
-    launches: { type: "string", default: "20" },
+const options = readOptions(import.meta.url, {
+  shapes: {
+    type: "string",
+    default:
+      "16384x1536x384,16384x384x1536,8192x3072x768,8192x768x3072,25088x1536x384,6000x1600x400,1024x4096x4096,32768x2048x512",
   },
+  /** Epilogues whose names contain this. */
+  only: { type: "string", default: "" },
+  /** Of GELU: exact or tanh. */
+  form: { type: "string", default: "exact" },
+  /** Tiles of more ping-pong kernels to try, which autotuning does not. */
+  tiles: { type: "string", default: "192x128,64x128" },
+  /** Also times the ping-pong kernel without parts of its work. The results of these are wrong. */
+  ablations: { type: "boolean", default: false },
+  rounds: { type: "string", default: "7" },
+  launches: { type: "string", default: "20" },
 });
 
 interface Shape {

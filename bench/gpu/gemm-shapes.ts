@@ -6,7 +6,6 @@
  * N and T are the layouts of A and B; T means transposed in memory. `--only` selects shapes whose names contain the words.
  */
 
-import { parseArgs } from "node:util";
 import { timeCandidates } from "../../src/compile/autotune/gemm-times.js";
 import { fastestOf } from "../../src/compile/autotune/gemms.js";
 import type { GemmCall } from "../../src/compile/program/program.js";
@@ -14,15 +13,14 @@ import { Device } from "../../src/index.js";
 import { firstNativeAlgorithm, transposeLaunchOf } from "../../src/kernels/index.js";
 import type { Runtime } from "../../src/runtime/index.js";
 import { systemClock } from "../../src/units/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { timeCommandsUs } from "./time-commands.js";
 
-const { values: options } = parseArgs({
-  options: {
-    precision: { type: "string", default: "bf16,tf32" },
-    only: { type: "string", default: "" },
-    /** Milliseconds for one GEMM. */
-    limit: { type: "string", default: "200" },
-  },
+const options = readOptions(import.meta.url, {
+  precision: { type: "string", default: "bf16,tf32" },
+  only: { type: "string", default: "" },
+  /** Milliseconds for one GEMM. */
+  limit: { type: "string", default: "200" },
 });
 
 type Problem = GemmCall["problem"];

@@ -4,15 +4,13 @@
  * within 1e-5 of the CPU's. The table also has the figures of an engine without these rules.
  */
 
-import { parseArgs } from "node:util";
 import { crossasset, Device, manualSeed, nn, optim } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
 import { C, F, makeRows, S } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: { ...commonOptions, batch: { type: "string", default: "256" } },
-});
+const options = readOptions(import.meta.url, { ...commonOptions, batch: { type: "string", default: "256" } });
 const batch = count("batch", options.batch);
 const batches = 4;
 const nearEnough = 1e-5;

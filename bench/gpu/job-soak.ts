@@ -7,7 +7,6 @@
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import {
   crossasset,
   formatBytes,
@@ -21,25 +20,24 @@ import {
 } from "holdfast";
 import type { GemmPrecision } from "../../src/driver/index.js";
 import { MiB } from "../../src/units/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { heapAfterCollection } from "../../test/support/gc.js";
 import { type AskedDevice, deviceOption, makeFolds, openAsked, rowsOf } from "./job-data.js";
 import { commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
 import { C, F, type Rows, S } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    ...deviceOption,
-    samples: { type: "string", default: "24613" },
-    batch: { type: "string", default: "256" },
-    steps: { type: "string", default: "10000" },
-    every: { type: "string", default: "1000" },
-    precision: { type: "string", default: "f32" },
-    "stall-after": { type: "string", default: "30s" },
-    /** The soak ends after this time and reports the steps so far. */
-    seconds: { type: "string", default: "150" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  ...deviceOption,
+  samples: { type: "string", default: "24613" },
+  batch: { type: "string", default: "256" },
+  steps: { type: "string", default: "10000" },
+  every: { type: "string", default: "1000" },
+  precision: { type: "string", default: "f32" },
+  "stall-after": { type: "string", default: "30s" },
+  /** The soak ends after this time and reports the steps so far. */
+  seconds: { type: "string", default: "150" },
 });
 const [steps, every, batch] = [
   count("steps", options.steps),

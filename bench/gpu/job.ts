@@ -7,8 +7,8 @@
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { crossasset, formatBytes } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { barsFor, deviceOption, oracleOfFolds } from "./job-data.js";
 import {
   type Cut,
@@ -22,28 +22,26 @@ import { commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
 import { median } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    ...deviceOption,
-    samples: { type: "string", default: "24613" },
-    folds: { type: "string", default: "2" },
-    epochs: { type: "string", default: "40" },
-    batch: { type: "string", default: "256" },
-    precisions: { type: "string", default: "f32,tf32,bf16" },
-    /**
-     * More seeds, to separate the effect of a precision on accuracies from chance; each seed has its own
-     * bars.
-     */
-    seeds: { type: "string", default: "43,44,45,46" },
-    /** Precisions of the runs that are ended and resumed; "none" skips them. */
-    cut: { type: "string", default: "f32" },
-    "cut-epochs": { type: "string", default: "4" },
-    /** A process that takes longer is ended. */
-    seconds: { type: "string", default: "180" },
-    /** A folder that keeps a copy of results.json and metrics.jsonl of each precision. */
-    raw: { type: "string", default: "" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  ...deviceOption,
+  samples: { type: "string", default: "24613" },
+  folds: { type: "string", default: "2" },
+  epochs: { type: "string", default: "40" },
+  batch: { type: "string", default: "256" },
+  precisions: { type: "string", default: "f32,tf32,bf16" },
+  /**
+   * More seeds, to separate the effect of a precision on accuracies from chance; each seed has its own
+   * bars.
+   */
+  seeds: { type: "string", default: "43,44,45,46" },
+  /** Precisions of the runs that are ended and resumed; "none" skips them. */
+  cut: { type: "string", default: "f32" },
+  "cut-epochs": { type: "string", default: "4" },
+  /** A process that takes longer is ended. */
+  seconds: { type: "string", default: "180" },
+  /** A folder that keeps a copy of results.json and metrics.jsonl of each precision. */
+  raw: { type: "string", default: "" },
 });
 const [samples, folds] = [count("samples", options.samples), count("folds", options.folds)];
 const [epochs, batch] = [count("epochs", options.epochs), count("batch", options.batch)];

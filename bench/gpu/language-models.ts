@@ -9,26 +9,24 @@
  */
 
 import "../source-modules.js";
-import { parseArgs } from "node:util";
 import { applyLora, Device, fromTyped, manualSeed, modelFromConfig, models, optim } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { qwenHalfBillion } from "./language-model-sizes.js";
 
-const { values: options } = parseArgs({
-  options: {
-    task: { type: "string", default: "full" },
-    targets: { type: "string", default: "all" },
-    rank: { type: "string", default: "16" },
-    dropout: { type: "string", default: "0" },
-    batch: { type: "string", default: "8" },
-    tokens: { type: "string", default: "1024" },
-    layers: { type: "string", default: "24" },
-    vocabulary: { type: "string", default: `${qwenHalfBillion.vocab_size}` },
-    precision: { type: "string", default: "bf16" },
-    seconds: { type: "string", default: "8" },
-    kernels: { type: "string", default: "0" },
-    checkpointing: { type: "boolean", default: false },
-    device: { type: "string", default: "cuda" },
-  },
+const options = readOptions(import.meta.url, {
+  task: { type: "string", default: "full" },
+  targets: { type: "string", default: "all" },
+  rank: { type: "string", default: "16" },
+  dropout: { type: "string", default: "0" },
+  batch: { type: "string", default: "8" },
+  tokens: { type: "string", default: "1024" },
+  layers: { type: "string", default: "24" },
+  vocabulary: { type: "string", default: `${qwenHalfBillion.vocab_size}` },
+  precision: { type: "string", default: "bf16" },
+  seconds: { type: "string", default: "8" },
+  kernels: { type: "string", default: "0" },
+  checkpointing: { type: "boolean", default: false },
+  device: { type: "string", default: "cuda" },
 });
 
 const attentionLayers = ["q_proj", "k_proj", "v_proj", "o_proj"];

@@ -4,9 +4,9 @@
  * CPU. Prints a line of JSON for each case.
  */
 
-import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Device } from "holdfast";
+import { readOptions } from "../../test/support/command-line.js";
 import { deviceOpCases } from "../../test/support/op-cases/index.js";
 import { type CaseCall, type CaseOperand, nameOf, type OpCase } from "../../test/support/op-cases/op-case.js";
 import { type CaseRun, describeCall, runCase, uploadOperand } from "../../test/support/op-runs.js";
@@ -27,16 +27,14 @@ import { commonOptions, count, type Gpu, openGpu } from "./options.js";
 /** TF32 has as many digits as f16. */
 const allowedFor = (column: ErrorColumn) => tolerances["against f64"][column === "tf32" ? "f16" : column];
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    /** "2/8": the third of eight shares. */
-    share: { type: "string", default: "0/1" },
-    draws: { type: "string", default: "8" },
-    elements: { type: "string", default: "120" },
-    seconds: { type: "string", default: "180" },
-    only: { type: "string", default: "" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  /** "2/8": the third of eight shares. */
+  share: { type: "string", default: "0/1" },
+  draws: { type: "string", default: "8" },
+  elements: { type: "string", default: "120" },
+  seconds: { type: "string", default: "180" },
+  only: { type: "string", default: "" },
 });
 const seed = 20_240_611;
 

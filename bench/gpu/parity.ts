@@ -5,7 +5,6 @@
  */
 
 import { createHash } from "node:crypto";
-import { parseArgs } from "node:util";
 import {
   crossasset,
   fromTyped,
@@ -19,22 +18,21 @@ import {
 } from "holdfast";
 import { permutation } from "../../src/kernels/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { deviceOption, makeFolds, openAsked, rowsOf } from "./job-data.js";
 import { commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
 import { C, F, type Rows, S } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    ...deviceOption,
-    samples: { type: "string", default: "24613" },
-    batch: { type: "string", default: "256" },
-    /** The maximal number of batches; default: the whole epoch. */
-    batches: { type: "string", default: "" },
-    /** The time limit of the CPU's eager steps; the other columns run as many. */
-    "cpu-seconds": { type: "string", default: "40" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  ...deviceOption,
+  samples: { type: "string", default: "24613" },
+  batch: { type: "string", default: "256" },
+  /** The maximal number of batches; default: the whole epoch. */
+  batches: { type: "string", default: "" },
+  /** The time limit of the CPU's eager steps; the other columns run as many. */
+  "cpu-seconds": { type: "string", default: "40" },
 });
 const batch = count("batch", options.batch);
 const { seed, lr } = crossasset.defaultSettings;

@@ -7,24 +7,22 @@
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { crossasset, formatBytes, manualSeed, nn, optim, TensorDataset, Trainer } from "holdfast";
 import { inspectionFiles, RunRecorder, type TrainingWatcher } from "../../src/train/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { deviceOption, openAsked } from "./job-data.js";
 import { commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
 import { C, F, makeRows, median, S } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    ...deviceOption,
-    batch: { type: "string", default: "256" },
-    rows: { type: "string", default: "16384" },
-    epochs: { type: "string", default: "20" },
-    rounds: { type: "string", default: "7" },
-    steps: { type: "string", default: "400000" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  ...deviceOption,
+  batch: { type: "string", default: "256" },
+  rows: { type: "string", default: "16384" },
+  epochs: { type: "string", default: "20" },
+  rounds: { type: "string", default: "7" },
+  steps: { type: "string", default: "400000" },
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [epochs, rounds] = [count("epochs", options.epochs), count("rounds", options.rounds)];

@@ -7,7 +7,6 @@
  * `--layouts` measures every way to distribute the rows over threads, each beside its estimated time, instead of the selected one.
  */
 
-import { parseArgs } from "node:util";
 import type { Device } from "holdfast";
 import { type Iteration, iterateRows, type RowKernel, type Stage, term } from "../../src/ir/index.js";
 import { maxPartials } from "../../src/kernels/codegen/cuda/column-config.js";
@@ -16,20 +15,19 @@ import { columnSumLayouts, cudaRowConfig } from "../../src/kernels/codegen/cuda/
 import { trafficUs } from "../../src/kernels/cost-model.js";
 import { encodeState, stateBytes } from "../../src/kernels/random/index.js";
 import type { LaunchCommand, Runtime, Storage } from "../../src/runtime/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
 import { median } from "./training.js";
 
 const defaultSizes = "4096x1024,16384x384,8192x768,32768x256,2048x2048,4096x4096,6000x400";
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    sizes: { type: "string", default: defaultSizes },
-    calls: { type: "string", default: "200" },
-    layouts: { type: "boolean", default: false },
-    /** A small matrix: a trial on the emulator. */
-    small: { type: "boolean", default: false },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  sizes: { type: "string", default: defaultSizes },
+  calls: { type: "string", default: "200" },
+  layouts: { type: "boolean", default: false },
+  /** A small matrix: a trial on the emulator. */
+  small: { type: "boolean", default: false },
 });
 const calls = count("calls", options.calls);
 const sizes = (options.small ? "1024x256" : options.sizes)

@@ -7,23 +7,21 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { readOptions } from "../../test/support/command-line.js";
 import { strayRuns } from "./faulty-kernels.js";
 import { commonArguments, commonOptions, count } from "./options.js";
 import { Results } from "./results.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    checker: { type: "string", default: "" },
-    tools: { type: "string", default: "memcheck,initcheck,racecheck,synccheck" },
-    /** Of the models' steps. */
-    precisions: { type: "string", default: "bf16,tf32,f32" },
-    draws: { type: "string", default: "2" },
-    elements: { type: "string", default: "120" },
-    /** For one run of a tool, without the time to start and end it. */
-    seconds: { type: "string", default: "80" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  checker: { type: "string", default: "" },
+  tools: { type: "string", default: "memcheck,initcheck,racecheck,synccheck" },
+  /** Of the models' steps. */
+  precisions: { type: "string", default: "bf16,tf32,f32" },
+  draws: { type: "string", default: "2" },
+  elements: { type: "string", default: "120" },
+  /** For one run of a tool, without the time to start and end it. */
+  seconds: { type: "string", default: "80" },
 });
 
 /** Extra time for the start and the end of a run. */

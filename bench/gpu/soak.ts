@@ -4,26 +4,24 @@
  * memory, the JS heap, the process), and the loss must fall: both learn data with a rule.
  */
 
-import { parseArgs } from "node:util";
 import { formatBytes } from "holdfast";
 import { MiB } from "../../src/units/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { heapAfterCollection } from "../../test/support/gc.js";
 import { GptTraining } from "../../test/support/gpt-training.js";
 import { commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { Results } from "./results.js";
 import { makeRows, Training } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    models: { type: "string", default: "crossasset,gpt" },
-    steps: { type: "string", default: "10000" },
-    every: { type: "string", default: "500" },
-    batch: { type: "string", default: "256" },
-    rows: { type: "string", default: "16384" },
-    precision: { type: "string", default: "tf32" },
-    "gpt-batch": { type: "string", default: "16" },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  models: { type: "string", default: "crossasset,gpt" },
+  steps: { type: "string", default: "10000" },
+  every: { type: "string", default: "500" },
+  batch: { type: "string", default: "256" },
+  rows: { type: "string", default: "16384" },
+  precision: { type: "string", default: "tf32" },
+  "gpt-batch": { type: "string", default: "16" },
 });
 const [steps, every] = [count("steps", options.steps), count("every", options.every)];
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];

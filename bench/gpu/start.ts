@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { readOptions } from "../../test/support/command-line.js";
 import { type CountedDriver, countCalls } from "./counted-driver.js";
 import { commonArguments, commonOptions, count, openGpu } from "./options.js";
 import { Results } from "./results.js";
@@ -18,17 +18,15 @@ import { makeRows, median, Training } from "./training.js";
 const now = (): number => performance.timeOrigin + performance.now();
 const importedAt = now();
 
-const { values: options } = parseArgs({
-  options: {
-    ...commonOptions,
-    batch: { type: "string", default: "256" },
-    rows: { type: "string", default: "4096" },
-    cold: { type: "string", default: "3" },
-    warm: { type: "string", default: "5" },
-    precision: { type: "string", default: "tf32" },
-    /** True in the measured process. */
-    child: { type: "boolean", default: false },
-  },
+const options = readOptions(import.meta.url, {
+  ...commonOptions,
+  batch: { type: "string", default: "256" },
+  rows: { type: "string", default: "4096" },
+  cold: { type: "string", default: "3" },
+  warm: { type: "string", default: "5" },
+  precision: { type: "string", default: "tf32" },
+  /** True in the measured process. */
+  child: { type: "boolean", default: false },
 });
 const targetSeconds = { cold: 10, warm: 2 } as const;
 

@@ -8,7 +8,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { readOptions } from "../../../test/support/command-line.js";
 import { repositoryRoot } from "../../../test/support/repository.js";
 import { installPeers } from "../contenders.js";
 import { contenders, type Outcome, runContender } from "./contenders.js";
@@ -16,12 +16,10 @@ import { featureTable } from "./features.js";
 import { lossTable, type Row, remarks, speedTable } from "./table.js";
 import { names } from "./workloads.js";
 
-const { values: options } = parseArgs({
-  options: {
-    install: { type: "boolean", default: false },
-    only: { type: "string", default: names.join(",") },
-    save: { type: "boolean", default: false },
-  },
+const options = readOptions(import.meta.url, {
+  install: { type: "boolean", default: false },
+  only: { type: "string", default: names.join(",") },
+  save: { type: "boolean", default: false },
 });
 
 const load = (): string =>
