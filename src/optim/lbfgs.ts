@@ -5,10 +5,12 @@
 
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
+import { DataParallel } from "../parallel/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { elementsAs, misfitOf, type Tensor, writeElements } from "../tensor/index.js";
 import { requireCount, requireNumber } from "./numbers.js";
 import { type GroupOptions, Optimizer } from "./optimizer.js";
+import { rejectShards } from "./optimizer-shards.js";
 import { placeOrRelease, releaseRegions } from "./parameter-slot.js";
 import { type LinePoint, searchStrongWolfe } from "./strong-wolfe.js";
 import type { UpdateRule } from "./update-rule.js";
@@ -91,6 +93,7 @@ export class LBFGS extends Optimizer<LBFGSOptions> {
       historySize: true,
       lineSearchFn: true,
     });
+    if (DataParallel.ranksOfNewOptimizer) rejectShards("LBFGS");
     super(parameters, { lr: 1, ...options }, () => rule);
     const merged = { ...defaults, maxEval: Math.floor(((options.maxIter ?? 20) * 5) / 4), ...options };
     requireCount("LBFGS", "maxIter", merged.maxIter);

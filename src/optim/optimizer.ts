@@ -6,9 +6,11 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
+import { DataParallel } from "../parallel/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { Tensor } from "../tensor/index.js";
 import { requireNumber } from "./numbers.js";
+import { OptimizerShards, requireShardable } from "./optimizer-shards.js";
 import { type GroupSettings, groupPlacements, ParameterGroup } from "./parameter-group.js";
 import {
   placeMoments,
@@ -17,7 +19,7 @@ import {
   requireTrainable,
   type UnplacedParameter,
 } from "./parameter-slot.js";
-import { collectState, loadState } from "./state.js";
+import { collectState, describeWhole, loadState } from "./state.js";
 import type { UpdateRule } from "./update-rule.js";
 
 /** Options of every optimizer. */
@@ -51,6 +53,8 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   /** Merges a group's options with the optimizer's, and checks them. */
   readonly #prepare: (group: { readonly params: Iterable<Tensor> }) => PreparedGroup;
   #groups: readonly ParameterGroup[] = [];
+  /** Undefined if it is not split over ranks. */
+  readonly #shards: OptimizerShards | undefined;
   /** Its moments and scalars. */
   #regions: readonly Region[] = [];
 
@@ -70,17 +74,30 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     };
     const groups = toGroups(source).map(this.#prepare);
     this.#runtime = findRuntime(groups.flatMap(({ tensors }) => tensors));
+    const [first] = groups.flatMap(({ tensors }) => tensors);
+    const ranks = DataParallel.ranksOfNewOptimizer;
+    this.#shards = ranks && first && new OptimizerShards(ranks, first.device);
     this.#addGroups(groups);
   }
 
   #addGroups(groupInputs: readonly PreparedGroup[]): void {
     const name = this.constructor.name;
+    const shards = this.#shards;
     const tensors = [...this.parameters, ...groupInputs.flatMap((group) => group.tensors)];
     requireTrainable(name, tensors);
+    if (shards) {
+      for (const { rule } of groupInputs) requireShardable(name, rule);
+      shards.add(groupInputs.flatMap((group) => group.tensors));
+    }
     const runtime = this.#runtime;
     const unplaced = groupInputs.map((group) =>
       group.tensors
-        .map((tensor): UnplacedParameter => ({ tensor, index: tensors.indexOf(tensor), rule: group.rule }))
+        .map(
+          (tensor): UnplacedParameter => ({
+            ...{ tensor, index: tensors.indexOf(tensor), rule: group.rule },
+            own: shards?.ownRange(tensor),
+          }),
+        )
         .toSorted((a, b) => firstAddress(a.tensor) - firstAddress(b.tensor)),
     );
     const { slots, regions } = placeMoments(runtime, name, unplaced.flat());
@@ -204,6 +221,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     this.#runtime.traceSink?.addGuard(() => this.groups === groups);
     for (const group of groups) group.requireUnmoved();
     for (const group of groups) group.step();
+    this.#shards?.gather();
   }
 
   /**
@@ -228,7 +246,8 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   /**
    * The full state for resuming, by name: `groups.0.lr`, `groups.0.weightDecay`, and per parameter `0.step` and its
    * moments. The tensors are the optimizer's memory, not copies. Constants (betas, eps) are not included; pass them to
-   * the constructor again.
+   * the constructor again. If it is split over ranks, the moments are those of this rank's elements, such as
+   * `0.firstMoment[0:128]`.
    *
    * @example
    * ```ts
@@ -267,6 +286,15 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    */
   loadStateDict(state: LoadableState): void {
     loadState(this.constructor.name, this.groups, state);
+  }
+
+  /**
+   * The dtypes and shapes of the whole state: the same on every rank.
+   *
+   * @internal
+   */
+  describeState(): Record<string, Pick<Tensor, "dtype" | "shape">> {
+    return this.#shards ? describeWhole(this.groups) : this.stateDict();
   }
 
   /**

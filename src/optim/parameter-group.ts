@@ -11,6 +11,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { arrivedGradient } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
+import { ownArrays } from "./optimizer-shards.js";
 import { type ParameterSlot, requireUnmoved, withoutPadding } from "./parameter-slot.js";
 import { flattenSpans, type ParameterArrays } from "./spans.js";
 import {
@@ -284,7 +285,8 @@ export class ParameterGroup {
     const plan = stepCountGroups.map((stepCountGroup) => {
       const parameters = stepCountGroup.slots.flatMap((slot): ParameterArrays[] => {
         const gradient = gradients.get(slot);
-        return gradient ? [[slot.values, gradient, ...slot.moments]] : [];
+        const arrays = gradient && ownArrays(this.#runtime, slot, gradient);
+        return arrays ? [arrays] : [];
       });
       // A sparse rule needs the rows of each parameter.
       const { isSparse, changesPadding } = this.rule;

@@ -8,14 +8,22 @@ import type { Tensor } from "../tensor/index.js";
 import { alignUp } from "../units/index.js";
 import { momentDtype, type UpdateRule } from "./update-rule.js";
 
+/** Elements of a tensor, in memory order. */
+export interface ElementRange {
+  readonly start: number;
+  readonly end: number;
+}
+
 export interface ParameterSlot {
   readonly tensor: Tensor;
   /** Its index among all parameters of the optimizer; its name in the saved state. */
   readonly index: number;
   /** Its storage when the optimizer was created; it must not move. */
   readonly values: DeviceArray;
-  /** One per moment of the rule; none if the parameter has no elements. */
+  /** One per moment of the rule; none if the parameter has no elements here. */
   readonly moments: readonly DeviceArray[];
+  /** The elements that this rank updates, if the optimizer is split over ranks: its moments are of these. */
+  readonly own: ElementRange | undefined;
 }
 
 /** A parameter before its moments are placed. */
@@ -23,6 +31,7 @@ export interface UnplacedParameter {
   readonly tensor: Tensor;
   readonly index: number;
   readonly rule: UpdateRule;
+  readonly own?: ElementRange | undefined;
 }
 
 /**
@@ -38,28 +47,30 @@ export function placeMoments(
   const moments = new Map<Tensor, DeviceArray[]>();
   for (const kind of new Set(parameters.flatMap(({ rule }) => rule.moments))) {
     const parametersOfKind = parameters.filter(
-      ({ tensor, rule }) => tensor.numel > 0 && rule.moments.includes(kind),
+      (parameter) => lengthOf(parameter) > 0 && parameter.rule.moments.includes(kind),
     );
     if (parametersOfKind.length === 0) continue;
-    const sizes = parametersOfKind.map(({ tensor }) => ({
-      name: `${tensor.name}.${kind}`,
-      size: momentBytes(tensor),
+    const sizes = parametersOfKind.map((parameter) => ({
+      name: `${parameter.tensor.name}.${kind}`,
+      size: momentBytes(parameter),
     }));
     const region = placeOrRelease(runtime, regions, "moments", `${owner} ${kind}s`, sizes);
     regions.push(region);
     // Padding is updated along with its neighbours, and must be zero for that.
     runtime.fill(region.whole, 0);
-    for (const [position, { tensor }] of parametersOfKind.entries()) {
-      const { shape, dtype } = tensor;
+    for (const [position, parameter] of parametersOfKind.entries()) {
+      const { tensor, own } = parameter;
+      const { dtype } = tensor;
+      const shape = own ? [lengthOf(parameter)] : tensor.shape;
       const storage = region.storages[position];
       const array = { shape, strides: contiguousStrides(shape), dtype: momentDtype(dtype), storage };
       moments.set(tensor, [...(moments.get(tensor) ?? []), array]);
     }
   }
   const slots = new Map(
-    parameters.map(({ tensor, index }) => [
+    parameters.map(({ tensor, index, own }) => [
       tensor,
-      { tensor, index, values: tensor.array, moments: moments.get(tensor) ?? [] },
+      { tensor, index, own, values: tensor.array, moments: moments.get(tensor) ?? [] },
     ]),
   );
   return { slots, regions };
@@ -91,11 +102,19 @@ export function releaseRegions({ persistent }: Runtime, regions: readonly Region
  * As many elements as the parameter with its padding, so that both have the same layout even if their element sizes
  * differ.
  */
-function momentBytes({ numel, dtype }: Tensor): number {
+function momentBytes(parameter: UnplacedParameter): number {
+  const { dtype, numel } = parameter.tensor;
+  const length = lengthOf(parameter);
+  if (length < numel) return length * dtypes[momentDtype(dtype)].bytes;
   const [elementBytes, momentElementBytes] = [dtypes[dtype].bytes, dtypes[momentDtype(dtype)].bytes];
   return elementBytes === momentElementBytes
     ? numel * elementBytes
     : (alignUp(numel * elementBytes, alignment) / elementBytes) * momentElementBytes;
+}
+
+/** The elements that have moments. */
+function lengthOf({ tensor, own }: UnplacedParameter): number {
+  return own ? own.end - own.start : tensor.numel;
 }
 
 /** Rejects tensors that cannot be trained: on other devices, integers, results of ops, and duplicates. */

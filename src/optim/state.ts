@@ -1,11 +1,12 @@
 /** The saved state of an optimizer: tensors by name, so that a checkpoint stores them like a model's. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { LoadableState, StateDict } from "../nn/index.js";
-import { type Device, misfitOf, numberOf, type Tensor, writeElements } from "../tensor/index.js";
+import { dtypes } from "../ir/index.js";
+import type { LoadableState, StateDict, StoredElements } from "../nn/index.js";
+import { type Device, misfitOf, numberOf, Tensor, writeElements } from "../tensor/index.js";
 import type { ParameterGroup } from "./parameter-group.js";
 import { type ParameterSlot, withoutPadding } from "./parameter-slot.js";
-import { requireDecayFits } from "./update-rule.js";
+import { momentDtype, requireDecayFits } from "./update-rule.js";
 
 const settingNames = ["lr", "weightDecay"] as const;
 
@@ -30,15 +31,77 @@ function slotEntries(device: Device, group: ParameterGroup, slot: ParameterSlot)
     return [name, device.fromStorage(cell, [], "f64", name)];
   });
   const moments = slot.moments.map((moment, kind): [string, Tensor] => {
-    const name = `${slot.index}.${group.rule.moments[kind]}`;
+    const name = momentName(group, slot, kind);
     const { storage, shape, dtype } = withoutPadding(device.runtime, moment);
     return [name, device.fromStorage(storage, shape, dtype, name)];
   });
   return [...cells, ...moments];
 }
 
-export function loadState(owner: string, groups: readonly ParameterGroup[], state: LoadableState): void {
+/** The dtypes and shapes of a state that is not split over ranks. */
+export function describeWhole(
+  groups: readonly ParameterGroup[],
+): Record<string, Pick<Tensor, "dtype" | "shape">> {
+  const number = { dtype: "f64", shape: [] } as const;
+  const entries = groups.flatMap((group, index) => {
+    const slots = group.slots.toSorted((a, b) => a.index - b.index);
+    return [
+      ...settingNames.map((setting) => [settingName(index, setting), number] as const),
+      ...slots.flatMap((slot) => [
+        ...countNames(group, slot).map((name) => [name, number] as const),
+        ...wholeMoments(group, slot),
+      ]),
+    ];
+  });
+  return Object.fromEntries(entries);
+}
+
+function wholeMoments(
+  { rule }: ParameterGroup,
+  { tensor, index }: ParameterSlot,
+): (readonly [string, Pick<Tensor, "dtype" | "shape">])[] {
+  if (tensor.numel === 0) return [];
+  const type = { dtype: momentDtype(tensor.dtype), shape: tensor.shape };
+  return rule.moments.map((kind) => [`${index}.${kind}`, type]);
+}
+
+/** The name of a moment; if the optimizer is split over ranks, with the elements of this rank. */
+function momentName({ rule }: ParameterGroup, { index, own }: ParameterSlot, kind: number): string {
+  return `${index}.${rule.moments[kind]}${own ? `[${own.start}:${own.end}]` : ""}`;
+}
+
+/** A state in which each whole moment of an optimizer that is split over ranks is replaced by this rank's elements. */
+function ownPartOf(groups: readonly ParameterGroup[], state: LoadableState): LoadableState {
+  const parts = new Map(Object.entries(state));
+  for (const group of groups)
+    for (const slot of group.slots) {
+      if (!slot.own) continue;
+      const { start, end } = slot.own;
+      for (const [name, { shape }] of wholeMoments(group, slot)) {
+        const whole = parts.get(name);
+        // One that does not fit stays, and is rejected by its name.
+        if (!whole || String(whole.shape) !== String(shape)) continue;
+        parts.delete(name);
+        if (end > start) parts.set(`${name}[${start}:${end}]`, elementsOf(whole, start, end));
+      }
+    }
+  return Object.fromEntries(parts);
+}
+
+function elementsOf(value: Tensor | StoredElements, start: number, end: number): Tensor | StoredElements {
+  if (value instanceof Tensor)
+    return value
+      .detach()
+      .reshape([-1])
+      .narrow(0, start, end - start);
+  const { dtype, bytes } = value;
+  const size = dtypes[dtype].bytes;
+  return { dtype, shape: [end - start], bytes: bytes.subarray(start * size, end * size) };
+}
+
+export function loadState(owner: string, groups: readonly ParameterGroup[], given: LoadableState): void {
   const current = collectState(groups);
+  const state = ownPartOf(groups, given);
   requireFitting(owner, current, state);
   const entries = new Map(Object.entries(state));
   const readScalar = (name: string): number => {
@@ -68,7 +131,7 @@ export function loadState(owner: string, groups: readonly ParameterGroup[], stat
     group.restoreCounts(counts[index] ?? new Map());
     for (const slot of group.slots) {
       for (const [kind, moment] of slot.moments.entries()) {
-        const name = `${slot.index}.${group.rule.moments[kind]}`;
+        const name = momentName(group, slot, kind);
         const [target, source] = [current[name], entries.get(name)];
         if (target && source && moment.storage) writeElements(target, source);
       }

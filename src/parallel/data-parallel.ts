@@ -61,6 +61,7 @@ interface BackwardShardsOptions extends ParallelBackwardOptions {
  * ```
  */
 export class DataParallel {
+  static #ranksOfNewOptimizer: World | undefined;
   readonly world: World;
   readonly shards: number;
   #sums: ShardSums | undefined;
@@ -109,6 +110,43 @@ export class DataParallel {
       hash.update(name).update(tensor.dtype).update(tensor.shape.join()).update(bytesOf(tensor));
     }
     this.#requireEqual("weights", hash.digest("hex"));
+  }
+
+  /**
+   * Makes an optimizer that is split over the ranks (ZeRO-1): each rank keeps the moments of its part of the parameters, updates that part,
+   * and receives the other parts. So the moments need less memory on each rank, and the weights have the same bits. All ranks must make the
+   * same optimizer, and step it together. Optimizers whose updates are not elementwise can't be split: Muon, LBFGS, SparseAdam.
+   *
+   * @example
+   * ```ts
+   * import { device, distributed, nn, optim } from "holdfast";
+   * const world = distributed.init();
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(4, 1).to(cpu);
+   * const parallel = new distributed.DataParallel(world);
+   * const optimizer = parallel.shardOptimizer(() => new optim.AdamW(model.parameters(), { lr: 1e-3 }));
+   * console.log(optimizer.lr); // → 0.001
+   * world.close();
+   * cpu.close();
+   * ```
+   */
+  shardOptimizer<Optimizer>(make: () => Optimizer): Optimizer {
+    const before = DataParallel.#ranksOfNewOptimizer;
+    DataParallel.#ranksOfNewOptimizer = this.world.size > 1 ? this.world : undefined;
+    try {
+      return make();
+    } finally {
+      DataParallel.#ranksOfNewOptimizer = before;
+    }
+  }
+
+  /**
+   * The ranks over which an optimizer that is made now is split; undefined if it is not.
+   *
+   * @internal
+   */
+  static get ranksOfNewOptimizer(): World | undefined {
+    return DataParallel.#ranksOfNewOptimizer;
   }
 
   /** Throws if the value is not the same on every rank. */

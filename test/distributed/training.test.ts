@@ -15,17 +15,25 @@ interface Run {
   readonly mpi: MpiName;
   readonly size: number;
   readonly mode: "eager" | "compiled";
+  /** The beginning of the names of optimizers. */
+  readonly only?: string;
 }
 
 const runs: readonly Run[] = [
-  { mpi: "openmpi", size: 2, mode: "compiled" },
+  { mpi: "openmpi", size: 2, mode: "compiled", only: "AdamW, split" },
   { mpi: "mpich", size: 3, mode: "eager" },
 ];
-const thoroughRuns = (["openmpi", "mpich"] as const).flatMap((mpi) =>
+const thoroughRuns: readonly Run[] = (["openmpi", "mpich"] as const).flatMap((mpi) =>
   [2, 3, 4].flatMap((size) => (["eager", "compiled"] as const).map((mode) => ({ mpi, size, mode }))),
 );
 
-const linesOf = (output: string): string[] => output.match(/losses [0-9a-f ]+ weights [0-9a-f]+ end/g) ?? [];
+/** A line for each optimizer. */
+const linesOf = (output: string): string[] =>
+  output.match(/[A-Z]\w+(, split)?: losses [0-9a-f ]+ weights [0-9a-f]+ end/g) ?? [];
+
+/** The bytes of moments on each rank. */
+const momentsIn = (output: string): number[] =>
+  Array.from(output.matchAll(/moments on rank \d: (\d+) bytes/g), ([, bytes]) => Number(bytes));
 
 const trainersOf = (output: string): string[] => output.match(/trainer \w+ \d+ .* [0-9a-f]{64} end/g) ?? [];
 
@@ -38,11 +46,11 @@ async function runAlone(program: string, args: readonly (string | number)[]): Pr
 
 let alone: Promise<string> | undefined;
 function trainAlone(): Promise<string> {
-  alone ??= runAlone("training", [shards, steps, "compiled"]).then((output) => linesOf(output)[0] ?? output);
+  alone ??= runAlone("training", [shards, steps, "eager"]);
   return alone;
 }
 
-for (const { mpi, size, mode } of isThorough ? thoroughRuns : runs)
+for (const { mpi, size, mode, only = "" } of isThorough ? thoroughRuns : runs)
   test(`${size} ranks of ${mpi}, ${mode}, have the bits of one process`, {
     skip: lacksMpi(mpi),
   }, async () => {
@@ -50,12 +58,23 @@ for (const { mpi, size, mode } of isThorough ? thoroughRuns : runs)
       mpi,
       size,
       program: "training",
-      args: [shards, steps, mode],
+      args: [shards, steps, mode, only],
     });
     assert.equal(status, 0, output);
-    const expected = await trainAlone();
-    assert.match(expected, /^losses ([0-9a-f]{8} ){3}weights [0-9a-f]{64} end$/);
-    assert.deepEqual(linesOf(output), new Array(size).fill(expected));
+    const whole = await trainAlone();
+    const expected = linesOf(whole);
+    assert.equal(expected.length, 3);
+    assert.match(expected[0] ?? "", /^AdamW: losses ([0-9a-f]{8} ){3}weights [0-9a-f]{64} end$/);
+    assert.equal(expected[1], expected[0]?.replace("AdamW", "AdamW, split"));
+    const requested = expected.filter((line) => line.startsWith(only));
+    assert.deepEqual(linesOf(output).sort(), requested.flatMap((line) => new Array(size).fill(line)).sort());
+    const [all = 0] = momentsIn(whole);
+    assert.ok(all >= 3_200_000);
+    const parts = momentsIn(output);
+    assert.equal(parts.length, size);
+    // Regions of 64 KiB.
+    for (const part of parts)
+      assert.ok(part > 0 && part < all / size + 2 * 65_536, `${parts.join()} of ${all}`);
   });
 
 const trainers: readonly Run[] = [
