@@ -37,7 +37,9 @@ export function compileWithNvcc(kernels: readonly KernelSource[], architecture: 
   const sources = kernels.map(({ name, cuda }, index) => {
     if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
     if (genericLambda.test(cuda.code))
-      throw new Error(`kernel "${name}" has a lambda with an "auto" parameter: NVRTC takes it for a host function`);
+      throw new Error(
+        `kernel "${name}" has a lambda with an "auto" parameter: NVRTC takes it for a host function`,
+      );
     // Kernels share local names such as `threads`; only the entries are global to the file.
     const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
     return `namespace code${index} {\n${code}\n}\n`;

@@ -25,7 +25,7 @@ export class UnverifiedStep {
     };
     try {
       const calls = schedule.calls.map(({ call }) => call);
-      this.#pieces = emitCommands(runtime, calls, resolve, schedule.calls);
+      this.#pieces = emitCommands(runtime, calls, resolve, { schedule: schedule.calls });
     } catch (error) {
       this.close();
       throw error;

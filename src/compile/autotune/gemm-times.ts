@@ -49,7 +49,7 @@ export function candidateSources(runtime: Runtime, problem: Problem): readonly K
   return [...scratchSizes(runtime, problem)].flatMap(([algorithm, size]) => {
     const scratch = size > 0 ? scratchSlice(size) : undefined;
     const call = candidateCall(problem, algorithm, scratch);
-    return attempt(() => listSources(runtime, [call], describeStorage)) ?? [];
+    return attempt(() => listSources(runtime, [call], describeStorage, inStep(runtime, problem))) ?? [];
   });
 }
 
@@ -124,7 +124,10 @@ export function timeCandidates(
     const elapsedMs = (): number => clock.nowMs() - startMs;
     for (const { algorithm, requests } of candidates) {
       if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
-      const launch = (count: number): void => runtime.launch(requests[count % copies] as LaunchRequest);
+      const launch = (count: number): void => {
+        const request = requests[count % copies] as LaunchRequest;
+        runtime.launch(count === 0 ? { ...request, isPdl: false } : request);
+      };
       const burst = attempt(() => {
         // Warm-up: the library loads an algorithm at its first run.
         timeMs(runtime, clock, () => launch(0));
@@ -200,6 +203,12 @@ function placeOperands({ a, b, c, bias }: Problem): OperandPlaces {
   return { offsets, end };
 }
 
+/** In a step, a GEMM of a few rows loads weights while the launch before it ends: that is a large part of its time. */
+function inStep({ device }: Runtime, { m, b }: Problem): Parameters<typeof emitCommands>[3] {
+  if (m > maxSkinnyRows || !device.supportsPdl) return {};
+  return { schedule: [{ stream: 0, prefetches: [b.slice] }], followsLaunch: true };
+}
+
 interface Candidate {
   readonly algorithm: number;
   readonly scratchBytes: number;
@@ -224,7 +233,7 @@ function firstLaunch(
     if (offset === undefined) throw new Error(`"${slice.buffer.label}" is not an operand of the GEMM.`);
     return runtime.view(memory, offset, slice.size);
   };
-  const [first] = emitCommands(runtime, [call], viewOf);
+  const [first] = emitCommands(runtime, [call], viewOf, inStep(runtime, problem));
   if (first?.command.kind !== "launch") throw new Error("A GEMM emitted another command than a launch.");
   return first.command.request;
 }

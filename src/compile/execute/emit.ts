@@ -25,6 +25,12 @@ interface EmittedCommand extends Omit<StepCommand, "command"> {
 type Resolve = (slice: BufferSlice) => Storage;
 type Schedule = readonly Pick<ScheduledCall, "stream" | "prefetches">[];
 
+interface EmitOptions {
+  readonly schedule?: Schedule;
+  /** True if the first call of each stream follows a launch, which the caller has emitted. Default: false. */
+  readonly followsLaunch?: boolean;
+}
+
 /**
  * The commands of the calls, in order. With a schedule, a call with prefetches uses programmatic dependent launch if the call before it on
  * its stream ends with a launch. Kernels that are not compiled yet are compiled several at once.
@@ -33,9 +39,9 @@ export function emitCommands(
   runtime: Runtime,
   calls: readonly Call[],
   resolve: Resolve,
-  schedule: Schedule = [],
+  options: EmitOptions = {},
 ): readonly StepCommand[] {
-  const emitted = emitCalls(runtime, calls, resolve, schedule);
+  const emitted = emitCalls(runtime, calls, resolve, options);
   runtime.loadKernels(sourcesOf(emitted));
   return emitted.flatMap(({ call, op, command, isPdl }) => {
     const loaded = "request" in command ? [command] : runtime.load([command]);
@@ -49,8 +55,9 @@ export function listSources(
   runtime: Runtime,
   calls: readonly Call[],
   resolve: Resolve,
+  options: EmitOptions = {},
 ): readonly KernelSource[] {
-  return sourcesOf(emitCalls(runtime, calls, resolve, []));
+  return sourcesOf(emitCalls(runtime, calls, resolve, options));
 }
 
 function sourcesOf(emitted: readonly EmittedCommand[]): readonly KernelSource[] {
@@ -63,7 +70,7 @@ function emitCalls(
   runtime: Runtime,
   calls: readonly Call[],
   resolve: Resolve,
-  schedule: Schedule,
+  { schedule = [], followsLaunch = false }: EmitOptions,
 ): readonly EmittedCommand[] {
   const backend = backendOf(runtime);
   const emitted: EmittedCommand[] = [];
@@ -72,7 +79,7 @@ function emitCalls(
   for (const [index, { op, work }] of calls.entries()) {
     beat();
     const { stream = 0, prefetches } = schedule[index] ?? {};
-    const isAfterLaunch = latest.get(stream)?.command.kind === "launch";
+    const isAfterLaunch = latest.has(stream) ? latest.get(stream)?.command.kind === "launch" : followsLaunch;
     const emission = { backend, op, resolve, prefetches: isAfterLaunch ? prefetches : undefined };
     const ofCall = kindOf(work)
       .emit(work, emission)

@@ -35,7 +35,9 @@ export class PlacedStep {
     const memory = new StepMemory(runtime, plan, block);
     try {
       verifyPlan(calls, schedule, plan, memory.block?.span);
-      const commands = emitCommands(runtime, calls, (slice) => memory.resolve(slice), schedule.calls);
+      const commands = emitCommands(runtime, calls, (slice) => memory.resolve(slice), {
+        schedule: schedule.calls,
+      });
       return new PlacedStep(runtime, schedule, memory, commands);
     } catch (error) {
       memory.close();

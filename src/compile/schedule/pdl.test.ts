@@ -106,7 +106,7 @@ describe("emitted launches", { skip: emulatorMissing }, () => {
     runtime.step(() => {
       const memory = new Map([from, to].map((buffer) => [buffer, runtime.arena.allocate(64, buffer.label)]));
       const schedule = calls.map((_, index) => ({ stream: streams[index] ?? 0, prefetches: [] }));
-      const emitted = emitCommands(runtime, calls, ({ buffer }) => memory.get(buffer)!, schedule);
+      const emitted = emitCommands(runtime, calls, ({ buffer }) => memory.get(buffer)!, { schedule });
       return emitted.map(({ command }) => (command.kind === "launch" ? command.request.isPdl : false));
     });
 

@@ -29,6 +29,8 @@ export interface SkinnyConfig {
   readonly hasBias: boolean;
   readonly resultDtype: GemmInputDtype;
   readonly biasDtype: GemmInputDtype;
+  /** A is loaded to registers, a step at a time, instead of to shared memory at once. It has at most eight rows. */
+  readonly streamsA: boolean;
   /** The weights are loaded before the grid dependency wait. */
   readonly prefetchesB: boolean;
 }
@@ -37,6 +39,8 @@ type Device = Pick<DeviceInfo, "computeCapability" | "parallelism"> & SharedMemo
 
 /** Rows of the activations. With more, tensor cores and shared memory would be as busy as device memory. */
 export const maxSkinnyRows = 32;
+/** Rows of A that fit the lower half of an mma. */
+const maxStreamedRows = 8;
 /** Rows up to which one launch computes several GEMMs of the same activations without a comparison. */
 const maxGroupedRows = 8;
 
@@ -47,6 +51,8 @@ const maxStepsInFlight = 8;
 const maxVectorsInFlight = 16;
 /** Threads of an SM: half of what the registers allow, so that the next launch can prefetch meanwhile; and all. */
 const [sharedThreads, allThreads] = [512, 1024];
+/** Threads of an SM that have registers for a step's rows of A beside its weights. */
+const streamingThreads = 640;
 
 /** Steps of a warp along K. */
 export function countSteps({
@@ -74,10 +80,10 @@ export function rowBytesOf(config: Pick<SkinnyConfig, "k" | "element" | "warps" 
 
 /** The activations, and the sums of each warp, twice: those of the next tile are written while these are read. */
 export function skinnySharedBytes(
-  config: Pick<SkinnyConfig, "k" | "element" | "warps" | "m" | "groups">,
+  config: Pick<SkinnyConfig, "k" | "element" | "warps" | "m" | "groups" | "streamsA">,
 ): number {
-  const { m, warps, groups } = config;
-  return m * rowBytesOf(config) + 2 * warps * m * groups * 8 * 4;
+  const { m, warps, groups, streamsA } = config;
+  return (streamsA ? 0 : m * rowBytesOf(config)) + 2 * warps * m * groups * 8 * 4;
 }
 
 /** The CTAs of a GEMM, if each had one tile. */
@@ -129,7 +135,7 @@ export function listGroupedSkinnyConfigs(
     .sort((one, other) => busyShare(device, other, tiles) - busyShare(device, one, tiles));
 }
 
-type Shape = Pick<SkinnyConfig, "warps" | "groups" | "ctasPerSm">;
+type Shape = Pick<SkinnyConfig, "warps" | "groups" | "ctasPerSm" | "streamsA">;
 
 /** How the tiles of one launch may be divided over CTAs and warps. */
 function shapesFor(
@@ -142,8 +148,8 @@ function shapesFor(
   const warps = [2, 4, 8].find((count) => steps <= count * maxStepsInFlight) ?? 16;
   const groups = m > 8 ? 2 : 1;
   const tiles = tilesWith(groups);
-  const filling = (shape: Omit<Shape, "ctasPerSm">, threads: number): Shape => ({
-    ...shape,
+  const filling = (shape: Pick<Shape, "warps" | "groups">, threads: number): Shape => ({
+    ...{ ...shape, streamsA: false },
     ctasPerSm: Math.max(1, threads / (shape.warps * warpSize)),
   });
   const fillsShare = tiles > (device.parallelism * sharedThreads) / (warps * warpSize);
@@ -153,17 +159,22 @@ function shapesFor(
     const fitting = [16, 8, 4, 2].find((count) => count <= steps && perSm * count * warpSize <= threads);
     if (fitting === undefined) return [];
     const shape = { warps: fitting, groups, ctasPerSm: perSm };
-    const bytes = skinnySharedBytes({ ...sizes, ...shape });
-    return perSm * bytes <= maxSharedBytesPerBlock(device) ? [shape] : [];
+    return [true, false]
+      .map((streamsA) => ({ ...shape, streamsA }))
+      .filter(
+        (one) => !one.streamsA || (m <= maxStreamedRows && perSm * fitting * warpSize <= streamingThreads),
+      )
+      .filter((one) => perSm * skinnySharedBytes({ ...sizes, ...one }) <= maxSharedBytesPerBlock(device));
   });
   const shapes = [
+    ...inOneRound,
     filling({ warps, groups }, sharedThreads),
     ...(fillsShare && groups === 1 ? [filling({ warps, groups }, allThreads)] : []),
     ...(groups === 1 ? [filling({ warps, groups: 2 }, sharedThreads)] : []),
     filling({ warps: warps === 16 ? 8 : 2 * warps, groups }, sharedThreads),
-    ...inOneRound,
   ];
-  return [...new Map(shapes.map((shape) => [JSON.stringify(shape), shape])).values()];
+  const key = (shape: Shape): string => `${shape.warps} ${shape.groups} ${shape.ctasPerSm} ${shape.streamsA}`;
+  return [...new Map(shapes.map((shape) => [key(shape), shape])).values()];
 }
 
 /** The share of its time in which a launch has work for all of its CTAs. */

@@ -7,7 +7,9 @@
  *
  * The warps of a CTA split K. In a step, a warp multiplies 64 bytes of eight rows of B with the same columns of A. A lane has 16 bytes of
  * one row, which are two fragments of B. So K is permuted within a step, for both operands in the same way, which changes no sum but in its
- * order. A is in shared memory for the whole launch. The sums of the warps are added in their order.
+ * order. The sums of the warps are added in their order.
+ *
+ * A is in shared memory for the whole launch, or goes to registers beside B: a CTA with one tile would read it from shared memory only once.
  */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
@@ -40,7 +42,7 @@ export function skinnyParameters(
 }
 
 export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[]): KernelSource {
-  const { element, m, k, warps, groups, hasBias, resultDtype, biasDtype, ctasPerSm } = config;
+  const { element, m, k, warps, groups, hasBias, resultDtype, biasDtype, ctasPerSm, streamsA } = config;
   const { steps, inFlight } = countSteps(config);
   const [type, result, bias] = [
     elementTypes[element === "tf32" ? "f32" : element].type,
@@ -66,7 +68,8 @@ ${preludeOf(prelude)}${onlyOnDevice(intrinsicsOf(element))}
 typedef ${type} Element;
 static constexpr unsigned rows = ${m}, k = ${k}, warps = ${warps}, threads = ${warps * warpSize}, groups = ${groups};
 static constexpr unsigned steps = ${steps}, inFlight = ${inFlight}, chunks = ${Math.ceil(steps / inFlight)};
-static constexpr unsigned rowBytes = ${rowBytesOf(config)}, tileN = 8 * groups, tilesM = (rows + 15) / 16;
+static constexpr unsigned ${streamsA ? "" : `rowBytes = ${rowBytesOf(config)}, `}tileN = 8 * groups, tilesM = (rows + 15) / 16;
+static constexpr unsigned sumsAt = ${streamsA ? 0 : m * rowBytesOf(config)};
 // Independent accumulators, if there are registers: an mma waits for the one before it.
 static constexpr unsigned chains = tilesM * groups <= 2 ? 2 : 1;
 static __device__ __forceinline__ float sumOf(const float (&acc)[chains][4], unsigned e) {
@@ -124,8 +127,43 @@ const localsOf = ({
   ...sizes.map((name) => ({ type: "int", name })),
 ];
 
+/** C++: A in shared memory. */
+const staged = {
+  first: `  unsigned char* const activations = smem;
+  constexpr unsigned paddedVectors = warps * steps * 4;
+  for (unsigned task = threadIdx.x; task < rows * paddedVectors; task += threads) {
+    const unsigned row = task / paddedVectors, vector = task % paddedVectors;
+    uint4 loaded = make_uint4(0, 0, 0, 0);
+    if (vector < rowVectors) loaded = reinterpret_cast<const uint4*>(a + (long long)row * aStride)[vector];
+    *reinterpret_cast<uint4*>(activations + row * rowBytes + vector * 16) = loaded;
+  }
+  __syncthreads();`,
+  access: `  const auto activationsOf = [&](unsigned row, unsigned vector) {
+    return row < rows ? *reinterpret_cast<const uint4*>(activations + row * rowBytes + vector * 16) : make_uint4(0, 0, 0, 0);
+  };
+`,
+  rows: `          const unsigned vector = firstVector + 4 * (chunk * inFlight + slot);
+          const bool isInside = chunks * inFlight == steps || chunk * inFlight + slot < steps;
+          const uint4 low = isInside ? activationsOf(16 * i + group, vector) : make_uint4(0, 0, 0, 0);
+          const uint4 high = isInside ? activationsOf(16 * i + 8 + group, vector) : make_uint4(0, 0, 0, 0);`,
+};
+
+/** C++: at most eight rows of A in registers, those of a step in the slot of its weights. */
+const streamed = {
+  declarations: `
+  uint4 rowsOfA[inFlight];
+  const auto loadRows = [&](unsigned step, unsigned slot) {
+    const unsigned vector = firstVector + 4 * step;
+    const bool isInside = group < rows && step < steps && vector < rowVectors;
+    rowsOfA[slot] = isInside ? reinterpret_cast<const uint4*>(a + (long long)group * aStride)[vector] : make_uint4(0, 0, 0, 0);
+  };`,
+  first: `#pragma unroll
+  for (unsigned slot = 0; slot < inFlight; slot++) loadRows(slot, slot);`,
+  rows: `          const uint4 low = rowsOfA[slot], high = make_uint4(0, 0, 0, 0);`,
+};
+
 function bodyOf(config: SkinnyConfig, gemms: number): string {
-  const { hasBias, resultDtype, biasDtype, prefetchesB } = config;
+  const { hasBias, resultDtype, biasDtype, prefetchesB, streamsA } = config;
   const locals = localsOf(config);
   const numbers = Array.from({ length: gemms }, (_, gemm) => gemm);
   const select = numbers
@@ -136,6 +174,8 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
         : `if (index >= first${gemm}) { ${assignments} tile = index - first${gemm}; }`;
     })
     .join("\n    ");
+  const loadNext = (step: string): string =>
+    streamsA ? `{ loadStep(${step}, slot); loadRows(${step}, slot); }` : `loadStep(${step}, slot);`;
   const { widen } = elementTypes[biasDtype];
   const { narrow } = elementTypes[resultDtype];
   const loadedBias = "present.bias[present.matrix * present.biasBatch + column]";
@@ -170,7 +210,7 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
     const bool isInside = (chunks * inFlight == steps || step < steps) && (warps * steps * 4 == rowVectors || vector < rowVectors);
 #pragma unroll
     for (unsigned i = 0; i < groups; i++) weights[i][slot] = isInside ? from[i][vector] : make_uint4(0, 0, 0, 0);
-  };
+  };${streamsA ? streamed.declarations : ""}
   const auto pointTo = [&](const Tile& at) {
 #pragma unroll
     for (unsigned i = 0; i < groups; i++) from[i] = at.rowOf(8 * i + group);
@@ -182,22 +222,10 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
 #pragma unroll
   for (unsigned slot = 0; slot < inFlight; slot++) loadStep(slot, slot);
   ${prefetchesB ? "gridDependencyWait();\n" : ""}
-  unsigned char* const activations = smem;
-  constexpr unsigned paddedVectors = warps * steps * 4;
-  for (unsigned task = threadIdx.x; task < rows * paddedVectors; task += threads) {
-    const unsigned row = task / paddedVectors, vector = task % paddedVectors;
-    uint4 loaded = make_uint4(0, 0, 0, 0);
-    if (vector < rowVectors) loaded = reinterpret_cast<const uint4*>(a + (long long)row * aStride)[vector];
-    *reinterpret_cast<uint4*>(activations + row * rowBytes + vector * 16) = loaded;
-  }
-  __syncthreads();
-
-  float* warpSums = reinterpret_cast<float*>(smem + rows * rowBytes);
+${streamsA ? streamed.first : staged.first}
+  float* warpSums = reinterpret_cast<float*>(smem + sumsAt);
   float acc[tilesM][groups][chains][4];
-  const auto activationsOf = [&](unsigned row, unsigned vector) {
-    return row < rows ? *reinterpret_cast<const uint4*>(activations + row * rowBytes + vector * 16) : make_uint4(0, 0, 0, 0);
-  };
-  while (next < allTiles) {
+${streamsA ? "" : staged.access}  while (next < allTiles) {
 #pragma unroll
     for (unsigned i = 0; i < tilesM; i++)
 #pragma unroll
@@ -213,17 +241,14 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
       if (isLast) pointTo(following);
 #pragma unroll
       for (unsigned slot = 0; slot < inFlight; slot++) {
-        const unsigned vector = firstVector + 4 * (chunk * inFlight + slot);
 #pragma unroll
         for (unsigned i = 0; i < tilesM; i++) {
-          const bool isInside = chunks * inFlight == steps || chunk * inFlight + slot < steps;
-          const uint4 low = isInside ? activationsOf(16 * i + group, vector) : make_uint4(0, 0, 0, 0);
-          const uint4 high = isInside ? activationsOf(16 * i + 8 + group, vector) : make_uint4(0, 0, 0, 0);
+${streamsA ? streamed.rows : staged.rows}
 #pragma unroll
           for (unsigned j = 0; j < groups; j++) multiply(acc[i][j], low, high, weights[j][slot]);
         }
-        if (!isLast) loadStep((chunk + 1) * inFlight + slot, slot);
-        else if (hasNext) loadStep(slot, slot);
+        if (!isLast) ${loadNext("(chunk + 1) * inFlight + slot")}
+        else if (hasNext) ${loadNext("slot")}
       }
     }
 #pragma unroll
@@ -249,9 +274,9 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
         };
     }
     // The next tile's sums are in the other half, so that one barrier for each tile suffices.
-    warpSums = warpSums == reinterpret_cast<float*>(smem + rows * rowBytes)
-                   ? reinterpret_cast<float*>(smem + rows * rowBytes) + warps * rows * tileN
-                   : reinterpret_cast<float*>(smem + rows * rowBytes);
+    warpSums = warpSums == reinterpret_cast<float*>(smem + sumsAt)
+                   ? reinterpret_cast<float*>(smem + sumsAt) + warps * rows * tileN
+                   : reinterpret_cast<float*>(smem + sumsAt);
     present = following;
   }`;
 }

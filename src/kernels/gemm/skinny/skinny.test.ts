@@ -93,9 +93,11 @@ function newActivations() {
   };
 }
 
-const first = (configs: readonly SkinnyConfig[]): readonly SkinnyConfig[] => configs.slice(0, 1);
+/** One that reads A from registers, if A has few rows, and one that reads it from shared memory. */
+const first = (configs: readonly SkinnyConfig[]): readonly SkinnyConfig[] =>
+  [true, false].flatMap((isStreamed) => configs.find(({ streamsA }) => streamsA === isStreamed) ?? []);
 const all = (configs: readonly SkinnyConfig[]): readonly SkinnyConfig[] =>
-  configs.flatMap((config) => [config, { ...config, prefetchesB: true }]);
+  configs.map((config, index) => ({ ...config, prefetchesB: index % 2 === 0 }));
 
 /** So few CTAs that each has several tiles. */
 const oneSm = ({ device }: Runtime) => ({ device: { ...device, parallelism: 1 } });
@@ -229,10 +231,11 @@ describe("the configs of a GEMM of a few rows", () => {
     const inOneRound = (n: number, k: number) =>
       configsOf(n, k).filter(({ groups, ctasPerSm }) => n / (8 * groups) <= 132 * ctasPerSm);
     assert.deepEqual(
-      inOneRound(3584, 18944).map(({ warps, ctasPerSm }) => [warps, ctasPerSm]),
+      inOneRound(3584, 18944).map(({ warps, ctasPerSm, streamsA }) => [warps, ctasPerSm, streamsA]),
       [
-        [8, 4],
-        [4, 4],
+        [8, 4, false],
+        [4, 4, true],
+        [4, 4, false],
       ],
     );
     assert.deepEqual(inOneRound(152064, 3584), []);
@@ -246,7 +249,7 @@ describe("the configs of a GEMM of a few rows", () => {
       }),
     );
     const [first] = listGroupedSkinnyConfigs(h200, "bf16", group);
-    assert.deepEqual([first?.warps, first?.ctasPerSm], [4, 5]);
+    assert.deepEqual([first?.warps, first?.ctasPerSm, first?.streamsA], [4, 5, true]);
   });
 
   test("fit shared memory, so that there are none for many long rows", () => {
@@ -254,7 +257,7 @@ describe("the configs of a GEMM of a few rows", () => {
     assert.ok(configs.length > 0 && configs.every((config) => skinnySharedBytes(config) <= 227 * 1024));
     assert.equal(count({ m: 32, k: 4864 }), 0);
     assert.equal(
-      listSkinnyConfigs({ ...h200, computeCapability: "8.6" }, "bf16", desc({ m: 8, k: 8960 })).length,
+      listSkinnyConfigs({ ...h200, computeCapability: "8.6" }, "bf16", desc({ m: 9, k: 8960 })).length,
       0,
     );
   });
