@@ -101,6 +101,13 @@ export function inferenceMode<T>(body: () => T): T {
 
 /** Runs a function in a mode. */
 function inMode<T>(call: string, isOn: boolean, body: () => T): T {
+  if (typeof body !== "function") {
+    const first = call === "setGradEnabled" ? "isEnabled, " : "";
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${call} got ${typeof body} in place of a function. Pass the work as a function: ${call}(${first}() => model.forward(x)).`,
+    );
+  }
   const outer = isRecording();
   if (outer === isOn) return requireSync(call, body());
   tracing.guards?.noteWrite(mode, recordingField, isOn, modeName);

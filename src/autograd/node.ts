@@ -250,7 +250,7 @@ export class Node implements Observed {
       throw new HoldfastError(
         "BACKWARD_TWICE",
         `backward() goes through ${name} a second time, after its saved tensors were released. Add the losses and call backward() ` +
-          "once, pass retainGraph: true to the first call, or run the forward pass again.",
+          "once, pass the option retainGraph to the first call, backward(undefined, { retainGraph: true }), or run the forward pass again.",
         { numbers: { op: name } },
       );
     }

@@ -11,7 +11,7 @@ import { contiguousStrides, type DeviceArray, indexedCopyCalls, sizeOf } from ".
 import type { Region, Storage, UploadItem } from "../runtime/index.js";
 import { currentSeed, type Device, deviceFor, type Tensor } from "../tensor/index.js";
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
-import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
+import { type Column, type ColumnSource, TensorDataset } from "./dataset.js";
 import { requireIndex } from "./map-dataset.js";
 import type { Sampler } from "./samplers.js";
 
@@ -121,6 +121,12 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
       throw new HoldfastError(
         "BAD_ARGUMENT",
         "DataLoader got a sampler and shuffle; the sampler determines the order. Pass one of them.",
+      );
+    }
+    if (!(dataset instanceof TensorDataset)) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        "DataLoader got a data set that is not a TensorDataset. Use an AsyncDataLoader, with for await, for samples that get(index) returns.",
       );
     }
     const { columns } = dataset;

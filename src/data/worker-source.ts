@@ -23,6 +23,12 @@ export interface DatasetOrigin {
 export function originOf(source: WorkerSource | undefined): DatasetOrigin {
   if (source) {
     const { module, exportName = "default", argument } = source;
+    if (!(module instanceof URL)) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `AsyncDataLoader: workerSource.module is ${String(module)}. Pass a URL: new URL("./samples.js", import.meta.url).`,
+      );
+    }
     return { module: module.href, exportName, argument };
   }
   throw new HoldfastError(

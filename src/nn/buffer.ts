@@ -6,7 +6,7 @@ import { type Dtype, dtypes } from "../ir/index.js";
 import { contiguousStrides, formatShape, type Shape } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
 import type { Device } from "../tensor/index.js";
-import { type Initializer, ModuleTensor } from "./module-tensor.js";
+import { type Initializer, ModuleTensor, requireShapeAndInitializer } from "./module-tensor.js";
 
 /** Options of a `Buffer`. */
 export interface BufferOptions {
@@ -49,12 +49,19 @@ export class Buffer extends ModuleTensor {
   readonly #staysF32: boolean;
 
   constructor(shape: Shape, initializer: Initializer, options: BufferOptions = {}) {
+    const given = checkOptions("nn.Buffer", options, {
+      dtype: true,
+      persistent: true,
+      staysF32: true,
+      name: true,
+    });
+    requireShapeAndInitializer("nn.Buffer", shape, initializer);
     const {
       dtype = "f32",
       persistent = true,
       staysF32 = false,
       name = `buffer ${formatShape(shape)}`,
-    } = checkOptions("nn.Buffer", options, { dtype: true, persistent: true, staysF32: true, name: true });
+    } = given;
     super(shape, initializer, dtype, name);
     this.persistent = persistent;
     this.#staysF32 = staysF32;

@@ -6,7 +6,7 @@
 import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import { truncationOf } from "../kernels/index.js";
 import { drawOnHost, formatShape, type Random, type Shape, sizeOf } from "../ops/index.js";
-import type { Draw } from "../tensor/index.js";
+import { type Draw, Tensor } from "../tensor/index.js";
 import type { Initializer } from "./module-tensor.js";
 
 /** The function after the layer; its gain preserves the variance of the activations. */
@@ -45,7 +45,8 @@ export interface OrthogonalOptions {
  * console.log(new nn.Parameter([2], nn.init.zeros()).initialValues()); // → Float32Array(2) [ 0, 0 ]
  * ```
  */
-export function zeros(): Initializer {
+export function zeros(...rest: readonly never[]): Initializer {
+  rejectTensor("zeros", rest[0]);
   return constant(0);
 }
 
@@ -58,7 +59,8 @@ export function zeros(): Initializer {
  * console.log(new nn.Parameter([2], nn.init.ones()).initialValues()); // → Float32Array(2) [ 1, 1 ]
  * ```
  */
-export function ones(): Initializer {
+export function ones(...rest: readonly never[]): Initializer {
+  rejectTensor("ones", rest[0]);
   return constant(1);
 }
 
@@ -72,6 +74,7 @@ export function ones(): Initializer {
  * ```
  */
 export function constant(value: number): Initializer {
+  rejectTensor("constant", value);
   const values = (shape: Shape): Float32Array => new Float32Array(sizeOf(shape)).fill(value);
   return Object.assign(values, { isZero: Object.is(value, 0) });
 }
@@ -87,6 +90,7 @@ export function constant(value: number): Initializer {
  * ```
  */
 export function uniform(low = 0, high = 1): Initializer {
+  rejectTensor("uniform", low);
   if (!(low <= high) || !Number.isFinite(high - low)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
@@ -110,6 +114,7 @@ export function uniform(low = 0, high = 1): Initializer {
  * ```
  */
 export function normal(mean = 0, std = 1): Initializer {
+  rejectTensor("normal", mean);
   if (!Number.isFinite(mean) || !(std >= 0) || !Number.isFinite(std)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
@@ -130,6 +135,7 @@ export function normal(mean = 0, std = 1): Initializer {
  * ```
  */
 export function truncNormal(mean = 0, std = 1, low = -2, high = 2): Initializer {
+  rejectTensor("truncNormal", mean);
   const name = `truncNormal(${mean}, ${std}, ${low}, ${high})`;
   if (!Number.isFinite(mean) || !(std > 0) || !Number.isFinite(std) || !(low < high)) {
     throw new HoldfastError(
@@ -163,6 +169,7 @@ export function truncNormal(mean = 0, std = 1, low = -2, high = 2): Initializer 
  * ```
  */
 export function orthogonal(options: OrthogonalOptions = {}): Initializer {
+  rejectTensor("orthogonal", options);
   const { gain = 1 } = checkOptions("nn.init.orthogonal", options, { gain: true });
   requireGain("orthogonal", gain);
   return randomly((shape) => {
@@ -212,6 +219,7 @@ function randomly(random: (shape: Shape) => Random): Initializer {
  * ```
  */
 export function kaimingUniform(given: KaimingOptions = {}): Initializer {
+  rejectTensor("kaimingUniform", given);
   const { a = Math.sqrt(5), ...options } = checkOptions("nn.init.kaimingUniform", given, kaimingOptionNames);
   return randomly((shape) => {
     const bound = Math.sqrt(3) * kaimingDeviation("kaimingUniform", shape, { a, ...options });
@@ -230,6 +238,7 @@ export function kaimingUniform(given: KaimingOptions = {}): Initializer {
  * ```
  */
 export function kaimingNormal(options: KaimingOptions = {}): Initializer {
+  rejectTensor("kaimingNormal", options);
   checkOptions("nn.init.kaimingNormal", options, kaimingOptionNames);
   return randomly((shape) => ({
     kind: "normal",
@@ -249,6 +258,7 @@ export function kaimingNormal(options: KaimingOptions = {}): Initializer {
  * ```
  */
 export function xavierUniform(options: XavierOptions = {}): Initializer {
+  rejectTensor("xavierUniform", options);
   checkOptions("nn.init.xavierUniform", options, xavierOptionNames);
   return randomly((shape) => {
     const bound = Math.sqrt(3) * xavierDeviation("xavierUniform", shape, options);
@@ -267,12 +277,22 @@ export function xavierUniform(options: XavierOptions = {}): Initializer {
  * ```
  */
 export function xavierNormal(options: XavierOptions = {}): Initializer {
+  rejectTensor("xavierNormal", options);
   checkOptions("nn.init.xavierNormal", options, xavierOptionNames);
   return randomly((shape) => ({
     kind: "normal",
     mean: 0,
     std: xavierDeviation("xavierNormal", shape, options),
   }));
+}
+
+/** PyTorch's functions fill a tensor; these make initializers. */
+function rejectTensor(name: string, given: unknown): void {
+  if (!(given instanceof Tensor)) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `nn.init.${name} got a tensor, but it makes an initializer. To fill a parameter, write weight.initialize(nn.init.${name}(…)).`,
+  );
 }
 
 /**

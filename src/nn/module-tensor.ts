@@ -26,6 +26,17 @@ export interface Initializer {
   readonly isZero?: boolean;
 }
 
+/** Rejects arguments that are not a shape and an initializer: in PyTorch a parameter is made of a tensor. */
+export function requireShapeAndInitializer(type: string, shape: Shape, initializer: Initializer): void {
+  if (Array.isArray(shape) && typeof initializer === "function") return;
+  const values =
+    type === "nn.Buffer" ? 'registerBuffer("name", x)' : `new ${type}(x.shape, () => x.dataSync())`;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${type} takes a shape and an initializer: new ${type}([3], nn.init.zeros()). For the values of a tensor x: ${values}.`,
+  );
+}
+
 export abstract class ModuleTensor extends Tensor {
   readonly #shape: Shape;
   /**

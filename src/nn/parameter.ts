@@ -9,7 +9,7 @@ import type { Dtype } from "../ir/index.js";
 import { contiguousStrides, formatShape, type Shape } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
 import { type Device, LeafGradient } from "../tensor/index.js";
-import { type Initializer, ModuleTensor } from "./module-tensor.js";
+import { type Initializer, ModuleTensor, requireShapeAndInitializer } from "./module-tensor.js";
 
 /** Options of a `Parameter`. */
 export interface ParameterOptions {
@@ -47,11 +47,9 @@ export class Parameter extends ModuleTensor {
 
   /** The draw is taken here, so first values depend on the seed and the order in which parameters are created. */
   constructor(shape: Shape, initializer: Initializer, options: ParameterOptions = {}) {
-    const {
-      dtype = "f32",
-      requiresGrad = true,
-      name = `parameter ${formatShape(shape)}`,
-    } = checkOptions("nn.Parameter", options, { dtype: true, requiresGrad: true, name: true });
+    const given = checkOptions("nn.Parameter", options, { dtype: true, requiresGrad: true, name: true });
+    requireShapeAndInitializer("nn.Parameter", shape, initializer);
+    const { dtype = "f32", requiresGrad = true, name = `parameter ${formatShape(shape)}` } = given;
     super(shape, initializer, dtype, name);
     this.#requiresGrad = requiresGrad;
   }

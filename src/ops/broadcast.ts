@@ -7,7 +7,15 @@ import { arrayAt, type GradientRule, type KernelOp, typeAt, type ViewOp } from "
 import { lowerReduction, type Reduction } from "./reduction/reduce.js";
 import { type ReductionAttributes, restoreAxes } from "./reduction/rule.js";
 import { sumDtype } from "./reduction/sum-dtype.js";
-import { axesOf, badShape, formatShape, isSameShape, reducedShape, type Shape } from "./shape.js";
+import {
+  axesOf,
+  badShape,
+  formatShape,
+  isSameShape,
+  reducedShape,
+  requireList,
+  type Shape,
+} from "./shape.js";
 
 /** Stretches axes of size 1, and adds leading axes. A size of -1 keeps the operand's size. */
 export const expand: ViewOp<{ readonly shape: Shape }> = {
@@ -69,6 +77,7 @@ export function sumToShape<V, A>({ apply, valueType }: GradientRule<V, A>, value
 }
 
 function expandedShape(from: Shape, to: Shape): Shape {
+  requireList("expand", to, "shape");
   const added = to.length - from.length;
   const shape = to.map((size, axis) => (size === -1 && axis >= added ? (from[axis - added] ?? 1) : size));
   const fits =

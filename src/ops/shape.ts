@@ -92,10 +92,18 @@ export function requireSize(op: string, size: number, what: string): void {
   throw badShape(op, `${what} is ${size}; a size is a whole number, 0 or more.`);
 }
 
-/** Rejects invalid shapes, for callers in JavaScript, who may pass sizes as separate arguments. */
+/** Rejects sizes or axes that are not in an array: callers in JavaScript may pass them as separate arguments, as in PyTorch. */
+export function requireList(op: string, list: readonly number[], what: "shape" | "axes"): void {
+  if (Array.isArray(list)) return;
+  const advice = what === "shape" ? "the shape is" : "the axes are";
+  const all =
+    what === "shape" ? "all sizes in an array, such as [2, 3]" : "all axes in an array, such as [1, 0]";
+  throw badShape(op, `${advice} ${String(list)}; pass ${all}.`);
+}
+
+/** Rejects invalid shapes. */
 export function requireShape(op: string, shape: Shape): void {
-  if (!Array.isArray(shape))
-    throw badShape(op, `the shape is ${String(shape)}; pass all sizes in an array, such as [2, 3].`);
+  requireList(op, shape, "shape");
   for (const [axis, size] of shape.entries()) requireSize(op, size, `axis ${axis} of ${formatShape(shape)}`);
   if (!Number.isSafeInteger(sizeOf(shape)))
     throw badShape(op, `${formatShape(shape)} has more elements than can be counted.`);

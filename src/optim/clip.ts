@@ -105,7 +105,8 @@ function requireFinite(device: Device, norm: DeviceArray | undefined, arrived: r
       (name
         ? `the gradient of "${name}" is the first that is not finite. `
         : "every element is finite, but the sum of their powers overflows f64. ") +
-      "No gradient was changed. Skip this step, lower the learning rate, or check the loss for a NaN.",
+      "No gradient was changed. Skip this step, lower the learning rate, or check the loss for a NaN. With a GradScaler, pass " +
+      "{ errorIfNonfinite: false }: it skips the update and lowers its scale.",
     { numbers: { norm: total, gradients: arrived.length, ...(name && { parameter: name }) } },
   );
 }

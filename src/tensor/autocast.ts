@@ -6,7 +6,7 @@
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import { type Dtype, promote } from "../ir/index.js";
 import { cast, type Op, opTable } from "../ops/index.js";
-import { type AutocastDtype, dtypeOfRegion, inRegion } from "./autocast-mode.js";
+import { type AutocastDtype, AutocastMode, dtypeOfRegion, inRegion } from "./autocast-mode.js";
 import type { Device } from "./device.js";
 import type { Tensor } from "./tensor.js";
 
@@ -42,6 +42,12 @@ export function autocast<T>(device: Device, options: AutocastOptions, body: () =
     dtype: true,
     enabled: true,
   });
+  if (!(device?.autocastMode instanceof AutocastMode) || typeof body !== "function") {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      'autocast takes an open device, options and a function: autocast(cpu, { dtype: "bf16" }, () => model.forward(x)).',
+    );
+  }
   if (dtype !== "bf16" && dtype !== "f16") {
     throw new HoldfastError(
       "BAD_DTYPE",

@@ -3,7 +3,7 @@
 import { checkOptions } from "../errors/index.js";
 import type { Shape } from "../ops/index.js";
 import { requireShape } from "../ops/index.js";
-import { fromTyped, full, type TensorOptions, tensorOptionNames } from "./creation.js";
+import { checkCreation, fromTyped, full, type TensorOptions, tensorOptionNames } from "./creation.js";
 import type { Tensor } from "./tensor.js";
 
 /**
@@ -34,7 +34,7 @@ export function fullLike(like: Tensor, value: number, options: TensorOptions = {
  * ```
  */
 export function empty(shape: Shape, options: TensorOptions = {}): Tensor {
-  checkOptions("empty", options, tensorOptionNames);
+  checkCreation("empty", shape, options);
   return full(shape, 0, options);
 }
 

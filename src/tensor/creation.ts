@@ -100,8 +100,8 @@ function requireTyped(values: unknown): asserts values is TypedNumbers {
  * ```
  */
 export function full(shape: Shape, value: number, options: TensorOptions = {}): Tensor {
-  checkOptions("full", options, tensorOptionNames);
-  return fullOf("full", shape, value, options);
+  checkCreation("full", shape, options);
+  return fullOf(shape, value, options);
 }
 
 /**
@@ -116,8 +116,8 @@ export function full(shape: Shape, value: number, options: TensorOptions = {}): 
  * ```
  */
 export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
-  checkOptions("zeros", options, tensorOptionNames);
-  return fullOf("zeros", shape, 0, options);
+  checkCreation("zeros", shape, options);
+  return fullOf(shape, 0, options);
 }
 
 /**
@@ -132,8 +132,8 @@ export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function ones(shape: Shape, options: TensorOptions = {}): Tensor {
-  checkOptions("ones", options, tensorOptionNames);
-  return fullOf("ones", shape, 1, options);
+  checkCreation("ones", shape, options);
+  return fullOf(shape, 1, options);
 }
 
 /**
@@ -214,7 +214,7 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
  */
 export function zerosLike(like: Tensor, options: TensorOptions = {}): Tensor {
   checkOptions("zerosLike", options, tensorOptionNames);
-  return fullOf("zerosLike", like.shape, 0, { dtype: like.dtype, device: like.device, ...options });
+  return fullOf(like.shape, 0, { dtype: like.dtype, device: like.device, ...options });
 }
 
 /**
@@ -230,12 +230,18 @@ export function zerosLike(like: Tensor, options: TensorOptions = {}): Tensor {
  */
 export function onesLike(like: Tensor, options: TensorOptions = {}): Tensor {
   checkOptions("onesLike", options, tensorOptionNames);
-  return fullOf("onesLike", like.shape, 1, { dtype: like.dtype, device: like.device, ...options });
+  return fullOf(like.shape, 1, { dtype: like.dtype, device: like.device, ...options });
 }
 
-function fullOf(caller: string, shape: Shape, value: number, options: TensorOptions): Tensor {
-  const { dtype = "f32" } = options;
+/** Checks a shape and options. In `zeros(2, 3)`, as PyTorch has it, the second size is in the place of the options. */
+export function checkCreation(caller: string, shape: Shape, options: TensorOptions): void {
+  if (typeof options === "object") checkOptions(caller, options, tensorOptionNames);
   requireShape(caller, shape);
+  checkOptions(caller, options, tensorOptionNames);
+}
+
+function fullOf(shape: Shape, value: number, options: TensorOptions): Tensor {
+  const { dtype = "f32" } = options;
   const Elements = dtype === "f32" ? Float32Array : Float64Array;
   return make(() => new Elements(sizeOf(shape)).fill(value), shape, dtype, options);
 }

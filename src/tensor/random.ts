@@ -8,7 +8,7 @@ import type { Dtype } from "../ir/index.js";
 import { type Distribution, type Integers, standardNormal, standardUniform } from "../kernels/index.js";
 import { cast, isDrawable, random, requireDtype, requireShape, type Shape } from "../ops/index.js";
 import type { TensorOptions } from "./creation.js";
-import { tensorOptionNames } from "./creation.js";
+import { checkCreation, tensorOptionNames } from "./creation.js";
 import { type Device, deviceFor } from "./device.js";
 import { Tensor } from "./tensor.js";
 
@@ -25,7 +25,7 @@ import { Tensor } from "./tensor.js";
  * ```
  */
 export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
-  checkOptions("rand", options, tensorOptionNames);
+  checkCreation("rand", shape, options);
   return draw("rand", standardUniform, shape, options);
 }
 
@@ -44,7 +44,7 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
-  checkOptions("randn", options, tensorOptionNames);
+  checkCreation("randn", shape, options);
   return draw("randn", standardNormal, shape, options);
 }
 
@@ -94,7 +94,7 @@ export function randnLike(like: Tensor, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randint(low: number, high: number, shape: Shape, options: TensorOptions = {}): Tensor {
-  checkOptions("randint", options, tensorOptionNames);
+  checkCreation("randint", shape, options);
   return draw("randint", integersBetween("randint", low, high), shape, { dtype: "i32", ...options });
 }
 

@@ -364,6 +364,16 @@ export class Tensor {
     });
   }
 
+  /** Rejects JavaScript's operators: without this, `x + 1` would be a text, and `x < 1` would be false. `String(x)` and templates print. */
+  [Symbol.toPrimitive](hint: "string" | "number" | "default"): string {
+    if (hint === "string") return this.toString();
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      "A tensor in an operator of JavaScript, such as + or <. Call methods instead, such as x.add(y) and x.lt(y). For the number of a tensor " +
+        "with one element use item(), and for text String(x).",
+    );
+  }
+
   /** For console.log, the REPL and debuggers. A dead tensor prints why it is dead: an error here would hide the object that has it. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     try {

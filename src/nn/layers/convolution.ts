@@ -1,6 +1,6 @@
 /** Conv1d, Conv2d and Conv3d: learned convolution kernels. */
 
-import { checkOptions, type OptionNames } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
 import type { Tensor, ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
 import { conv1d, conv2d, conv3d } from "../functional.js";
@@ -155,7 +155,12 @@ export class Conv3d extends Convolution {
 }
 
 export function perAxis(size: PerAxis, axes: number): readonly number[] {
-  return typeof size === "number" ? new Array<number>(axes).fill(size) : size;
+  if (typeof size === "number") return new Array<number>(axes).fill(size);
+  if (Array.isArray(size)) return size;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    "The size of a kernel has to be a number or a list of numbers: new nn.Conv2d(3, 8, 5) or new nn.Conv2d(3, 8, [3, 5]).",
+  );
 }
 
 export function textOf(value: PerAxis | string): string {

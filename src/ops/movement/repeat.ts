@@ -3,7 +3,7 @@
 import { expand } from "../broadcast.js";
 import { contiguous } from "../elementwise/cast.js";
 import { type CompositeOp, typeAt } from "../op.js";
-import { axisOf, badShape, formatShape, requireSize, type Shape } from "../shape.js";
+import { axisOf, badShape, formatShape, requireList, requireSize, type Shape } from "../shape.js";
 import { reshape } from "./reshape.js";
 
 /** Repeats each element along an axis `repeats` times in a row. */
@@ -34,6 +34,7 @@ export const tile: CompositeOp<{ readonly repeats: Shape }> = {
   name: "tile",
   infer(operands, { repeats }) {
     const { shape, dtype } = typeAt("tile", operands, 0);
+    requireList("tile", repeats, "shape");
     if (!repeats.every((count) => Number.isSafeInteger(count) && count >= 0)) {
       throw badShape("tile", `repeats ${formatShape(repeats)}: pass whole numbers, 0 or more.`);
     }

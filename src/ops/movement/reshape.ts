@@ -2,7 +2,7 @@
 
 import { contiguousStrides, isContiguous, type Layout, type Strides } from "../device-array.js";
 import { typeAt, type ViewOp } from "../op.js";
-import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+import { axisOf, badShape, formatShape, requireList, type Shape, sizeOf } from "../shape.js";
 
 /** One size may be -1: it is computed from the number of elements. */
 export const reshape: ViewOp<{ readonly shape: Shape }> = {
@@ -42,6 +42,7 @@ export const permute: ViewOp<{ readonly axes: readonly number[] }> = {
 };
 
 function completeShape(from: Shape, to: Shape): Shape {
+  requireList("reshape", to, "shape");
   const size = sizeOf(from);
   const open = to.filter((length) => length === -1).length;
   const fixedSize = sizeOf(to.filter((length) => length !== -1));
@@ -88,6 +89,7 @@ function reshapedStrides(layout: Layout, target: Shape): Strides | undefined {
 }
 
 function orderOf(axes: readonly number[], rank: number): number[] {
+  requireList("permute", axes, "axes");
   const order = axes.map((axis) => axisOf("permute", axis, rank));
   if (order.length === rank && new Set(order).size === rank) return order;
   throw badShape(

@@ -154,7 +154,7 @@ export class PersistentMemory {
       const holders = [...new Set(state.pins.map(({ by }) => by))].join(", ");
       throw new HoldfastError(
         "PINNED",
-        `Region "${region.name}" is pinned by ${holders} and cannot be released. Close the holder first.`,
+        `Region "${region.name}" is pinned by ${holders} and cannot be released. Close the holder first, such as a compiled step: step.close().`,
         { numbers: { pins: state.pins.length } },
       );
     }

@@ -40,6 +40,11 @@ type GradientsOf<Inputs extends readonly Tensor[], Gradient> = { readonly [Index
  * cpu.close();
  * ```
  */
+export function grad(
+  outputs: Tensor | readonly Tensor[],
+  input: Tensor,
+  options?: GradOptions & { readonly allowUnused?: false },
+): readonly [Tensor];
 export function grad<const Inputs extends readonly Tensor[]>(
   outputs: Tensor | readonly Tensor[],
   inputs: Inputs,
@@ -52,7 +57,7 @@ export function grad<const Inputs extends readonly Tensor[]>(
 ): GradientsOf<Inputs, Tensor | null>;
 export function grad(
   outputs: Tensor | readonly Tensor[],
-  inputs: readonly Tensor[],
+  inputs: Tensor | readonly Tensor[],
   given: GradOptions = {},
 ): readonly (Tensor | null)[] {
   const {
@@ -65,7 +70,7 @@ export function grad(
     retainGraph: true,
     allowUnused: true,
   });
-  const [roots, requested] = [listOf(outputs), inputs];
+  const [roots, requested] = [listOf(outputs), listOf(inputs)];
   const [first] = roots;
   if (!first) throw new HoldfastError("BAD_ARGUMENT", "grad takes at least one output, but got none.");
   const gradients = first.device.grad(roots, seedsOf("grad", roots, gradOutputs), requested, options);

@@ -35,9 +35,10 @@ type Differentiable = (...inputs: Tensor[]) => Tensor | readonly Tensor[];
  */
 export function gradcheck(
   fn: Differentiable,
-  inputs: readonly Tensor[],
+  given: Tensor | readonly Tensor[],
   options: GradcheckOptions = {},
 ): boolean {
+  const inputs = listOf(given);
   checkOptions("autograd.gradcheck", options, { eps: true, atol: true, rtol: true, raiseException: true });
   const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = options;
   const checked = inputs.flatMap((input, index) => (input.requiresGrad ? [index] : []));
@@ -101,7 +102,7 @@ export function gradcheck(
  */
 export function gradgradcheck(
   fn: Differentiable,
-  inputs: readonly Tensor[],
+  given: Tensor | readonly Tensor[],
   options: GradcheckOptions & { readonly gradOutputs?: readonly Tensor[] } = {},
 ): boolean {
   checkOptions("autograd.gradgradcheck", options, {
@@ -112,6 +113,7 @@ export function gradgradcheck(
     gradOutputs: true,
   });
   const { gradOutputs, ...others } = options;
+  const inputs = listOf(given);
   const seeds =
     gradOutputs ??
     listOf(noGrad(() => fn(...inputs))).map((output) => {

@@ -5,7 +5,7 @@ import { HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, isSameShape, sizeOf } from "../../ops/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
-import type { Tensor } from "../tensor.js";
+import { Tensor } from "../tensor.js";
 import { gradOfMembers } from "../vmap/grad.js";
 
 /** Options of `backward()`. */
@@ -112,6 +112,13 @@ function initialGradient(
 ): Value {
   const { shape, dtype } = root;
   if (gradient) {
+    if (!(gradient instanceof Tensor)) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${call}() got ${Object.keys(gradient).join(", ") || String(gradient)} in place of a gradient. The options come after the gradient: ` +
+          "backward(undefined, { retainGraph: true }).",
+      );
+    }
     device.requireLive(gradient, call);
     if (isSameShape(gradient.shape, shape) && gradient.dtype === dtype) return gradient.value;
     throw new HoldfastError(
