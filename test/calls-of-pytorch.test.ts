@@ -86,6 +86,14 @@ const calls: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
     () => new nn!["Conv2d"]!(1, 2, { kernelSize: 3 }),
     /a number or a list of numbers: new nn\.Conv2d\(3, 8, 5\)/,
   ],
+  "scaledDotProductAttention(q, k, v, is_causal=True)": [
+    () => nn!["functional"]!["scaledDotProductAttention"]!(x, x, x, { isCausal: true }),
+    /got an object with isCausal\. Options come last: pass null/,
+  ],
+  "dropout(x, training=False)": [
+    () => nn!["functional"]!["dropout"]!(x, 0.5, { training: false }),
+    /isTraining is \{"training":false\}; pass true or false/,
+  ],
   "DataLoader(dataset)": [() => new DataLoader!(new Numbers(), { batchSize: 2 }), /Use an AsyncDataLoader/],
   "workerSource with a path": [
     () => new AsyncDataLoader!(new Numbers(), { numWorkers: 1, workerSource: { module: "./numbers.js" } }),

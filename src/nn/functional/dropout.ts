@@ -3,6 +3,7 @@
 import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { ones, onesLike, rand, type Tensor } from "../../tensor/index.js";
+import { isActive } from "./dropout-mode.js";
 import { dropout } from "./layers.js";
 
 /**
@@ -66,7 +67,7 @@ export function dropout3d(x: Tensor, p = 0.5, isTraining = true): Tensor {
  * ```
  */
 export function alphaDropout(x: Tensor, p = 0.5, isTraining = false): Tensor {
-  return !isTraining || p === 0 ? x : dropToAlpha(x, onesLike(x), p);
+  return isActive("alphaDropout", isTraining, p) ? dropToAlpha(x, onesLike(x), p) : x;
 }
 
 /**
@@ -82,7 +83,7 @@ export function alphaDropout(x: Tensor, p = 0.5, isTraining = false): Tensor {
  * ```
  */
 export function featureAlphaDropout(x: Tensor, p = 0.5, isTraining = false): Tensor {
-  if (!isTraining || p === 0) return x;
+  if (!isActive("featureAlphaDropout", isTraining, p)) return x;
   const shape = x.shape.map((size, axis) => (axis < 2 ? size : 1));
   return dropToAlpha(x, ones(shape, { dtype: x.dtype, device: x.device }), p);
 }
@@ -109,7 +110,7 @@ function dropChannels(name: string, x: Tensor, p: number, isTraining: boolean, r
       { numbers: { axes: x.ndim } },
     );
   }
-  if (!isTraining || p === 0) return x;
+  if (!isActive(name, isTraining, p)) return x;
   const first = x.ndim - rank;
   const shape = x.shape.map((size, axis) => (axis < first ? size : 1));
   return x.mul(dropout(ones(shape, { dtype: x.dtype, device: x.device }), p));

@@ -12,6 +12,7 @@ import {
   renormRows,
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
+import { isActive } from "./dropout-mode.js";
 import { type PadMode, padByIndex } from "./windows.js";
 
 export {
@@ -146,7 +147,7 @@ export function fusedProjections(x: Tensor, weights: readonly Tensor[]): Tensor 
  * ```
  */
 export function dropout(x: Tensor, p = 0.5, isTraining = true): Tensor {
-  return !isTraining || p === 0 ? x : x.device.apply(dropoutOp, [x, x.device.randomState], { p });
+  return isActive("dropout", isTraining, p) ? x.device.apply(dropoutOp, [x, x.device.randomState], { p }) : x;
 }
 
 /** Options of `embedding`. */

@@ -111,10 +111,14 @@ function valuesOf(device: Device, op: string, operands: Operands): (Value | numb
 
 /** TypeScript rejects this at compile time; JavaScript does not. */
 function notAnOperand(op: string, operand: unknown): HoldfastError {
+  const isObject = typeof operand === "object" && operand !== null && !Array.isArray(operand);
   const kind = Array.isArray(operand) ? "an array" : operand === null ? "null" : typeof operand;
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${op} takes tensors and numbers, but got ${kind}. Create a tensor from arrays: tensor([1, 2]).`,
+    isObject
+      ? `${op} takes tensors and numbers, but got an object with ${Object.keys(operand).join(", ")}. Options come last: pass null for an ` +
+          "optional tensor before them."
+      : `${op} takes tensors and numbers, but got ${kind}. Create a tensor from arrays: tensor([1, 2]).`,
     { numbers: { op } },
   );
 }
