@@ -9,7 +9,7 @@ import { linalg, nn, optim, Tensor } from "holdfast";
 import { coverNames, type TorchNames, toCamelCase } from "../scripts/coverage/coverage.js";
 import { otherNames } from "../scripts/coverage/other-names.js";
 import { totalOf } from "../scripts/coverage/page.js";
-import { reasonNotToCount } from "../scripts/coverage/scope.js";
+import { otherMeanings, reasonNotToCount } from "../scripts/coverage/scope.js";
 import { repositoryRoot } from "./support/repository.js";
 
 const torch: TorchNames = JSON.parse(
@@ -34,11 +34,25 @@ test("every other name is one of PyTorch's, and names something that exists", ()
     const dot = full.lastIndexOf(".");
     const names = Object.values(torch.namespaces[full.slice(0, dot)] ?? {}).flat();
     assert.ok(names.includes(full.slice(dot + 1)), `${full} is not a name of PyTorch's`);
-    const path = here.match(/^(?:(.*)\.)?(\w+)(?:\(.*\))?$/);
+    const path = here.replace(/^weight\.initialize\((.*)\)$/, "$1").match(/^(?:(.*)\.)?(\w+)(?:\(.*\))?$/);
     assert.ok(path, here);
     const [, space = "", name = ""] = path;
     assert.ok(name in (spaces[space] ?? {}), `${here} does not exist`);
   }
+});
+
+test("a name that Holdfast has for something else does not count as here", () => {
+  const here = namespaces.flatMap(({ label, names }) =>
+    names.filter(({ isHere }) => isHere).map(({ name }) => `${label}.${name}`),
+  );
+  for (const name of otherMeanings) {
+    assert.ok(!here.includes(name), name);
+    assert.ok(reasonNotToCount(name), name);
+  }
+  const data = namespaces
+    .find(({ label }) => label === "torch.Tensor")
+    ?.names.find(({ name }) => name === "data");
+  assert.equal(data?.otherName, "x.detach()", "here x.data() reads the elements");
 });
 
 test("names become camelCase, and an underscore at the end stays", () => {

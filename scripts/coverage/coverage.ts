@@ -2,7 +2,7 @@
 
 import * as holdfast from "../../src/index.js";
 import { otherNames } from "./other-names.js";
-import { reasonNotToCount } from "./scope.js";
+import { otherMeanings, reasonNotToCount } from "./scope.js";
 
 /** The namespaces of torch-names.json, each with its names by kind. */
 export interface TorchNames {
@@ -79,11 +79,11 @@ export function toCamelCase(name: string): string {
 
 function coverName(label: string, name: string): CoveredName {
   const fullName = `${label}.${name}`;
-  const camel = toCamelCase(name);
-  const place = places[label]?.find(({ space }) => camel in space);
-  if (place) return { name, isHere: true, place: place.prefix };
   const otherName = otherNames[fullName];
   if (otherName !== undefined) return { name, isHere: true, otherName };
+  const camel = toCamelCase(name);
+  const place = places[label]?.find(({ space }) => camel in space);
+  if (place && !otherMeanings.has(fullName)) return { name, isHere: true, place: place.prefix };
   const reason = reasonNotToCount(fullName);
   return reason === undefined ? { name, isHere: false } : { name, isHere: false, reason };
 }

@@ -22,11 +22,27 @@ export function coveragePage(torch: TorchNames): string {
       ),
     ].join("\n"),
     "The columns `here` and `of` count names. Names about distributed training, quantised, sparse and complex tensors, and PyTorch's internals do not count; each section lists them last, with the reason.",
+    otherNamespaces,
     ...namespaces.flatMap(sectionOf),
   ]
     .join("\n\n")
     .concat("\n");
 }
+
+const otherNamespaces = `Namespaces that are not counted:
+
+| PyTorch | Holdfast |
+|---|---|
+| methods of \`torch.nn.Module\` | [Modules](training.md#modules) |
+| \`torch.nn.utils\` | \`optim.clipGradNorm\`, \`optim.clipGradValue\`, \`nn.utils.parametersToVector\` and \`nn.utils.vectorToParameters\`; [\`lengths\`](training.md#recurrent-layers) in place of packed sequences. Not here yet: \`pad_sequence\`, \`weight_norm\`, \`spectral_norm\`, \`parametrize\`, \`prune\` |
+| \`torch.func\` | \`vmap\`, \`autograd.grad\`, \`autograd.functional\` |
+| \`torch.amp\`, \`torch.cuda.amp\` | \`autocast\`, \`optim.GradScaler\` |
+| \`torch.optim.swa_utils\` | \`optim.swaUtils\` |
+| \`torch.utils.checkpoint\` | \`checkpoint\` |
+| \`torch.special\` | methods of tensors: \`x.erf()\`, \`x.logit()\`, \`x.xlogy(y)\` |
+| \`torch.cuda\` | \`listCudaDevices\`, \`device.synchronize()\`, \`device.diagnostics()\` |
+| \`torch.onnx\` | [\`exportOnnx\`](onnx.md) |
+| \`torch.fft\`, \`torch.distributions\`, \`torch.sparse\` | not here |`;
 
 export function totalOf(namespaces: readonly CoveredNamespace[]): CoveredNamespace {
   const sum = (key: "covered" | "counted"): number =>

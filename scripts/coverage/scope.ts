@@ -7,7 +7,7 @@ export const outOfScope: Readonly<Record<string, string>> = {
   "quantised tensors": `
     q_* *quantize* quantized_* fbgemm_* int_repr choose_qparams_* fused_moving_avg* qscheme is_quantized per_channel_* per_tensor_*`,
   "sparse tensors": `
-    *_sparse* sparse_* is_sparse* is_coalesced coalesce indices values *col_indices* *row_indices* dense_dim to_dense smm dsmm spmm
+    *_sparse* sparse_* is_sparse* is_coalesced coalesce indices indices_copy values values_copy *col_indices* *row_indices* dense_dim to_dense smm dsmm spmm
     hspmm hsmm sspaddmm saddmm to_padded_tensor torch.nn.init.sparse`,
   "complex numbers": `
     complex conj conj_* real imag is_complex is_conj is_neg isreal resolve_conj resolve_neg view_as_complex* view_as_real* polar angle
@@ -45,29 +45,39 @@ export const outOfScope: Readonly<Record<string, string>> = {
     torch.binary_cross_entropy_with_logits torch.pixel_* torch.channel_shuffle torch.conv* torch.avg_pool* torch.max_pool*
     torch.adaptive_* torch.threshold torch.pairwise_distance torch.cosine_similarity torch.Tensor.prelu torch.Tensor.hardshrink`,
   "names of dimensions": `
-    align_as align_to align_tensors refine_names rename rename_ has_names names`,
+    torch.Tensor.name align_as align_to align_tensors refine_names rename rename_ has_names names`,
   "PyTorch deprecates it, or has removed it": `
-    symeig torch.solve torch.Tensor.solve torch.lstsq torch.Tensor.lstsq torch.matrix_rank chain_matmul range torch.lu_unpack triangular_solve
+    symeig torch.solve torch.Tensor.solve torch.lstsq torch.Tensor.lstsq torch.matrix_rank chain_matmul range triangular_solve
     volatile reinforce resize resize_as resize_as_ torch.Tensor.new ger torch.lu torch.Tensor.lu torch.qr torch.Tensor.qr torch.cholesky
-    torch.Tensor.cholesky torch.svd torch.Tensor.svd pinverse Container NLLLoss2d CrossMapLRN2d UpsamplingBilinear2d UpsamplingNearest2d
+    torch.Tensor.cholesky torch.svd torch.Tensor.svd Container NLLLoss2d CrossMapLRN2d UpsamplingBilinear2d UpsamplingNearest2d
     upsample upsample_bilinear upsample_nearest torch.nn.init.constant torch.nn.init.dirac torch.nn.init.eye torch.nn.init.kaiming_normal
     torch.nn.init.kaiming_uniform torch.nn.init.normal torch.nn.init.orthogonal torch.nn.init.uniform torch.nn.init.xavier_normal
-    torch.nn.init.xavier_uniform torch.autograd.variable torch.autograd.Variable NestedIOFunction ldl_* inv_ex cholesky_ex solve_ex lu_factor_ex
-    torch.geqrf torch.orgqr torch.ormqr torch.Tensor.geqrf torch.Tensor.orgqr torch.Tensor.ormqr householder_product map_ map2_ apply_`,
+    torch.nn.init.xavier_uniform torch.autograd.variable torch.autograd.Variable NestedIOFunction`,
+  "variants that return an error code instead of raising an error": `
+    ldl_factor_ex inv_ex cholesky_ex solve_ex lu_factor_ex`,
+  "functions of Python for each element": `
+    map_ map2_ apply_`,
   "storages, pointers, and settings of a process, which Holdfast manages itself": `
     storage storage_offset storage_type data_ptr set_ share_memory_ is_shared is_set_to is_storage pin_memory is_pinned as_strided as_strided_
-    as_strided_scatter resize_ output_nr torch.Tensor.layout torch.Tensor.data empty_strided new_empty_strided from_file frombuffer
+    as_strided_scatter resize_ output_nr torch.Tensor.layout empty_strided new_empty_strided from_file frombuffer
     from_dlpack to_dlpack is_inference get_num_threads set_num_threads get_num_interop_threads set_num_interop_threads init_num_threads
     set_flush_denormal set_printoptions get_default_* set_default_* get_autocast_* set_autocast_* autocast_* is_autocast_* *deterministic*
-    *warn_always* is_anomaly_* set_anomaly_enabled detect_anomaly set_detect_anomaly get_float32_matmul_precision set_float32_matmul_precision
+    *warn_always* is_anomaly_* set_anomaly_enabled get_float32_matmul_precision set_float32_matmul_precision
     compiled_with_cxx11_abi torch.seed torch.initial_seed default_generator Generator USE_* AVG SUM PRIVATE_OPS HOIST_* INSERT_* REMOVE_DROPOUT
     CONV_BN_FUSION FUSE_ADD_RELU channels_last* contiguous_format legacy_contiguous_format preserve_format get_device is_signed
     clear_autocast_cache is_same_size worker_info get_worker_info is_cpu is_cuda DataChunk`,
   "the shape of a tensor never changes; the form without the underscore is a view of the same memory": `
     squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_`,
   "JavaScript has it": `
-    torch.e torch.pi torch.inf torch.nan finfo iinfo can_cast is_tensor is_tensor_like scalar_tensor numpy from_numpy`,
+    torch.e torch.pi torch.inf torch.nan can_cast is_tensor is_tensor_like scalar_tensor numpy from_numpy`,
 };
+
+/** PyTorch's names that Holdfast has for something else. */
+export const otherMeanings: ReadonlySet<string> = new Set([
+  "torch.Generator",
+  "torch.name",
+  "torch.Tensor.name",
+]);
 
 /** The reason for which a full name, such as `torch.Tensor.to_sparse`, does not count; undefined if it counts. */
 export function reasonNotToCount(fullName: string): string | undefined {
