@@ -54,27 +54,27 @@ const [sharedThreads, allThreads] = [512, 1024];
 /** Threads of an SM that have registers for a step's rows of A beside its weights. */
 const streamingThreads = 640;
 
-/** Steps of a warp along K. */
+/** The steps of a warp along K: chunks of as many as have their weights in registers at a time. */
 export function countSteps({
   k,
   element,
   warps,
   groups,
 }: Pick<SkinnyConfig, "k" | "element" | "warps" | "groups">): {
-  readonly steps: number;
-  /** Whose weights are in registers at a time. */
+  readonly chunks: number;
   readonly inFlight: number;
 } {
   const steps = Math.ceil((k * elementBytes(element)) / stepBytes / warps);
-  const max = Math.min(maxStepsInFlight, maxVectorsInFlight / groups);
-  return { steps, inFlight: Math.ceil(steps / Math.ceil(steps / max)) };
+  const chunks = Math.ceil(steps / Math.min(maxStepsInFlight, maxVectorsInFlight / groups));
+  return { chunks, inFlight: Math.ceil(steps / chunks) };
 }
 
 export const elementBytes = (element: SkinnyElement): number => (element === "tf32" ? 4 : 2);
 
 /** The bytes of a row of activations in shared memory: rows of eight lanes' vectors in different banks. */
 export function rowBytesOf(config: Pick<SkinnyConfig, "k" | "element" | "warps" | "groups">): number {
-  const bytes = countSteps(config).steps * config.warps * stepBytes;
+  const { chunks, inFlight } = countSteps(config);
+  const bytes = chunks * inFlight * config.warps * stepBytes;
   return bytes % (2 * stepBytes) === 0 ? bytes + stepBytes : bytes;
 }
 

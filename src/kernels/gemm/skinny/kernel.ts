@@ -43,7 +43,7 @@ export function skinnyParameters(
 
 export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[]): KernelSource {
   const { element, m, k, warps, groups, hasBias, resultDtype, biasDtype, ctasPerSm, streamsA } = config;
-  const { steps, inFlight } = countSteps(config);
+  const { chunks, inFlight } = countSteps(config);
   const [type, result, bias] = [
     elementTypes[element === "tf32" ? "f32" : element].type,
     resultDtype,
@@ -67,7 +67,7 @@ export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[
 ${preludeOf(prelude)}${onlyOnDevice(intrinsicsOf(element))}
 typedef ${type} Element;
 static constexpr unsigned rows = ${m}, k = ${k}, warps = ${warps}, threads = ${warps * warpSize}, groups = ${groups};
-static constexpr unsigned steps = ${steps}, inFlight = ${inFlight}, chunks = ${Math.ceil(steps / inFlight)};
+static constexpr unsigned inFlight = ${inFlight}, chunks = ${chunks}, paddedVectors = chunks * warps * inFlight * 4;
 static constexpr unsigned ${streamsA ? "" : `rowBytes = ${rowBytesOf(config)}, `}tileN = 8 * groups, tilesM = (rows + 15) / 16;
 static constexpr unsigned sumsAt = ${streamsA ? 0 : m * rowBytesOf(config)};
 // Independent accumulators, if there are registers: an mma waits for the one before it.
@@ -130,7 +130,6 @@ const localsOf = ({
 /** C++: A in shared memory. */
 const staged = {
   first: `  unsigned char* const activations = smem;
-  constexpr unsigned paddedVectors = warps * steps * 4;
   for (unsigned task = threadIdx.x; task < rows * paddedVectors; task += threads) {
     const unsigned row = task / paddedVectors, vector = task % paddedVectors;
     uint4 loaded = make_uint4(0, 0, 0, 0);
@@ -142,23 +141,21 @@ const staged = {
     return row < rows ? *reinterpret_cast<const uint4*>(activations + row * rowBytes + vector * 16) : make_uint4(0, 0, 0, 0);
   };
 `,
-  rows: `          const unsigned vector = firstVector + 4 * (chunk * inFlight + slot);
-          const bool isInside = chunks * inFlight == steps || chunk * inFlight + slot < steps;
-          const uint4 low = isInside ? activationsOf(16 * i + group, vector) : make_uint4(0, 0, 0, 0);
-          const uint4 high = isInside ? activationsOf(16 * i + 8 + group, vector) : make_uint4(0, 0, 0, 0);`,
+  rows: `          const unsigned vector = vectorAt(chunk, slot);
+          const uint4 low = activationsOf(16 * i + group, vector), high = activationsOf(16 * i + 8 + group, vector);`,
 };
 
 /** C++: at most eight rows of A in registers, those of a step in the slot of its weights. */
 const streamed = {
   declarations: `
   uint4 rowsOfA[inFlight];
-  const auto loadRows = [&](unsigned step, unsigned slot) {
-    const unsigned vector = firstVector + 4 * step;
-    const bool isInside = group < rows && step < steps && vector < rowVectors;
+  const auto loadRows = [&](unsigned chunk, unsigned slot) {
+    const unsigned vector = vectorAt(chunk, slot);
+    const bool isInside = group < rows && vector < rowVectors;
     rowsOfA[slot] = isInside ? reinterpret_cast<const uint4*>(a + (long long)group * aStride)[vector] : make_uint4(0, 0, 0, 0);
   };`,
   first: `#pragma unroll
-  for (unsigned slot = 0; slot < inFlight; slot++) loadRows(slot, slot);`,
+  for (unsigned slot = 0; slot < inFlight; slot++) loadRows(0, slot);`,
   rows: `          const uint4 low = rowsOfA[slot], high = make_uint4(0, 0, 0, 0);`,
 };
 
@@ -174,8 +171,8 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
         : `if (index >= first${gemm}) { ${assignments} tile = index - first${gemm}; }`;
     })
     .join("\n    ");
-  const loadNext = (step: string): string =>
-    streamsA ? `{ loadStep(${step}, slot); loadRows(${step}, slot); }` : `loadStep(${step}, slot);`;
+  const loadNext = (chunk: string): string =>
+    streamsA ? `{ loadStep(${chunk}, slot); loadRows(${chunk}, slot); }` : `loadStep(${chunk}, slot);`;
   const { widen } = elementTypes[biasDtype];
   const { narrow } = elementTypes[resultDtype];
   const loadedBias = "present.bias[present.matrix * present.biasBatch + column]";
@@ -203,11 +200,11 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
   };
   uint4 weights[groups][inFlight];
   const uint4* from[groups];
-  // The first vector of a lane in its warp's share of K; one step is four vectors.
-  const unsigned firstVector = warp * steps * 4 + member;
-  const auto loadStep = [&](unsigned step, unsigned slot) {
-    const unsigned vector = firstVector + 4 * step;
-    const bool isInside = (chunks * inFlight == steps || step < steps) && (warps * steps * 4 == rowVectors || vector < rowVectors);
+  // The warps of a CTA read adjacent parts of each row at a time: device memory is faster for long runs of bytes.
+  const auto vectorAt = [&](unsigned chunk, unsigned slot) { return ((chunk * warps + warp) * inFlight + slot) * 4 + member; };
+  const auto loadStep = [&](unsigned chunk, unsigned slot) {
+    const unsigned vector = vectorAt(chunk, slot);
+    const bool isInside = paddedVectors == rowVectors || vector < rowVectors;
 #pragma unroll
     for (unsigned i = 0; i < groups; i++) weights[i][slot] = isInside ? from[i][vector] : make_uint4(0, 0, 0, 0);
   };${streamsA ? streamed.declarations : ""}
@@ -220,7 +217,7 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
   Tile present = tileAt(next);
   pointTo(present);
 #pragma unroll
-  for (unsigned slot = 0; slot < inFlight; slot++) loadStep(slot, slot);
+  for (unsigned slot = 0; slot < inFlight; slot++) loadStep(0, slot);
   ${prefetchesB ? "gridDependencyWait();\n" : ""}
 ${streamsA ? streamed.first : staged.first}
   float* warpSums = reinterpret_cast<float*>(smem + sumsAt);
@@ -247,8 +244,8 @@ ${streamsA ? streamed.rows : staged.rows}
 #pragma unroll
           for (unsigned j = 0; j < groups; j++) multiply(acc[i][j], low, high, weights[j][slot]);
         }
-        if (!isLast) ${loadNext("(chunk + 1) * inFlight + slot")}
-        else if (hasNext) ${loadNext("slot")}
+        if (!isLast) ${loadNext("chunk + 1")}
+        else if (hasNext) ${loadNext("0")}
       }
     }
 #pragma unroll
