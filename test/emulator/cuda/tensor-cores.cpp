@@ -52,35 +52,44 @@ inline float widen(const unsigned char* at) {
 template <int element>
 constexpr unsigned defaultLeadingBytes = 128 * (element == emulatorTf32 ? 32 : 64);
 
-/** A row of a swizzled tile along K: bits 4 to 6 of an element's address are XORed with bits 7 to 9. */
-template <int element>
-inline void readAlongK(float* elements, const unsigned char* tile, bool isKMajor, unsigned row, unsigned leadingBytes) {
-  constexpr unsigned bytes = element == emulatorTf32 ? 4 : 2, across = 128 / bytes;
-  const auto start = reinterpret_cast<uint64_t>(tile) +
-                     (isKMajor ? row * 128 : row / across * leadingBytes + row % across * bytes);
-  for (unsigned k = 0; k < 32 / bytes; ++k) {
-    const uint64_t address = start + k * (isKMajor ? bytes : 128);
-    elements[k] = widen<element>(reinterpret_cast<const unsigned char*>(address ^ (address >> 7 & 7) << 4));
-  }
+/** Where a swizzled tile has the byte of this address: bits 4 to 6 are XORed with bits 7 to 9. */
+inline const unsigned char* swizzled(uint64_t address) {
+  return reinterpret_cast<const unsigned char*>(address ^ (address >> 7 & 7) << 4);
 }
 
+/** A row of a swizzled tile along K. Sixteen bytes that are contiguous in the matrix are contiguous in the tile. */
+template <int element>
+inline void readAlongK(float* elements, const unsigned char* tile, bool isKMajor, unsigned row, unsigned leadingBytes) {
+  constexpr unsigned bytes = element == emulatorTf32 ? 4 : 2, across = 128 / bytes, chunk = 16 / bytes;
+  if (isKMajor) {
+    for (unsigned half = 0; half < 2; ++half) {
+      const unsigned char* start = swizzled(reinterpret_cast<uint64_t>(tile) + row * 128 + half * 16);
+      for (unsigned k = 0; k < chunk; ++k) elements[half * chunk + k] = widen<element>(start + k * bytes);
+    }
+    return;
+  }
+  const auto start = reinterpret_cast<uint64_t>(tile) + row / across * leadingBytes + row % across * bytes;
+  for (unsigned k = 0; k < 32 / bytes; ++k) elements[k] = widen<element>(swizzled(start + k * 128));
+}
+
+/** Elements of two rows and two columns: those of the first row come first. */
+typedef float Square __attribute__((vector_size(16)));
+
 /** Of every eight columns a lane has two, of both of its rows. */
-template <int element, class Left>
-inline void multiply(unsigned columns, bool isBKMajor, unsigned member, float* acc, const Left (*left)[maxK],
+template <int element>
+inline void multiply(unsigned columns, bool isBKMajor, unsigned member, float* acc, const float (*left)[maxK],
                      const unsigned char* right, unsigned leadingBytes = defaultLeadingBytes<element>) {
   constexpr unsigned depth = element == emulatorTf32 ? 8 : 16;
+  Square rows[depth];
+  for (unsigned k = 0; k < depth; ++k) rows[k] = Square{left[0][k], left[0][k], left[1][k], left[1][k]};
   for (unsigned eight = 0; eight < columns / 8; ++eight, acc += 4) {
     float first[maxK], second[maxK];
     readAlongK<element>(first, right, isBKMajor, eight * 8 + member * 2, leadingBytes);
     readAlongK<element>(second, right, isBKMajor, eight * 8 + member * 2 + 1, leadingBytes);
-    float sums[4] = {acc[0], acc[1], acc[2], acc[3]};
-    for (unsigned k = 0; k < depth; ++k) {
-      sums[0] += left[0][k] * first[k];
-      sums[1] += left[0][k] * second[k];
-      sums[2] += left[1][k] * first[k];
-      sums[3] += left[1][k] * second[k];
-    }
-    std::memcpy(acc, sums, sizeof sums);
+    Square sums;
+    std::memcpy(&sums, acc, sizeof sums);
+    for (unsigned k = 0; k < depth; ++k) sums += rows[k] * Square{first[k], second[k], first[k], second[k]};
+    std::memcpy(acc, &sums, sizeof sums);
   }
 }
 
