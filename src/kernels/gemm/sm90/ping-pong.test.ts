@@ -199,7 +199,7 @@ describe("a ping-pong GEMM", { skip: cudaMissing }, () => {
     { m: 61, n: 8, k: 24, ctas: 4 },
     { m: 300, n: 200, k: 72, ctas: 1 },
     ...effort({
-      quick: [{ m: 1100, n: 136, k: 400, ctas: 3 }],
+      quick: [{ m: 700, n: 136, k: 400, ctas: 2 }],
       thorough: [
         { m: 1100, n: 136, k: 400, ctas: 3 },
         { m: 1300, n: 392, k: 136, ctas: 5 },
@@ -306,7 +306,7 @@ describe("a ping-pong GEMM", { skip: cudaMissing }, () => {
   });
 
   describe("red proof: the emulator finds", { skip: onlyOnEmulator }, () => {
-    const problem: Problem = { m: 400, n: 264, k: 400, bias: "f32" };
+    const problem: Problem = { m: 400, n: 136, k: 400, bias: "f32" };
 
     /** The difference that a fault makes: "none", "wrong" or the message of the kernel's fault. */
     function difference(
