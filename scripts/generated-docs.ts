@@ -77,7 +77,7 @@ export function errorsPage(): string {
   return page([
     notice("src/errors/"),
     "# Errors and exit codes",
-    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below. Its message states the problem and the numbers. The field `numbers` has the numbers for programs. `holdfast explain CODE` prints an entry of this page.",
+    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below. Its message states the problem and the numbers. The field `numbers` has the numbers for programs. `holdfast explain CODE` prints an entry of this page. A *storage* is a range of device memory, and a *span* is an address range: most errors about them come only to programs that use `holdfast/internals`.",
     "## Exit codes",
     "The `holdfast` command ends with one of these codes. The last column says what happens if you run the same command again. The Job in [deploy/](../deploy/README.md) retries by this column.",
     [

@@ -122,6 +122,7 @@ const squaresModule = new URL(
     export default ({ length, bad }) => ({
       length,
       get(index) {
+        if (bad === "function") return () => index;
         if (index === bad) throw new Error("sample " + index + " is broken");
         return { index, thread: threadId, x: Float64Array.of(index) };
       },
@@ -137,7 +138,10 @@ interface Loaded {
 }
 
 /** The loader's data set is never asked for samples. */
-const loadedBy = (argument: { readonly length: number; readonly bad?: number }, exportName = "default") => {
+const loadedBy = (
+  argument: { readonly length: number; readonly bad?: number | "function" },
+  exportName = "default",
+) => {
   const dataset: Dataset<Loaded> = {
     length: argument.length,
     get: () => assert.fail("on this thread"),
@@ -165,7 +169,8 @@ test("worker threads load samples, in the order of the loader, and report failur
   }, /was closed/);
 
   for (const [broken, message] of [
-    [loadedBy({ length: 3, bad: 1 })(1, 1), /sample 1 is broken/],
+    [loadedBy({ length: 3, bad: 1 })(1, 1), /could not load its samples: sample 1 is broken$/],
+    [loadedBy({ length: 3, bad: "function" })(1, 1), /could not be cloned\. Samples must be numbers/],
     [loadedBy({ length: 3 }, "nothing")(1, 1), /makes no data set/],
   ] as const) {
     await assert.rejects(async () => {

@@ -15,7 +15,11 @@ port?.on("message", async ({ id, indices, context }: LoadRequest) => {
     const samples = await Promise.all(indices.map((index) => source.get(index, context)));
     port.postMessage({ id, samples } satisfies LoadReply);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const problem = error instanceof Error ? error.message : String(error);
+    const isUncloneable = error instanceof Error && error.name === "DataCloneError";
+    const message = isUncloneable
+      ? `${problem} Samples must be numbers, strings, typed arrays, and arrays and plain objects of these.`
+      : problem;
     port.postMessage({ id, message } satisfies LoadReply);
   }
 });

@@ -97,6 +97,6 @@ export class SampleWorkers {
 function failure(message: string): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `A worker thread of the loader could not load its samples: ${message.replace(/\.$/, "")}. Samples must be numbers, strings, typed arrays, and arrays and plain objects of these.`,
+    `A worker thread of the loader could not load its samples: ${message}`,
   );
 }
