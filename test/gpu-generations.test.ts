@@ -1,12 +1,13 @@
 /**
- * Every generation of GPUs runs the kernels that Holdfast selects for it: they fit its shared memory, and need no instructions of
- * another one. `gpu-generations.long.test.ts` compiles them with NVIDIA's compiler.
+ * Every generation of GPUs runs the kernels that Holdfast selects for it: they fit its shared memory and registers, and need no
+ * instructions of another one. `gpu-generations.long.test.ts` compiles them with NVIDIA's compiler.
  */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
 import { Device, fromTyped, manualSeed, nn, type Tensor } from "holdfast";
 import { cudaKernel } from "../src/kernels/codegen/cuda/cuda-function.js";
+import { maxRegisterBytes, registerBytes, registersPerSm } from "../src/kernels/cost-model.js";
 import { type CommonWorkloadName, commonWorkloads } from "./support/common-models/workloads.js";
 import { effort } from "./support/effort.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
@@ -56,10 +57,23 @@ describe("an emulated GPU", { skip: emulatorMissing }, () => {
   }
 });
 
+/** A lane's addresses, fragments and statistics in flash attention by FMA: with fewer registers for them, the compiler spills. */
+const otherRegisters = 80;
+
+/** The registers of a lane that the accumulators of flash attention's forward pass leave, with the blocks per SM that its code asks for. */
+function registersLeft(code: string): number {
+  const constant = (name: string) => Number(code.match(new RegExp(`\\b${name} = (\\d+)`))?.[1]);
+  const [threads = 0, blocks = 1] = (code.match(/__launch_bounds__\(([^)]*)\)/)?.[1] ?? "")
+    .split(",")
+    .map(Number);
+  const available = Math.min(maxRegisterBytes / registerBytes, registersPerSm / (threads * blocks));
+  return available - (constant("blocksM") * (constant("tileN") + constant("valueDepth"))) / 2;
+}
+
 for (const generation of effort({ quick: find("8.0", "12.1"), thorough: gpuGenerations })) {
   const { capability, sharedBytes } = generation;
   for (const precision of ["f32", "tf32", "bf16"] as const) {
-    test(`kernels for ${capability} in ${precision} fit its shared memory, and need no other capability`, () => {
+    test(`kernels for ${capability} in ${precision} fit its shared memory, leave registers, and need no other capability`, () => {
       const names = Object.keys(commonWorkloads) as CommonWorkloadName[];
       const steps = effort({ quick: [], thorough: names });
       const kernels = [
@@ -71,6 +85,8 @@ for (const generation of effort({ quick: find("8.0", "12.1"), thorough: gpuGener
         const { sharedBytes: dynamicBytes = 0, requiredCapability = capability } = cuda ?? {};
         assert.ok(dynamicBytes <= sharedBytes, `${name}: ${dynamicBytes} bytes of ${sharedBytes}`);
         assert.equal(requiredCapability, capability, name);
+        const left = name === "attention.flash.f32" ? registersLeft(cuda?.code ?? "") : otherRegisters;
+        assert.ok(left >= otherRegisters, `${name}: its accumulators leave ${left} registers`);
       }
     });
   }
@@ -81,6 +97,15 @@ test("red proof: a GPU with less shared memory gets kernels that fit it, and tho
     kernelsAtLimits(generation!, "bf16", [256]).map(({ cuda }) => cuda?.sharedBytes ?? 0),
   );
   assert.ok(Math.max(...hopper!) > 99 * 1024 && Math.max(...desktop!) <= 99 * 1024);
+});
+
+test("red proof: the registers of three blocks per SM are too few for the accumulators of wide heads", () => {
+  const kernels = find("8.0").flatMap((generation) => kernelsAtLimits(generation, "f32", [192]));
+  const code = kernels.find(({ name }) => name === "attention.flash.f32")?.cuda?.code ?? "";
+  assert.ok(registersLeft(code) >= otherRegisters);
+  assert.ok(
+    registersLeft(code.replace("__launch_bounds__(128, 2)", "__launch_bounds__(128, 3)")) < otherRegisters,
+  );
 });
 
 /** Attention of wide heads, forward and backward: its tiles differ most between GPUs. */

@@ -54,7 +54,7 @@ const tiles: readonly FlashTile[] = [
 const maxAccumulators = { mma: 192, fma: 160 } as const;
 
 /** A lane holds half of a score or result of its row block: 16 × n elements over 32 lanes. Registers have four bytes. */
-function accumulatorsOf({ blocksM }: FlashTile, columns: number, element: FlashElement): number {
+export function accumulatorsOf({ blocksM }: FlashTile, columns: number, element: FlashElement): number {
   return ((blocksM * columns) / 2) * (flashElements[element].type === "double" ? 2 : 1);
 }
 

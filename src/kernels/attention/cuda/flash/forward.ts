@@ -10,7 +10,7 @@ import type { Dtype } from "../../../../ir/index.js";
 import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { declarePair, declarePairs, strideParameters } from "../parameters.js";
-import { type FlashConfig, tileM } from "./config.js";
+import { accumulatorsOf, type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import {
   declareDropout,
@@ -30,8 +30,14 @@ export type ForwardConfig = FlashConfig<(typeof inputs)[number]> & {
   readonly access: "out" | "partial-out";
 };
 
-/** Leaves enough registers for the fragments of FMA: without a bound, the compiler spills some. */
-const residentBlocks = { f32: 3, f64: 2 } as const;
+/** With more accumulators of a lane, f32 would spill in the registers of three blocks per SM. */
+const maxAccumulatorsOfThree = 88;
+
+/** Blocks per SM for FMA: their number decides how many registers the compiler may use, and without one it spills some. */
+function residentBlocks({ element, tile, valueDepth }: FlashConfig): number {
+  const columns = flashForwardColumns({ tile, valueDepth });
+  return element === "f32" && accumulatorsOf(tile, columns, element) <= maxAccumulatorsOfThree ? 3 : 2;
+}
 
 /** The arguments, in order. */
 export function flashForwardParameters({
@@ -72,6 +78,11 @@ export function flashForwardBytes({ element, tile, depth, valueDepth }: FlashCon
   return elements * flashElements[element].bytes;
 }
 
+/** The columns of a row's accumulators: of scores and of the result. */
+export function flashForwardColumns({ tile, valueDepth }: Pick<FlashConfig, "tile" | "valueDepth">): number {
+  return tile.tileN + valueDepth;
+}
+
 export function flashForwardKernel(config: ForwardConfig): KernelSource {
   const { element, tile, sources, resultDtype, isCausal, hasMask, isGrouped, dropout } = config;
   const drops = dropout !== "none";
@@ -94,7 +105,7 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    ...(isScalar(element) && { blocksPerSm: residentBlocks[element] }),
+    ...(isScalar(element) && { blocksPerSm: residentBlocks(config) }),
     declarations: declareFlash(config) + declareDropout(dropout, "rows"),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});

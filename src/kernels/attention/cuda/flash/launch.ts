@@ -30,6 +30,7 @@ import { dropoutOf } from "./dropout.js";
 import {
   type ForwardConfig,
   flashForwardBytes,
+  flashForwardColumns,
   flashForwardKernel,
   flashForwardParameters,
 } from "./forward.js";
@@ -117,7 +118,7 @@ export function lowerFlash(
     element,
     maxSharedBytesPerBlock(target.device),
     (tile) => flashForwardBytes({ ...config, tile }),
-    ({ tileN }) => tileN + config.valueDepth,
+    (tile) => flashForwardColumns({ ...config, tile }),
   );
   if (!tile) throw noTile(width);
   const whole = { ...config, tile };
