@@ -41,13 +41,22 @@ export function compileWithNvcc(kernels: readonly KernelSource[], architecture: 
         `kernel "${name}" has a lambda with an "auto" parameter: NVRTC takes it for a host function`,
       );
     // Kernels share local names such as `threads`; only the entries are global to the file.
-    const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
+    const code = withOwnSwizzledMemory(cuda.code).replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
     return `namespace code${index} {\n${code}\n}\n`;
   });
   const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
   const flags = [...strict, "-Xptxas", "-v", "-cubin", `-arch=${architecture}`];
   const { report } = compile(sources.join("\n"), flags);
   return kernels.map((_, index) => costOf(entryOf(index), report));
+}
+
+/**
+ * An entry has C linkage, and so has the shared memory that it declares: kernels of several namespaces share it by name. Those that
+ * align it for swizzled tiles get another name than the others, because nvcc rejects two alignments of one array.
+ */
+function withOwnSwizzledMemory(code: string): string {
+  const name = code.match(/^ *swizzledSharedMemory\((\w+),/m)?.[1];
+  return name === undefined ? code : code.replaceAll(new RegExp(`\\b${name}\\b`, "g"), `swizzled_${name}`);
 }
 
 /** The PTX of a kernel, for reading. */
