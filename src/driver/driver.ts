@@ -27,6 +27,8 @@ export interface DeviceInfo {
   readonly canCommitInParts: boolean;
   /** CPU threads or GPU multiprocessors. */
   readonly parallelism: number;
+  /** Which GPU it is, on this machine and on any other: "GPU-1b2c…", as `nvidia-smi -L` shows it. */
+  readonly uuid?: string;
   /** Compute capability of a CUDA device: "9.0". */
   readonly computeCapability?: string;
   /** Shared memory of a block, static and dynamic, on a CUDA device. Default: that of its compute capability. */
@@ -204,6 +206,11 @@ export interface KernelSource {
   readonly host?: HostFunction;
   readonly cuda?: CudaCode;
   readonly gemm?: LibraryGemm;
+  /**
+   * A function of this process that issues the kernel's work to a CUDA stream, by a library that launches its own kernels. It takes the
+   * stream's handle and the addresses of the arguments. In a capture its work is recorded.
+   */
+  readonly enqueue?: (stream: number, ...args: number[]) => void;
 }
 
 /** A loaded kernel. */
@@ -238,8 +245,8 @@ export interface Launch {
 }
 
 /**
- * Nodes of a recorded graph by kind. A library GEMM counts as one kernel, even if it has several nodes. The runtime
- * rejects memory and host nodes.
+ * Nodes of a recorded graph by kind. A launch whose work a library does (`gemm`, `enqueue`) counts as one kernel, whatever nodes it has.
+ * The runtime rejects memory and host nodes.
  */
 export interface NodeCount {
   readonly kernel: number;

@@ -36,6 +36,7 @@ export {
   type WasmImport,
 } from "./cpu/index.js";
 export {
+  type Calls,
   type CudaDescription,
   type CudaDeviceInfo,
   type CudaDriver,
@@ -44,7 +45,11 @@ export {
   defaultCacheFolder,
   describeCuda,
   listCudaDevices,
+  NativeBuffer,
+  openCalls,
   openCudaDriver,
+  type Signatures,
+  Struct,
 } from "./cuda/index.js";
 export {
   type Argument,

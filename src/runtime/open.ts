@@ -50,8 +50,8 @@ import { Transfer } from "./transfer/transfer.js";
 export interface OpenOptions extends SettingOptions {
   /** Default: "cpu". */
   readonly device?: "cpu" | "cuda";
-  /** Index of the GPU, from 0. */
-  readonly index?: number;
+  /** Index of the GPU, from 0, or a function that chooses it by the number of GPUs that this process sees. */
+  readonly index?: number | ((visible: number) => number);
   /** A driver to use instead of the device's. The runtime does not close it. */
   readonly driver?: Driver;
   readonly environment?: Readonly<Record<string, string | undefined>>;
@@ -82,6 +82,8 @@ export interface Components {
   readonly work: Work;
   /** Rejects a use of a dead storage of any kind. */
   readonly requireLive: (storage: Storage, use: string) => void;
+  /** Called after each driver call that waits for the device. */
+  readonly waitListeners: Set<() => void>;
   /** Close actions, in the order of opening. */
   readonly closing: (() => void)[];
 }
@@ -118,6 +120,7 @@ export function openComponents(
     ...(settings.log === "phases" ? { log, progress: new ProgressLog({ log, clock }) } : { progress }),
   });
   const closing: (() => void)[] = [];
+  const waitListeners = new Set<() => void>();
 
   function openAll(): Components {
     // The watchdog's thread only knows the system's time; with another clock everything would look like a stall.
@@ -126,7 +129,9 @@ export function openComponents(
       kind === "cuda" ? openGpu(settings, index, environment) : openCpu(settings, hostRoot);
     const opened = suppliedDriver ?? open();
     if (!suppliedDriver) closing.push(() => opened.close());
-    const driver = watched(opened, sharedStatus, clock);
+    const driver = watched(opened, sharedStatus, clock, () => {
+      for (const listener of waitListeners) listener();
+    });
     const described = driver.describe();
     const { blas, rejected: rejectedBlas } = openBlasFor(described, settings);
     const device = blas ? { ...described, name: `${described.name} with ${blas.name}` } : described;
@@ -201,6 +206,7 @@ export function openComponents(
       sideUploads,
       work,
       requireLive,
+      waitListeners,
       closing,
     };
   }
@@ -258,7 +264,7 @@ function openBlasFor({ memory, parallelism }: DeviceInfo, { blas }: Settings): B
 
 function openGpu(
   { cache, cudaPath, threads }: Settings,
-  index: number,
+  index: number | ((visible: number) => number),
   environment: OpenOptions["environment"] = process.env,
 ): Driver {
   const folder = cudaPath === "auto" ? undefined : cudaPath;

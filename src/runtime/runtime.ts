@@ -218,6 +218,20 @@ export class Runtime {
     return () => void this.#readBackListeners.delete(listener);
   }
 
+  /**
+   * Calls a function after each driver call that waits for the device. If the wait has ended for another reason than that the work is
+   * done, the function throws.
+   */
+  onWaited(listener: () => void): void {
+    this.#components.waitListeners.add(listener);
+  }
+
+  /** Calls a function when the runtime closes, after its graphs have been destroyed. */
+  onClose(action: () => void): void {
+    this.#requireOpen();
+    this.#components.closing.push(action);
+  }
+
   /** Creates a mailbox, which copies a few bytes to the host without blocking. */
   createMailbox(size: number, name: string): Mailbox {
     this.#requireOpen();
@@ -469,9 +483,10 @@ export class Runtime {
   /** Closes everything, in the reverse order of opening. Idempotent. */
   close(): void {
     if (!this.#isOpen) return;
-    const { driver, captureState, phases, closing } = this.#components;
+    const { driver, captureState, phases, closing, waitListeners } = this.#components;
     captureState.rejectInside("closing of the runtime", "close()");
     this.#isOpen = false;
+    waitListeners.clear();
     const finish = (): void => driver.synchronize(this.stream);
     phases.run("close", () => runAll([finish, ...this.#captures.closing(), ...closing.reverse()]));
   }

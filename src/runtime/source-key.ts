@@ -13,9 +13,9 @@ let functionCount = 0;
 export function sourceKey(source: KernelSource): string {
   const cached = keys.get(source);
   if (cached !== undefined) return cached;
-  const { wasm, native, host, ...rest } = source;
+  const { wasm, native, host, enqueue, ...rest } = source;
   const bytes = wasm ? Buffer.from(wasm.buffer, wasm.byteOffset, wasm.byteLength).toString("latin1") : "";
-  const functions = [native, host].map((code) => (code ? numberOf(code) : "")).join(" ");
+  const functions = [native, host, enqueue].map((code) => (code ? numberOf(code) : "")).join(" ");
   const key = `${functions} ${literalKey(rest)} ${bytes}`;
   keys.set(source, key);
   return key;

@@ -95,6 +95,16 @@ function driverMajorVersion(driver: Cuda["driver"]): number {
   }
 }
 
+/** Opens a library and binds the functions of a table, apart from an open GPU. */
+export function openCalls<F extends Signatures>(
+  library: CudaLibrary,
+  functions: F,
+  search: LibrarySearch = {},
+): { readonly calls: Calls<F>; readonly path: string } {
+  const opened = openLibrary(library, search);
+  return { calls: bindCalls({ library, functions, opened, failures: new FailureLog() }), path: opened.path };
+}
+
 export interface Binding<F extends Signatures> {
   readonly library: CudaLibrary;
   readonly functions: F;
@@ -210,6 +220,7 @@ function defineLazily(target: Record<string, unknown>, name: string, make: () =>
 function explainStatus(library: CudaLibrary, handle: LibraryHandle, status: number): [string, string] {
   const ask = (name: string) => String(handle.func(name, "const char *", ["int32_t"])(status) ?? "");
   if (library === "nvrtc") return [ask("nvrtcGetErrorString"), ""];
+  if (library === "nccl") return ["", ask("ncclGetErrorString")];
   if (library === "cublasLt") return [ask("cublasLtGetStatusName"), ask("cublasLtGetStatusString")];
   const out = new NativeBuffer();
   const askByAddress = (name: string) => {

@@ -5,7 +5,17 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Span } from "../../units/index.js";
-import type { Event, HostMemory, Kernel, Stream } from "../driver.js";
+import type { Event, HostMemory, Kernel, NodeCount, Stream } from "../driver.js";
+
+export const noNodes: NodeCount = { kernel: 0, copy: 0, fill: 0, memory: 0, host: 0 };
+
+const nodeKinds = [
+  "kernel",
+  "copy",
+  "fill",
+  "memory",
+  "host",
+] as const satisfies readonly (keyof NodeCount)[];
 
 export class CudaCapture {
   readonly origin: Stream;
@@ -15,8 +25,8 @@ export class CudaCapture {
   readonly spans: Span[] = [];
   readonly kernels = new Set<Kernel>();
   readonly hosts = new Set<HostMemory>();
-  /** Nodes that libraries created in addition to one per GEMM. */
-  extraNodes = 0;
+  /** Nodes that libraries recorded, less one kernel for each launch. */
+  readonly extraNodes: Record<keyof NodeCount, number> = { ...noNodes };
   #firstIllegalCall: string | undefined;
 
   constructor(origin: Stream) {
@@ -41,6 +51,12 @@ export class CudaCapture {
     this.#members.add(stream);
   }
 
+  /** A library has recorded the nodes that `after` has in addition to those of `before`, for one launch. */
+  countAsKernel(before: NodeCount, after: NodeCount): void {
+    for (const kind of nodeKinds) this.extraNodes[kind] += after[kind] - before[kind];
+    this.extraNodes.kernel -= 1;
+  }
+
   /** Rejects a call that is illegal in a capture, and invalidates the capture. */
   reject(call: string, advice: string): never {
     this.#firstIllegalCall ??= call;
@@ -55,4 +71,11 @@ export class CudaCapture {
       numbers: { call: this.#firstIllegalCall, stream: this.origin.id },
     });
   }
+}
+
+/** The nodes of a graph, with each launch of a library as one kernel. */
+export function subtractNodes(nodes: NodeCount, extra: NodeCount): NodeCount {
+  const rest: Record<keyof NodeCount, number> = { ...nodes };
+  for (const kind of nodeKinds) rest[kind] -= extra[kind];
+  return rest;
 }

@@ -86,7 +86,7 @@ class LoadedGemm implements LoadedKernel {
   readonly parameters: KernelSource["parameters"];
   readonly workspaceBytes: number;
   readonly algorithmCount: number;
-  readonly isLibrary = true;
+  readonly recordedNodes = "kernels";
   readonly #cuda: Cuda;
   readonly #handle: number;
   readonly #name: string;

@@ -8,7 +8,7 @@ import { formatAddress } from "../../units/index.js";
 import { type ForeignParameter, splitParameter } from "./bindings.js";
 import { cublasStatus, cudaStatus } from "./constants.js";
 
-export type CudaLibrary = "cuda" | "nvrtc" | "cublasLt" | "nvtx";
+export type CudaLibrary = "cuda" | "nvrtc" | "cublasLt" | "nvtx" | "nccl";
 
 export type ForeignValue = number | string;
 
@@ -49,7 +49,8 @@ export class FailureLog {
   /** Called for every failure status, including those that the caller asked to see. */
   note(library: CudaLibrary, status: number, describe: () => FailedCall): void {
     // "Not ready" is an answer, polled thousands of times.
-    if (library === "nvrtc" || (library === "cuda" && status === cudaStatus.ERROR_NOT_READY)) return;
+    if (library === "nvrtc" || library === "nccl") return;
+    if (library === "cuda" && status === cudaStatus.ERROR_NOT_READY) return;
     if (library === "cuda" && fatal.has(status)) this.#fatal ??= describe();
     this.#inCapture ??= describe();
   }
@@ -75,7 +76,7 @@ export class FailureLog {
   }
 
   #firstBefore(failed: FailedCall): FailedCall | undefined {
-    if (failed.library === "nvrtc") return undefined;
+    if (failed.library === "nvrtc" || failed.library === "nccl") return undefined;
     const isInvalidated =
       failed.library === "cuda" && failed.status === cudaStatus.ERROR_STREAM_CAPTURE_INVALIDATED;
     const first = this.#fatal ?? (isInvalidated ? this.#inCapture : undefined);
@@ -107,6 +108,7 @@ function describeStatus({ library, name, status, text }: FailedCall): string {
 
 function errorCode({ library, status }: FailedCall): ErrorCode {
   if (library === "nvrtc") return "KERNEL_FAILED";
+  if (library === "nccl") return "DRIVER_FAILED";
   if (library === "cublasLt") {
     return status === cublasStatus.ALLOC_FAILED ? "OUT_OF_MEMORY" : "DRIVER_FAILED";
   }
@@ -149,6 +151,9 @@ function advise({ library, status }: FailedCall): string {
     if (status === cublasStatus.NOT_SUPPORTED)
       return "cuBLASLt has no algorithm for this GEMM on this device. Use another dtype or layout.";
     return "Set CUBLASLT_LOG_LEVEL=5 in the environment to see cuBLASLt's log.";
+  }
+  if (library === "nccl") {
+    return "Set NCCL_DEBUG=WARN in the environment to see NCCL's own message. If another rank has ended, its output has the cause.";
   }
   const missing = noDevice.get(status);
   if (missing) return missing;

@@ -2,10 +2,10 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { cublasLtFunctions, cudaFunctions, nvrtcFunctions, type Signatures } from "./bindings.js";
-import { bindCalls, type Calls } from "./calls.js";
-import { type CudaLibrary, FailureLog } from "./cuda-error.js";
+import { type Calls, openCalls } from "./calls.js";
+import type { CudaLibrary } from "./cuda-error.js";
 import { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
-import { type LibrarySearch, openLibrary } from "./libraries.js";
+import type { LibrarySearch } from "./libraries.js";
 import { cublasLtVersion, cudaVersion, nvrtcVersion } from "./library-versions.js";
 
 /** The libraries that training needs. */
@@ -62,9 +62,8 @@ function describeLibrary<F extends Signatures>(
   readVersion: (calls: Calls<F>) => string,
 ): CudaLibraryInfo {
   try {
-    const opened = openLibrary(library, search);
-    const calls = bindCalls({ library, functions, opened, failures: new FailureLog() });
-    return { library, path: opened.path, version: readVersion(calls) };
+    const { calls, path } = openCalls(library, functions, search);
+    return { library, path, version: readVersion(calls) };
   } catch (error) {
     const problem = errorMessage(error);
     return { library, problem, summary: summarize(error) ?? problem };

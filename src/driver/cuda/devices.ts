@@ -21,6 +21,8 @@ export interface CudaDeviceInfo {
   /** Shared memory that a block may use, with opt-in. */
   readonly sharedBytesPerBlock: number;
   readonly totalBytes: Bytes;
+  /** As `nvidia-smi -L` shows it. */
+  readonly uuid: string;
   /** The newest CUDA that the installed driver supports: 13000 is 13.0. */
   readonly driverVersion: number;
 }
@@ -70,13 +72,17 @@ export function listCudaDevices(environment: Environment = process.env): readonl
   }
 }
 
-export function openDevice(index: number, environment: Environment): OpenedDevice {
+export function openDevice(
+  requested: number | ((visible: number) => number),
+  environment: Environment,
+): OpenedDevice {
   const cuda = openCuda({ environment });
   cuda.driver.cuInit(0);
   const out = new NativeBuffer();
   try {
     cuda.driver.cuDeviceGetCount(out.address);
     const count = out.i32();
+    const index = typeof requested === "function" ? requested(count) : requested;
     if (!Number.isInteger(index) || index < 0 || index >= count) throw noSuchDevice(index, count);
     const { info, ordinal } = describe(cuda, index);
     if (Number.parseInt(info.computeCapability, 10) < minCapability) throw tooOld(info);
@@ -118,6 +124,8 @@ function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: n
     const driverVersion = out.i32();
     driver.cuDeviceTotalMem_v2(out.address, ordinal);
     const totalBytes = bytes(out.u64());
+    driver.cuDeviceGetUuid_v2(out.address, ordinal);
+    const uuid = formatUuid(out.bytes.subarray(0, 16));
     out.bytes.fill(0);
     driver.cuDeviceGetName(out.address, out.bytes.length, ordinal);
     const end = out.bytes.indexOf(0);
@@ -129,12 +137,19 @@ function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: n
       multiprocessors: attribute("MULTIPROCESSOR_COUNT"),
       sharedBytesPerBlock: attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
       totalBytes,
+      uuid,
       driverVersion,
     };
     return { info, ordinal };
   } finally {
     out.free();
   }
+}
+
+/** 4, 2, 2, 2 and 6 bytes in hexadecimal. */
+function formatUuid(bytes: Uint8Array): string {
+  const digits = Buffer.from(bytes).toString("hex");
+  return `GPU-${digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")}`;
 }
 
 function noSuchDevice(index: number, count: number): HoldfastError {

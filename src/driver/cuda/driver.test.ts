@@ -35,6 +35,7 @@ test("the driver describes itself as the device does", { skip }, () => {
       computeCapability: "9.0",
       sharedBytesPerBlock: 227 * 1024,
       supportsPdl: true,
+      uuid: "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae00",
     }),
   );
 });

@@ -20,17 +20,20 @@ import type {
   KernelSource,
   Launch,
   MemoryInfo,
+  NodeCount,
   Stream,
   StreamOptions,
 } from "../driver.js";
 import { HandleTable } from "../handles.js";
 import { readHostThreads } from "../host-threads.js";
 import type { Cuda } from "./calls.js";
+import { noNodes, subtractNodes } from "./capture.js";
 import { Compiler } from "./compiler.js";
 import { CudaCopies } from "./copies.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
 import { CublasLt } from "./cublaslt.js";
 import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
+import { loadEnqueued } from "./enqueued.js";
 import { CudaGraph, countNodes, type LiveResources } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { cublasLtVersion, nvrtcVersion } from "./library-versions.js";
@@ -44,8 +47,8 @@ const addressSpace = bytes(16 * 1024 * GiB);
 
 /** Options of `openCudaDriver`. */
 export interface CudaDriverOptions {
-  /** Index of the GPU, as in `listCudaDevices`. Default: 0. */
-  readonly index?: number;
+  /** Index of the GPU, as in `listCudaDevices`, or a function that chooses it by their number. Default: 0. */
+  readonly index?: number | ((visible: number) => number);
   /** Folder for compiled kernels; "off" compiles them every time. */
   readonly cacheFolder?: string;
   /**
@@ -144,7 +147,7 @@ class CudaDevice implements CudaDriver {
     this.#description = {
       kind: "cuda",
       name: info.name,
-      index,
+      index: info.index,
       memory: info.isIntegrated ? "unified" : "discrete",
       addressSpace: canCommitInParts ? addressSpace : info.totalBytes,
       granularity,
@@ -153,6 +156,7 @@ class CudaDevice implements CudaDriver {
       computeCapability: info.computeCapability,
       sharedBytesPerBlock: info.sharedBytesPerBlock,
       supportsPdl: supportsPdl(info),
+      uuid: info.uuid,
     };
   }
 
@@ -302,9 +306,7 @@ class CudaDevice implements CudaDriver {
   loadKernel(source: KernelSource): Kernel {
     this.#enter();
     this.#streams.rejectInCapture("loadKernel");
-    const loaded = source.gemm
-      ? this.#cublasLt.load(source, source.gemm)
-      : loadCode(this.#cuda, this.#compiler, source);
+    const loaded = this.#load(source);
     const { parameters, workspaceBytes, algorithmCount } = loaded;
     const { early = [] } = source.cuda ?? {};
     const id = this.#kernels.nextId();
@@ -315,6 +317,12 @@ class CudaDevice implements CudaDriver {
       },
       loaded,
     );
+  }
+
+  #load(source: KernelSource): LoadedKernel {
+    if (source.gemm) return this.#cublasLt.load(source, source.gemm);
+    if (source.enqueue) return loadEnqueued(source, source.enqueue);
+    return loadCode(this.#cuda, this.#compiler, source);
   }
 
   unloadKernel(kernel: Kernel): void {
@@ -337,10 +345,18 @@ class CudaDevice implements CudaDriver {
       loaded.launch(cuStream, launch, reservations, undefined);
       return;
     }
-    const before = loaded.isLibrary ? this.#streams.countRecordedNodes(stream) : 0;
+    const count = (): NodeCount => this.#countRecorded(stream, loaded);
+    const before = count();
     loaded.launch(cuStream, launch, reservations, capture.spans);
-    if (loaded.isLibrary) capture.extraNodes += this.#streams.countRecordedNodes(stream) - before - 1;
     capture.kernels.add(launch.kernel);
+    if (loaded.recordedNodes !== "one kernel") capture.countAsKernel(before, count());
+  }
+
+  /** The nodes of the stream's capture, as far as they are needed to count the kernel's own. A GEMM has only kernels, which are counted fast. */
+  #countRecorded(stream: Stream, { recordedNodes }: LoadedKernel): NodeCount {
+    if (recordedNodes === "one kernel") return noNodes;
+    if (recordedNodes === "kernels") return { ...noNodes, kernel: this.#streams.countRecordedNodes(stream) };
+    return countNodes(this.#cuda, this.#streams.recordedGraph(stream), this.#out);
   }
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {
@@ -355,7 +371,7 @@ class CudaDevice implements CudaDriver {
       const id = this.#graphs.nextId();
       const { spans, kernels, hosts, extraNodes } = capture;
       return this.#graphs.open(
-        { type: "graph", id, nodes: { ...nodes, kernel: nodes.kernel - extraNodes } },
+        { type: "graph", id, nodes: subtractNodes(nodes, extraNodes) },
         new CudaGraph(this.#cuda, id, graph, cuStream, { spans, kernels, hosts }),
       );
     } catch (error) {

@@ -4,7 +4,11 @@
  */
 
 export { basicKernelCode } from "./basic-kernels.js";
+export type { Signatures } from "./bindings.js";
+export { type Calls, openCalls } from "./calls.js";
 export { defaultCacheFolder } from "./cubin-cache.js";
 export { type CudaDescription, type CudaLibraryInfo, describeCuda } from "./describe.js";
 export { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
 export { type CudaDriver, type CudaDriverOptions, openCudaDriver } from "./driver.js";
+export { NativeBuffer } from "./native-buffer.js";
+export { Struct } from "./structs.js";

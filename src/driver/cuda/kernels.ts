@@ -19,8 +19,8 @@ export interface LoadedKernel {
   readonly workspaceBytes: number;
   /** Number of available algorithms. */
   readonly algorithmCount: number;
-  /** True if a library does the work: a launch may then become several graph nodes. */
-  readonly isLibrary: boolean;
+  /** The graph nodes that a launch becomes. A library may record several kernels, or nodes of any kind. */
+  readonly recordedNodes: "one kernel" | "kernels" | "any";
   launch(stream: number, launch: Launch, reservations: Reservations, accessed: Span[] | undefined): void;
   unload(): void;
 }
@@ -64,7 +64,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     parameters,
     workspaceBytes: 0,
     algorithmCount: 1,
-    isLibrary: false,
+    recordedNodes: "one kernel",
     launch(stream, { blocks, arguments: args, isPdl }, reservations, accessed) {
       requireLaunch(name, parameters, blocks, args.length);
       block.write(args, reservations, accessed);

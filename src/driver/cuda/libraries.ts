@@ -1,5 +1,5 @@
 /**
- * Opens the CUDA libraries: from the folder of HOLDFAST_CUDA_PATH, else by the system's loader, else from the folders
+ * Opens the CUDA libraries, and NCCL: from the folder of HOLDFAST_CUDA_PATH, else by the system's loader, else from the folders
  * of drivers, toolkits and pip packages. A missing library is named, with the folders searched and the package that
  * provides it.
  */
@@ -22,6 +22,8 @@ export interface LibrarySearch extends FolderSearch {
   readonly load?: (name: string) => LibraryHandle;
   /** The CUDA major version of the driver: a newer library does not work with it. */
   readonly driverMajor?: number;
+  /** The file to load, instead of a search. */
+  readonly path?: string | undefined;
 }
 
 export interface OpenedLibrary {
@@ -34,7 +36,7 @@ export interface OpenedLibrary {
 interface LibraryFacts {
   readonly purpose: string;
   readonly stem: string;
-  /** Newest first. libcuda and NVTX have one for all CUDA versions, the other two one each. */
+  /** Newest first. libcuda, NVTX and NCCL have one for all CUDA versions, the other two one each. */
   readonly versions: readonly number[];
   readonly packages: string;
   readonly pipFolders: readonly string[];
@@ -69,10 +71,18 @@ const facts: Readonly<Record<CudaLibrary, LibraryFacts>> = {
     packages: "Install pip's nvidia-nvtx, or NVIDIA's package cuda-nvtx",
     pipFolders: ["nvidia/cu13/lib", "nvidia/nvtx/lib"],
   },
+  nccl: {
+    purpose: "the library of collectives",
+    stem: "libnccl.so",
+    versions: [2],
+    packages: "Install pip's nvidia-nccl-cu13 (for CUDA 12 nvidia-nccl-cu12) or NVIDIA's package libnccl2",
+    pipFolders: ["nvidia/nccl/lib"],
+  },
 };
 
 export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): OpenedLibrary {
-  const { load = loadKoffi().load, driverMajor = Number.POSITIVE_INFINITY } = search;
+  const { load = loadKoffi().load, driverMajor = Number.POSITIVE_INFINITY, path } = search;
+  if (path !== undefined) return openFile(library, path, load);
   const { stem, versions, pipFolders } = facts[library];
   const selectNames = (isIncluded: (version: number) => boolean) =>
     versions.filter(isIncluded).map((version) => `${stem}.${version}`);
@@ -108,6 +118,25 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
   throw missing(library, names, folders, rejected);
 }
 
+function openFile(
+  library: CudaLibrary,
+  path: string,
+  load: NonNullable<LibrarySearch["load"]>,
+): OpenedLibrary {
+  try {
+    return { library, handle: load(path), path: loadedFile(path) };
+  } catch (cause) {
+    throw new HoldfastError(
+      "NO_CUDA",
+      `${path} does not load: ${(cause as Error).message}. Pass the path of ${facts[library].stem}.`,
+      {
+        numbers: { path },
+        cause,
+      },
+    );
+  }
+}
+
 function listFiles(folders: readonly string[], names: readonly string[]): string[] {
   return folders
     .flatMap((folder) => names.map((name) => join(folder, name)))
@@ -140,7 +169,7 @@ function missing(
     folders.slice(0, maxFolders).join(", ") || "no folder (none of the default folders exists)";
   const rest = folders.length > maxFolders ? ` and ${folders.length - maxFolders} more` : "";
   const sentences = [
-    `CUDA is not available: ${names.join(" or ") || stem}, ${purpose}, was not found.`,
+    `${library === "nccl" ? "NCCL" : "CUDA"} is not available: ${names.join(" or ") || stem}, ${purpose}, was not found.`,
     ...rejected,
     `Searched with the system's loader and in ${searched}${rest}.`,
     `${packages}, or set HOLDFAST_CUDA_PATH to the folder that contains it.`,

@@ -187,6 +187,12 @@ export class CudaStreams {
   /** The number of nodes that the stream's capture has recorded so far. */
   countRecordedNodes(stream: Stream): number {
     const { cuda, out } = this.#context;
+    return countAllNodes(cuda, this.recordedGraph(stream), out);
+  }
+
+  /** CUDA's handle of the graph that the stream's capture is recording. */
+  recordedGraph(stream: Stream): number {
+    const { cuda, out } = this.#context;
     const { address } = out;
     const graph = 16;
     cuda.driver.cuStreamGetCaptureInfo_v2(
@@ -197,7 +203,7 @@ export class CudaStreams {
       address + 24,
       address + 32,
     );
-    return countAllNodes(cuda, out.u64(graph), out);
+    return out.u64(graph);
   }
 
   /** Rejects also calls on streams outside the capture: CUDA forbids a capturing thread to wait or query. */

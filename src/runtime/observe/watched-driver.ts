@@ -13,13 +13,24 @@ const callIndex = Object.fromEntries(driverCalls.map((call, index) => [call, ind
 
 type Method = (...args: unknown[]) => unknown;
 
-export function watched(driver: Driver, sharedStatus: SharedStatus, clock: Clock): Driver {
+/** Calls that return when the device has done its work, and the launch of a graph, which is a step's only call. */
+const waitingCalls: ReadonlySet<DriverCall> = new Set([
+  ...(["synchronize", "synchronizeEvent", "isReached", "launchGraph"] as const),
+]);
+
+/** `onWaited` is called after each call that waits for the device. It may throw. */
+export function watched(
+  driver: Driver,
+  sharedStatus: SharedStatus,
+  clock: Clock,
+  onWaited: () => void = () => undefined,
+): Driver {
   const wrapper: Partial<Record<DriverCall, Method>> = {};
   for (const call of driverCalls) {
     const method = (driver[call] as Method | undefined)?.bind(driver);
     if (!method) continue;
     const index = callIndex[call];
-    wrapper[call] = (...args) => {
+    const show: Method = (...args) => {
       sharedStatus.enterCall(index, clock.nowMs());
       try {
         return method(...args);
@@ -27,6 +38,13 @@ export function watched(driver: Driver, sharedStatus: SharedStatus, clock: Clock
         sharedStatus.exitCall(clock.nowMs());
       }
     };
+    wrapper[call] = waitingCalls.has(call)
+      ? (...args) => {
+          const result = show(...args);
+          onWaited();
+          return result;
+        }
+      : show;
   }
   return wrapper as unknown as Driver;
 }
