@@ -9,8 +9,8 @@ import {
   HoldfastError,
   toExitCode,
 } from "../errors/index.js";
+import { packageVersion } from "../files/index.js";
 import { settingsTable } from "../runtime/index.js";
-import { packageVersion } from "../train/index.js";
 import { addBars } from "./bars.js";
 import { addCompletion } from "./completion/index.js";
 import { addDoctor } from "./doctor/index.js";

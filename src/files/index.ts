@@ -2,6 +2,7 @@
 
 export { isPrivate } from "./ownership.js";
 export { packagePath } from "./package-path.js";
+export { packageVersion } from "./package-version.js";
 export {
   type OpenedFile,
   openRegularFile,

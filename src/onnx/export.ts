@@ -1,9 +1,9 @@
 /** exportOnnx: writes a model as an ONNX file. */
 
 import { HoldfastError } from "../errors/index.js";
+import { packageVersion } from "../files/index.js";
 import { formatShape, opTable } from "../ops/index.js";
 import { type Device, Tensor } from "../tensor/index.js";
-import { packageVersion } from "../train/index.js";
 import { parseBytes } from "../units/index.js";
 import { type BuiltGraph, buildGraph } from "./build-graph.js";
 import { mergeTraces } from "./merge-traces.js";

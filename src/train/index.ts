@@ -39,7 +39,6 @@ export {
   type StepSeries,
 } from "./inspection/step-log.js";
 export { requireRun } from "./missing-run.js";
-export { packageVersion } from "./package-version.js";
 export type { TrainerPosition } from "./position.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";

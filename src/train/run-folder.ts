@@ -15,6 +15,7 @@ import {
   writeAtomically,
 } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
+import { packageVersion } from "../files/index.js";
 import type { JsonRecord, RunPhase, RunProgress, RunRecord, RunState, RunStatus } from "../records/index.js";
 import { toJson } from "./files/json.js";
 import { JsonLog } from "./files/json-log.js";
@@ -22,7 +23,6 @@ import type { LogSizes } from "./files/log-file.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
 import { requireRun } from "./missing-run.js";
-import { packageVersion } from "./package-version.js";
 import { readRun, readStatus } from "./read-run.js";
 import { runFiles } from "./run-files.js";
 import { limitsIn } from "./run-phases.js";

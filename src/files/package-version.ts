@@ -1,12 +1,23 @@
 /** The version of this Holdfast, from package.json. */
 
 import { readFileSync } from "node:fs";
-import { withFileError } from "../data/index.js";
-import { packagePath } from "../files/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { packagePath } from "./package-path.js";
 
 export function packageVersion(): string {
   const path = packagePath("package.json");
-  const text = withFileError(`${path} can't be read`, path, () => readFileSync(path, "utf8"));
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (cause) {
+    throw new HoldfastError(
+      "BAD_FILE",
+      `${path} can't be read: ${(cause as Error).message}. Install Holdfast again.`,
+      {
+        cause,
+      },
+    );
+  }
   const manifest: unknown = JSON.parse(text);
   const isManifest = typeof manifest === "object" && manifest !== null && "version" in manifest;
   return isManifest ? String(manifest.version) : "unknown";
