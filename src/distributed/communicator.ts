@@ -5,11 +5,8 @@
 
 import type { KernelSource } from "../driver/index.js";
 
-export type CommunicatorKind = "mpi" | "nccl";
-
 /** A collective, with the sizes of its kernel's operands. All sizes are in bytes, and the same on every rank. */
 export interface Communicator {
-  readonly kind: CommunicatorKind;
   /** The library with its version. */
   readonly name: string;
   readonly rank: number;
@@ -21,8 +18,6 @@ export interface Communicator {
   allToAll(bytes: number): KernelSource;
   /** (inout [bytes]): the bytes of the rank `root` replace those of the others. */
   broadcast(bytes: number, root: number): KernelSource;
-  /** Returns when every rank has called it. Not for captures. */
-  barrier(): void;
   /** Ends the connections. All ranks call it, unless one was lost. */
   close(): void;
 }

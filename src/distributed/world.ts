@@ -1,11 +1,16 @@
 /** The world: all processes of a run, and how this one reaches the others. */
 
+import { loadKoffi } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
+import { packageVersion } from "../files/index.js";
+import type { Runtime } from "../runtime/index.js";
+import { attachGpu } from "./attach-gpu.js";
 import type { Communicator } from "./communicator.js";
 import { type Environment, type Launch, readLaunch } from "./launch/launch-variables.js";
 import { MpiCommunicator } from "./mpi/communicator.js";
 import type { RankIdentity } from "./peers/messages.js";
 import { Peers } from "./peers/peers.js";
+import { WorldCommunicator } from "./world-communicator.js";
 
 /** Options of `distributed.init`. */
 export interface WorldOptions {
@@ -15,6 +20,8 @@ export interface WorldOptions {
   readonly connectWithinMs?: number;
   /** The path or soname of the MPI library. Default: the installed one. */
   readonly mpi?: string;
+  /** The path of the NCCL library. Default: found as the CUDA libraries are. */
+  readonly nccl?: string;
 }
 
 /** All processes of a run, as one of them sees it. */
@@ -34,11 +41,12 @@ export interface World {
   /** Returns when every rank has called it. */
   barrier(): void;
   /**
-   * Shows the other ranks what a runtime does, by its shared status.
+   * Connects a device with those of the other ranks, and shows them what it does. All ranks call it, for devices of the same kind. The
+   * second call for a device does nothing.
    *
    * @internal
    */
-  watch(status: SharedArrayBuffer): void;
+  attach(runtime: Runtime): void;
   /** Tells the other ranks that an error ends this one. */
   fail(error: unknown): void;
   /** Waits until every rank has called it, and ends the connections. */
@@ -71,7 +79,7 @@ class LonelyWorld implements World {
 
   barrier(): void {}
 
-  watch(): void {}
+  attach(): void {}
 
   fail(): void {}
 
@@ -83,26 +91,49 @@ class ConnectedWorld implements World {
   readonly size: number;
   readonly localRank: number;
   readonly launch: Launch;
-  readonly communicator: MpiCommunicator;
+  readonly communicator: WorldCommunicator;
+  readonly #options: WorldOptions;
   readonly #peers: Peers;
+  readonly #attached = new WeakSet<Runtime>();
 
   constructor(launch: Launch, options: WorldOptions) {
-    const { rank, size, master, launcher } = launch;
+    const { rank, size, master } = launch;
     const { timeoutMs = defaults.timeoutMs, connectWithinMs = defaults.connectWithinMs } = options;
     this.launch = launch;
     this.rank = rank;
     this.size = size;
     this.localRank = launch.localRank;
-    const communicator = new MpiCommunicator({ library: options.mpi, launcher });
-    requireSameRank(launch, communicator);
+    this.#options = options;
+    const communicator = new WorldCommunicator(launch, () => this.#openMpi());
     this.communicator = communicator;
+    // Launchers of MPI programs do not say where rank 0 is; the others need no MPI, unless CPUs exchange bytes.
+    const share = launch.launcher === "Open MPI" || launch.launcher === "MPICH" || !master;
     this.#peers = new Peers({
       ...{ rank, size, master, timeoutMs, connectWithinMs },
-      share: (text) => communicator.shareText(text),
+      share: share ? (text) => communicator.mpi.shareText(text) : undefined,
     });
-    communicator.observer = this.#peers;
+    if (share) communicator.mpi.observer = this.#peers;
     process.on("uncaughtExceptionMonitor", this.#failed);
     process.on("exit", this.#exited);
+    this.#requireSameVersions();
+  }
+
+  #openMpi(): MpiCommunicator {
+    const { launch } = this;
+    const mpi = new MpiCommunicator({ library: this.#options.mpi, launcher: launch.launcher });
+    requireSameRank(launch, mpi);
+    return mpi;
+  }
+
+  #requireSameVersions(): void {
+    const versions = this.exchange("the version of Holdfast", packageVersion());
+    const rank = versions.findIndex((version) => version !== versions[0]);
+    if (rank < 0) return;
+    throw new HoldfastError(
+      "RANKS_DIFFER",
+      `Rank ${rank} on ${this.ranks[rank]?.host} has Holdfast ${versions[rank]}, and rank 0 on ${this.ranks[0]?.host} has ${versions[0]}. Install the same version everywhere.`,
+      { numbers: { rank } },
+    );
   }
 
   get ranks(): readonly RankIdentity[] {
@@ -114,12 +145,49 @@ class ConnectedWorld implements World {
   }
 
   barrier(): void {
-    this.communicator.barrier();
+    this.exchange("barrier", null);
   }
 
-  watch(status: SharedArrayBuffer): void {
-    this.#peers.watch(status);
+  attach(runtime: Runtime): void {
+    if (this.#attached.has(runtime)) return;
+    this.#attached.add(runtime);
+    this.#peers.watch(runtime.sharedStatus);
+    if (runtime.device.kind === "cuda") this.#attachGpu(runtime);
+    else this.communicator.mpi.observer = this.#peers;
   }
+
+  #attachGpu(runtime: Runtime): void {
+    const { communicator } = this;
+    const peers = this.#peers;
+    if (communicator.nccl)
+      throw new HoldfastError(
+        "UNSUPPORTED",
+        "This process has connected another GPU already: start one process for each GPU, or close the first device.",
+      );
+    const { connectWithinMs: withinMs = defaults.connectWithinMs, nccl: library } = this.#options;
+    const nccl = attachGpu({ peers, runtime, library, withinMs });
+    communicator.nccl = nccl;
+    runtime.onWaited(() => {
+      try {
+        peers.poll();
+      } catch (error) {
+        nccl.markAborted();
+        // The last to hear of the exit: NCCL's threads may wait for ever then.
+        process.off("exit", this.#leaveNccl);
+        process.on("exit", this.#leaveNccl);
+        throw error;
+      }
+    });
+    runtime.onClose(() => {
+      communicator.nccl = undefined;
+      if (peers.takeCommunicator()) nccl.close();
+    });
+  }
+
+  /** While NCCL is being aborted, an ordinary exit would wait for it. */
+  readonly #leaveNccl = (code: number): void => {
+    if (this.#peers.isAborting) loadKoffi().load(null).func("void _exit(int code)")(code);
+  };
 
   fail(error: unknown): void {
     this.#peers.fail(error);

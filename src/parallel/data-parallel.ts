@@ -99,7 +99,7 @@ export class DataParallel {
     const hash = createHash("sha256");
     const state = Object.entries(module.stateDict());
     const devices = [...new Set(state.map(([, { device }]) => device))];
-    for (const { runtime } of devices) this.world.watch(runtime.sharedStatus);
+    for (const { runtime } of devices) this.world.attach(runtime);
     const random = devices.map(({ randomState }): [string, Tensor] => ["the random state", randomState]);
     for (const [name, tensor] of [...state, ...random]) {
       noGrad(() =>

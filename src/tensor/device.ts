@@ -4,6 +4,7 @@
  */
 
 import { Tape, Value } from "../autograd/index.js";
+import { localGpu } from "../distributed/index.js";
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import { compareOnDevice } from "../kernels/index.js";
 import {
@@ -92,7 +93,7 @@ export class Device {
 
   constructor(name: DeviceName, { detectNaN = false, ...options }: DeviceOptions = {}) {
     this.name = name;
-    this.runtime = openRuntime({ ...options, device: name });
+    this.runtime = openRuntime({ index: localGpu, ...options, device: name });
     try {
       compareOnDevice(this.runtime);
       const onResult = detectNaN ? rejectNaN(this.runtime) : undefined;

@@ -1,5 +1,5 @@
 /**
- * What the emulator libraries share. They replace libcuda, NVRTC, cuBLASLt and NVTX on machines without a
+ * What the emulator libraries share. They replace libcuda, NVRTC, cuBLASLt, NVTX and NCCL on machines without a
  * GPU: a device pointer is a pointer of this process, a stream runs its work at once, a kernel is compiled by
  * g++. Their results and errors follow NVIDIA's documentation and measurements on a real device.
  *

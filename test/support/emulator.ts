@@ -1,5 +1,5 @@
 /**
- * Emulators of libcuda, NVRTC, cuBLASLt and NVTX, built from test/emulator on demand: the CUDA driver runs on
+ * Emulators of libcuda, NVRTC, cuBLASLt, NVTX and NCCL, built from test/emulator on demand: the CUDA driver runs on
  * them, with its kernels, on a machine without a GPU. They are for tests: a kernel runs on one core.
  */
 
@@ -62,7 +62,17 @@ export type EmulatorSetting =
   /** 1: the n-th algorithm splits K by n, so that its bits differ from the others'. */
   | "gemmsDiffer"
   /** The algorithm that is listed with a status that forbids its use; -1: none. */
-  | "gemmUnsound";
+  | "gemmUnsound"
+  /** 22809 is 2.28.9. */
+  | "ncclVersion"
+  /** How often a call of NCCL is in progress. */
+  | "ncclPolls"
+  /** The time by which every collective of this process is late. */
+  | "ncclDelayUs"
+  /** The number of the collective in which this process hangs; 0: none. */
+  | "ncclHangAt"
+  /** The number of the collective that fails after its call; 0: none. */
+  | "ncclErrorAt";
 
 /** The emulator's figures: held resources, and how many captures began in each mode. */
 export type EmulatorFigure =
@@ -119,6 +129,7 @@ const libraries: readonly LibraryPlan[] = [
   { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...linkLibcuda, "-ldl"] },
   { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...linkLibcuda, "-lm"] },
   { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: linkLibcuda },
+  { name: "libnccl.so.2", sources: "nccl", optimization: "-O1", links: linkLibcuda },
 ];
 /** Compiled kernels, of all versions of the emulator: test/emulator/kernel-folder.h has this name too. */
 const kernelFolder = "holdfast-emulator-kernels";

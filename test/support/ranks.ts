@@ -1,8 +1,9 @@
-/** Runs programs on several ranks with the MPI implementations that are installed. */
+/** Runs programs on several ranks: with the MPI implementations that are installed, or with the variables of torchrun. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
+import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { plainDevice, shortRunFlags } from "./short-process.js";
 
@@ -47,6 +48,52 @@ export interface RanksOptions {
 export function rankProgram(name: string, args: readonly (string | number)[]): [string, string[]] {
   const script = fileURLToPath(new URL(`../fixtures/ranks/${name}.js`, import.meta.url));
   return [process.execPath, [...shortRunFlags, "--conditions=holdfast-source", script, ...args.map(String)]];
+}
+
+export interface ProcessesOptions extends Omit<RanksOptions, "mpi"> {
+  /** Variables of one rank. */
+  readonly envOf?: (rank: number) => Readonly<Record<string, string>>;
+}
+
+/** Runs a program on several ranks as torchrun starts them: with variables, and without MPI. */
+export async function runProcesses(options: ProcessesOptions): Promise<RanksResult> {
+  const { size, program, args = [], env, envOf, withinMs = 60_000 } = options;
+  const [node, nodeArgs] = rankProgram(program, args);
+  const port = await freePort();
+  let output = "";
+  const children = Array.from({ length: size }, (_, rank) => {
+    const variables = {
+      RANK: rank,
+      WORLD_SIZE: size,
+      LOCAL_RANK: rank,
+      MASTER_ADDR: "127.0.0.1",
+      MASTER_PORT: port,
+    };
+    const texts = Object.fromEntries(Object.entries(variables).map(([name, value]) => [name, String(value)]));
+    const child = spawn(node, nodeArgs, {
+      env: { ...process.env, ...plainDevice, ...texts, ...env, ...envOf?.(rank) },
+      stdio: ["ignore", "pipe", "pipe"],
+      timeout: withinMs,
+      killSignal: "SIGKILL",
+    });
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        output += text;
+      });
+    return once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
+  });
+  const ends = await Promise.all(children);
+  const [status = 0, signal = null] = ends.find(([code]) => code !== 0) ?? [];
+  return { status, signal, output };
+}
+
+/** A port that nothing listens at. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  return typeof address === "object" && address ? address.port : 0;
 }
 
 export async function runRanks(options: RanksOptions): Promise<RanksResult> {

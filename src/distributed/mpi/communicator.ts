@@ -27,7 +27,6 @@ export interface MpiOptions {
 const at = { request: 0, flag: 2, number: 3 } as const;
 
 export class MpiCommunicator implements Communicator {
-  readonly kind = "mpi";
   readonly rank: number;
   readonly size: number;
   /** Changed once the connections to watch the other ranks are open. */

@@ -100,7 +100,8 @@ export class Hub {
 
   #receive(rank: number, message: ToHub): void {
     if (message.type === "status") this.#table.update(rank, message);
-    else if (message.type === "failed") this.#lose(rank, `it has failed: ${message.message}`);
+    else if (message.type === "failed")
+      this.#lose(rank, `it has failed: ${message.message.replace(/\.$/, "")}`);
     else if (message.type === "offer") this.#exchange(rank, message.name, message.value);
     else if (message.type === "bye") {
       this.#table.end(rank);

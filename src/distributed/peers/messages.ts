@@ -1,7 +1,7 @@
 /** What the threads of ranks send each other: lines of JSON over TCP, between every rank and the hub in rank 0's process. */
 
 /** Ranks with other messages are rejected. Raise it with every change of the messages. */
-export const protocolVersion = 1;
+export const protocolVersion = 2;
 
 /** Who a rank is. */
 export interface RankIdentity {
@@ -21,6 +21,8 @@ export interface RankStatus {
   readonly sequence: number;
   /** The collective in which it waits for the others. */
   readonly waitsIn?: string | undefined;
+  /** It waits for its GPU, which may wait for the others in a collective, or work. */
+  readonly waitsForGpu?: boolean | undefined;
 }
 
 export type ToHub =

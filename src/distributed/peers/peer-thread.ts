@@ -8,9 +8,11 @@ import { writeSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { type MessagePort, workerData } from "node:worker_threads";
+import { type DriverCall, loadKoffi } from "../../driver/index.js";
 import { exitCodes } from "../../errors/index.js";
 import { SharedStatus } from "../../runtime/index.js";
 import { beatCounter, formatDuration, loadNative, turnCounter } from "../../units/index.js";
+import { CommunicatorWatch, type OpenCommunicator } from "../nccl/abort.js";
 import { failureText } from "./failure-text.js";
 import { Hub, type HubOptions, tickMs } from "./hub.js";
 import { type Failure, type FromHub, LineReader, protocolVersion, type ToHub, toLine } from "./messages.js";
@@ -43,6 +45,8 @@ export type ToThread =
     }
   /** The status of a runtime that the main thread has opened. */
   | { readonly type: "runtime"; readonly status: SharedArrayBuffer }
+  /** The main thread has a communicator of GPUs. */
+  | ({ readonly type: "communicator" } & OpenCommunicator)
   | { readonly type: "offer"; readonly name: string; readonly value: unknown }
   | { readonly type: "failed"; readonly message: string }
   | { readonly type: "bye" };
@@ -65,6 +69,16 @@ const statuses: SharedStatus[] = [];
 /** How long a connection may take, before the next address is tried. */
 const connectMs = 3000;
 
+/** Driver calls that return when the GPU has worked, or has place for more work. */
+const waitingCalls: ReadonlySet<DriverCall> = new Set([
+  ...(["launch", "launchGraph", "synchronize", "synchronizeEvent", "copyToDevice", "copyToHost"] as const),
+  ...(["destroyStream", "release", "freeHost", "unloadKernel", "destroyGraph"] as const),
+]);
+/** How long NCCL's failure is kept back: if another rank has caused it, the hub tells. */
+const failureDelayMs = 1500;
+
+let communicator: CommunicatorWatch | undefined;
+let ncclFailedMs: number | undefined;
 let socket: Socket | undefined;
 let isLeaving = false;
 let progress = 0;
@@ -76,8 +90,7 @@ let failureSinceMs: number | undefined;
 /** Loaded early: later the file system may be stuck. */
 let exit: ((code: number) => void) | undefined;
 void loadNative(async () => {
-  const { default: koffi } = await import("koffi");
-  exit = koffi.load(null).func("void _exit(int code)");
+  exit = loadKoffi().load(null).func("void _exit(int code)");
 });
 
 function post(message: FromThread): void {
@@ -104,7 +117,35 @@ function tellStatus(): void {
     movedMs = performance.now();
   }
   lastActivity = activity;
-  send({ type: "status", progress, doing: doing(), sequence: state.sequence, waitsIn: state.waitsIn });
+  const { sequence, waitsIn } = state;
+  const waitsForGpu = waitsIn === undefined && isInDriver();
+  send({
+    ...{ type: "status", progress, doing: doing(), sequence },
+    waitsIn: waitsForGpu ? "the work of its GPU" : waitsIn,
+    waitsForGpu,
+  });
+  if (waitsForGpu && performance.now() - movedMs > tickMs) requireNccl();
+}
+
+/** True if the main thread may wait in the driver for the collectives of other GPUs. */
+function isInDriver(): boolean {
+  if (!communicator) return false;
+  return statuses.some((status) => waitingCalls.has(status.openCall()?.call ?? "close"));
+}
+
+/** The main thread is in the driver, so it uses NCCL no more than the GPU does. */
+function requireNccl(): void {
+  const failure = state.failure ? undefined : communicator?.failure();
+  if (failure === undefined) return;
+  ncclFailedMs ??= performance.now();
+  if (performance.now() - ncclFailedMs < failureDelayMs) return;
+  const message = `NCCL failed: ${failure}. Set NCCL_DEBUG=WARN to see its own message`;
+  send({ type: "failed", message });
+  report("lost", `on this rank ${message}`);
+}
+
+function abortCommunicator(): void {
+  if (communicator && state.takeCommunicator()) communicator.abort(() => state.noteAborted());
 }
 
 /** For the main thread, which may be waiting in vain, and for the user: the launcher may end this process at any moment. */
@@ -112,6 +153,7 @@ function report(what: Failure, text: string): void {
   if (isLeaving || state.failure) return;
   state.reportFailure(what, text);
   failureSinceMs = performance.now();
+  abortCommunicator();
   try {
     writeSync(2, `holdfast: rank ${data.rank} of ${data.size}: ${text}.\n`);
   } catch {
@@ -187,7 +229,10 @@ function join(hosts: readonly string[], port: number, token: string): void {
 data.port.on("message", (message: ToThread) => {
   if (message.type === "connect") join(message.hosts, message.port, message.token);
   else if (message.type === "runtime") statuses.push(new SharedStatus(message.status));
-  else if (message.type === "offer") send(message);
+  else if (message.type === "communicator") {
+    communicator = new CommunicatorWatch(message);
+    if (state.failure) abortCommunicator();
+  } else if (message.type === "offer") send(message);
   else {
     tellStatus();
     isLeaving = message.type === "failed" || data.rank !== 0;
@@ -206,6 +251,11 @@ setInterval(() => {
       `rank 0 is lost: it has sent nothing for ${formatDuration(data.timeoutMs)}. Its process or machine is stopped, or the network is down`,
     );
 }, tickMs);
+
+// Without this thread the rank would look lost, and could wait for ever.
+process.on("uncaughtException", (error) =>
+  report("lost", `its thread for the other ranks has failed: ${error.message}`),
+);
 
 if (data.listen !== undefined) {
   const { listen: port, size, token, timeoutMs, connectWithinMs } = data;

@@ -8,6 +8,7 @@ import { MessageChannel, type MessagePort, receiveMessageOnPort, type Worker } f
 import { HoldfastError } from "../../errors/index.js";
 import { beat, formatDuration, heartbeatMemory, startThread, threadAdvice } from "../../units/index.js";
 import type { WaitObserver } from "../communicator.js";
+import type { OpenCommunicator } from "../nccl/abort.js";
 import type { RankIdentity } from "./messages.js";
 import type { FromThread, PeerThreadData, ToThread } from "./peer-thread.js";
 import { SharedState } from "./shared-state.js";
@@ -17,8 +18,8 @@ export interface PeersOptions {
   readonly size: number;
   /** Where rank 0 listens. Undefined: at its addresses, and a port that the system chooses. */
   readonly master: { readonly host: string; readonly port: number } | undefined;
-  /** Sends a text of rank 0 to every rank, by a way that exists already. */
-  readonly share: (text: string) => string;
+  /** Sends a text of rank 0 to every rank, by a way that exists already. Undefined: there is none, and all know `master`. */
+  readonly share: ((text: string) => string) | undefined;
   /** How long a rank may be silent, or do nothing while others wait for it. */
   readonly timeoutMs: number;
   readonly connectWithinMs: number;
@@ -47,7 +48,8 @@ export class Peers implements WaitObserver {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     port1.unref();
-    const token = crypto.randomUUID();
+    // Without a way to share it, ranks have no secret.
+    const token = share ? crypto.randomUUID() : "";
     const data: PeerThreadData = {
       ...{ rank, size, pid: process.pid, token, timeoutMs, connectWithinMs },
       ...{ state: this.#state.memory, heartbeat: heartbeatMemory(), port: port2 },
@@ -66,10 +68,12 @@ export class Peers implements WaitObserver {
     const own = rank === 0 ? this.#receive("listening", connectWithinMs) : undefined;
     const meeting: MeetingPoint = {
       hosts: master ? [master.host] : ownAddresses(),
-      port: own?.port ?? 0,
+      port: own?.port ?? master?.port ?? 0,
       token,
     };
-    const shared = JSON.parse(share(rank === 0 ? JSON.stringify(meeting) : "")) as MeetingPoint;
+    const shared = share
+      ? (JSON.parse(share(rank === 0 ? JSON.stringify(meeting) : "")) as MeetingPoint)
+      : meeting;
     this.#send({ type: "connect", ...shared, ...(rank === 0 && { hosts: ["127.0.0.1"] }) });
     // The hub rejects ranks that are missing after the same time, and names them.
     this.#identities = this.#receive("welcome", 2 * connectWithinMs + 1000).ranks;
@@ -91,6 +95,22 @@ export class Peers implements WaitObserver {
   /** Shows the ranks what this runtime does. */
   watch(status: SharedArrayBuffer): void {
     this.#send({ type: "runtime", status });
+  }
+
+  /** The thread aborts the communicator of GPUs if a rank is lost, unless the main thread ends it first. */
+  watchCommunicator(opened: OpenCommunicator): void {
+    this.#state.openCommunicator();
+    this.#send({ type: "communicator", ...opened });
+  }
+
+  /** True if the main thread ends the communicator of GPUs; false if the thread has aborted it. */
+  takeCommunicator(): boolean {
+    return this.#state.takeCommunicator();
+  }
+
+  /** True while the thread is aborting the communicator of GPUs: that may never end. */
+  get isAborting(): boolean {
+    return this.#state.failure !== undefined && this.#state.isAborting;
   }
 
   begin(collective: string, bytes?: number): void {
@@ -120,7 +140,11 @@ export class Peers implements WaitObserver {
     this.#isOpen = false;
     const message = error instanceof Error ? error.message : String(error);
     this.#send({ type: "failed", message: message.slice(0, maxMessage) });
-    this.#poll(lastWordsMs, (received) => received.type === "sent");
+    try {
+      this.#poll(lastWordsMs, (received) => received.type === "sent");
+    } catch {
+      // Another rank has failed too: the error of this one is the one to report here.
+    }
   }
 
   /** Says goodbye, and waits until all ranks have done so: rank 0 must stay until then. */

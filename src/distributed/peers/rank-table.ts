@@ -96,7 +96,9 @@ export class RankTable {
     if (!row) return;
     const nowMs = this.#clock.nowMs();
     const { status: before } = row;
-    const isNewWait = status.waitsIn !== undefined && status.sequence !== before.sequence;
+    // A rank that waits for its GPU again and again makes progress.
+    const isNext = status.sequence !== before.sequence;
+    const isNewWait = status.waitsForGpu ? isNext || status.progress !== before.progress : isNext;
     if (isNewWait || before.waitsIn === undefined) row.waitsSinceMs = nowMs;
     row.heardMs = nowMs;
     if (status.progress !== before.progress) {
@@ -153,7 +155,10 @@ export class RankTable {
     if (silent.length > 0) return { what: "lost", ranks: silent };
     const waiting = rows.filter(({ status }) => status.waitsIn !== undefined);
     const hasWaitedLong = waiting.some(({ waitsSinceMs }) => nowMs - waitsSinceMs > this.#timeoutMs);
-    if (waiting.length === rows.length) return this.#checkAgreement(rows, hasWaitedLong, nowMs);
+    if (waiting.length === rows.length) {
+      const waitsForGpu = rows.some(({ status }) => status.waitsForGpu);
+      return waitsForGpu ? this.#checkGpus(rows, nowMs) : this.#checkAgreement(rows, hasWaitedLong, nowMs);
+    }
     this.#disagreement = undefined;
     if (!hasWaitedLong) return noFailure;
     const idle = rows
@@ -162,6 +167,17 @@ export class RankTable {
         found(row, `it has made no progress for ${limit} while ${waitersOf(waiting)} for it`),
       );
     return { what: "lost", ranks: idle };
+  }
+
+  /** All ranks wait, and the GPU of some may work on its own: only long waits of all of them tell that a collective does not end. */
+  #checkGpus(rows: readonly Row[], nowMs: number): Check {
+    this.#disagreement = undefined;
+    if (!rows.every(({ waitsSinceMs }) => nowMs - waitsSinceMs > this.#timeoutMs)) return noFailure;
+    const isSame = new Set(rows.map(({ status }) => status.waitsIn)).size === 1;
+    const why = isSame
+      ? `every rank has waited for its GPU for ${formatDuration(this.#timeoutMs)}: a collective does not complete, because of the network between the GPUs, or because the ranks run different ones`
+      : "it waits in another collective";
+    return { what: isSame ? "lost" : "differ", ranks: this.#loseAll(rows, why) };
   }
 
   /** All ranks wait: in the same collective, unless their programs differ. */

@@ -7,11 +7,13 @@ import type { Failure } from "./messages.js";
 
 const words = {
   ...{ sequence: 0, isWaiting: 1, nameBytes: 2, peerProgress: 3 },
-  ...{ failureBytes: 4, failureKind: 5, isFailureSeen: 6, inbox: 7 },
+  ...{ failureBytes: 4, failureKind: 5, isFailureSeen: 6, inbox: 7, communicator: 8 },
 } as const;
 const wordBytes = 64;
 const nameBytes = 256;
 const failureBytes = 8192;
+/** What becomes of the communicator of GPUs: one of the two threads ends it. */
+const communicators = { none: 0, open: 1, taken: 2, aborted: 3 } as const;
 const failures: readonly Failure[] = ["lost", "differ"];
 
 export class SharedState {
@@ -79,6 +81,25 @@ export class SharedState {
 
   markFailureSeen(): void {
     Atomics.store(this.#words, words.isFailureSeen, 1);
+  }
+
+  openCommunicator(): void {
+    Atomics.store(this.#words, words.communicator, communicators.open);
+  }
+
+  /** True for the thread that may end the communicator of GPUs: the first that asks. */
+  takeCommunicator(): boolean {
+    const { open, taken } = communicators;
+    return Atomics.compareExchange(this.#words, words.communicator, open, taken) === open;
+  }
+
+  noteAborted(): void {
+    Atomics.store(this.#words, words.communicator, communicators.aborted);
+  }
+
+  /** True while a thread is ending the communicator. */
+  get isAborting(): boolean {
+    return Atomics.load(this.#words, words.communicator) === communicators.taken;
   }
 
   /** Wakes the main thread: there is a message for it. */
