@@ -8,7 +8,7 @@ import type { LaunchRequest } from "../../runtime/index.js";
 import type { BufferSlice, GemmCall } from "../program/program.js";
 import { timeCandidates } from "./gemm-times.js";
 
-const [n, k] = [48, 64];
+const [n, k] = [16, 32];
 
 function problemWith(m: number): GemmCall["problem"] {
   const slice = (id: number, elements: number, label: string): BufferSlice => ({
@@ -22,7 +22,7 @@ function problemWith(m: number): GemmCall["problem"] {
   };
 }
 
-/** The launches of own kernels in the bursts of a GEMM with `m` rows, by kernel. A launch takes next to no time, so that bursts are long. */
+/** The launches of own kernels in the bursts of a GEMM with `m` rows, by kernel. The clock moves so that bursts have 18 launches. */
 function burstsOf(m: number): readonly (readonly LaunchRequest[])[] {
   const device = openEmulatorGpu({ precision: "bf16" });
   const { runtime } = device;
@@ -36,9 +36,9 @@ function burstsOf(m: number): readonly (readonly LaunchRequest[])[] {
     },
   });
   let nowMs = 0;
-  const clock = { nowMs: () => (nowMs += 1e-4) } as Parameters<typeof timeCandidates>[2]["clock"];
+  const clock = { nowMs: () => (nowMs += 1 / 18) } as Parameters<typeof timeCandidates>[2]["clock"];
   try {
-    timeCandidates(runtime, problemWith(m), { limitMs: 1000, clock });
+    timeCandidates(runtime, problemWith(m), { limitMs: 2, clock });
   } finally {
     device.close();
   }
@@ -59,7 +59,7 @@ test("a GEMM of a few rows reads other weights in every launch, and loads them e
       return storages[1]?.span.address;
     };
     assert.equal(first?.isPdl, false);
-    assert.ok(burst.length > 16 && burst.every(({ isPdl }) => isPdl), `${burst.length}`);
+    assert.ok(burst.length >= 16 && burst.every(({ isPdl }) => isPdl), `${burst.length}`);
     assert.equal(new Set([first, ...burst].map(weightsOf)).size, burst.length + 1);
   }
 });
