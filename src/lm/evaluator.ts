@@ -26,17 +26,17 @@ export class Evaluator {
     );
   }
 
-  /** The model must be in evaluation mode. Returns undefined if the signal ends it. */
+  /** The model must be in evaluation mode. Returns undefined if `isStopped` ends it. */
   async run(
     step: number,
-    { onBatch, signal }: { readonly onBatch: () => void; readonly signal?: AbortSignal | undefined },
+    { onBatch, isStopped }: { readonly onBatch: () => void; readonly isStopped: () => boolean },
   ): Promise<Evaluation | undefined> {
     let sum = 0;
     for (const batch of this.#loader) {
       sum += this.#step(...batch).item();
       onBatch();
       await nextTurn();
-      if (signal?.aborted) return undefined;
+      if (isStopped()) return undefined;
     }
     const loss = sum / this.#tokens;
     return { step, loss, perplexity: Math.exp(loss), tokens: this.#tokens };

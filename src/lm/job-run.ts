@@ -1,5 +1,6 @@
 /** The run folder of a training: settings, progress, figures, and checkpoints that another process can resume from. */
 
+import type { World } from "../distributed/index.js";
 import type { LanguageModel } from "../models/index.js";
 import type { Optimizer } from "../optim/index.js";
 import type { JsonRecord } from "../records/index.js";
@@ -29,6 +30,8 @@ export interface JobRunOptions {
   readonly allowOlder?: boolean;
   /** Records the events of this device in the folder, for the inspector. */
   readonly recordedDevice?: Device;
+  /** The ranks of a distributed run. Rank 0 writes the run. */
+  readonly world?: World | undefined;
 }
 
 /** The state that a training resumes from. */
@@ -138,12 +141,12 @@ export class JobRun {
   }
 
   /**
-   * Saves the state of the training. The file is named after its step.
+   * Saves the state of the training. The file is named after its step. Undefined on a rank that has nothing to save.
    *
    * @internal
    */
-  save(model: LanguageModel, optimizer: Optimizer, read: () => SavedState): string {
-    return this.#writer.save(() => {
+  save(model: LanguageModel, optimizer: Optimizer, read: () => SavedState): string | undefined {
+    return this.#writer.save(optimizer, () => {
       // First, because it reads all losses, which go to the step log.
       const saved = read();
       return (logs) =>

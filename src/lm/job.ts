@@ -3,9 +3,10 @@
 import { HoldfastError } from "../errors/index.js";
 import { applyLora, type LanguageModel } from "../models/index.js";
 import { AdamW, LambdaSchedule } from "../optim/index.js";
+import type { DataParallel } from "../parallel/index.js";
 import { type Device, manualSeed, type Tensor } from "../tensor/index.js";
 import type { TextColumns, Tokenizer } from "../text/index.js";
-import { type EpochRecord, StepProgress, Trainer } from "../train/index.js";
+import { type EpochRecord, isStopped, StepProgress, Trainer } from "../train/index.js";
 import { Evaluator } from "./evaluator.js";
 import type { DataFigures, Evaluation, JobListener, JobResults } from "./events.js";
 import type { JobRun } from "./job-run.js";
@@ -34,12 +35,18 @@ export interface JobOptions {
   readonly signal?: AbortSignal;
   /** The run folder to write to; default: none. */
   readonly run?: JobRun;
+  /** Trains on all ranks of a run, which have the same options. */
+  readonly parallel?: DataParallel | undefined;
+  /** Splits the moments over the ranks; default: false. */
+  readonly shardOptimizer?: boolean | undefined;
   /** At the end, measure the time of each call of the step, for the run's records; default: false. */
   readonly profile?: boolean;
 }
 
 /** Max. interval between two checkpoints, in milliseconds. One is also saved after each epoch. */
 const checkpointMs = 300_000;
+/** Steps between two questions to rank 0 whether a checkpoint is due. */
+const askEvery = 20;
 
 /**
  * Trains a language model, or continues the training of a resumed run. Afterwards the model has the trained weights or adapters:
@@ -161,7 +168,10 @@ class Training {
     this.#progress = new StepProgress([this.#steps], resumed?.step ?? 0);
     const rowWeights = countLabels(train);
     this.#data = dataFigures(train, rowWeights, evaluation);
-    this.#optimizer = new AdamW(parameterGroups(model, settings), { lr });
+    options.parallel?.broadcast(model);
+    const { parallel, shardOptimizer = false } = options;
+    const makeOptimizer = (): AdamW => new AdamW(parameterGroups(model, settings), { lr });
+    this.#optimizer = parallel && shardOptimizer ? parallel.shardOptimizer(makeOptimizer) : makeOptimizer();
     const schedule = new LambdaSchedule(this.#optimizer, {
       lrLambda: (step) => lrShare(step, this.#steps, settings),
     });
@@ -185,6 +195,7 @@ class Training {
       ...(signal && { signal }),
       ...(resumed && { from: resumed.position }),
       ...(run && { watcher: run.watch() }),
+      ...(parallel && { parallel }),
       loss: (...columns: Tensor[]) => lossOf(model, columns as unknown as TextBatch),
       onStep: () => this.#completeStep(),
       onEpoch: (record) => this.#completeEpoch(record),
@@ -242,7 +253,7 @@ class Training {
     if (batch === trainer.batches || step === this.#steps) return;
     const isDue = this.#isDue(step, this.#evalEvery) || this.#isDue(step, this.#sampleEvery);
     if (isDue) await trainer.pause(() => this.#betweenSteps(step));
-    if (performance.now() - this.#savedMs > checkpointMs) this.save();
+    if (this.#isCheckpointDue(step)) this.save();
   }
 
   async #completeEpoch(record: EpochRecord): Promise<void> {
@@ -260,14 +271,17 @@ class Training {
 
   /** Evaluates and samples if it is due and not done yet. The model is in evaluation mode. */
   async #betweenSteps(step: number): Promise<void> {
-    const { run, signal, settings } = this.#options;
+    const { run, signal, settings, parallel } = this.#options;
     if (
       this.#evaluator &&
       this.#isDue(step, this.#evalEvery) &&
       (this.#evaluations.at(-1)?.step ?? -1) < step
     ) {
       this.#listen({ kind: "phase", phase: "evaluating" });
-      const evaluation = await this.#evaluator.run(step, { onBatch: () => run?.beat(), signal });
+      const evaluation = await this.#evaluator.run(step, {
+        onBatch: () => run?.beat(),
+        isStopped: () => isStopped(signal, parallel),
+      });
       if (!evaluation) {
         this.#isInterrupted = true;
         return;
@@ -279,8 +293,9 @@ class Training {
     }
     if (this.#sampler && this.#isDue(step, this.#sampleEvery) && this.#sampledStep < step) {
       this.#listen({ kind: "phase", phase: "writing samples" });
-      const texts = await this.#sampler.run(signal);
-      if (!texts) {
+      // Ranks must not stop at different texts.
+      const texts = await this.#sampler.run(parallel ? undefined : signal);
+      if (!texts || (parallel && isStopped(signal, parallel))) {
         this.#isInterrupted = true;
         return;
       }
@@ -297,6 +312,14 @@ class Training {
     return step % every === 0 || step === this.#steps;
   }
 
+  /** The clocks of ranks differ, and all must save a split optimizer. */
+  #isCheckpointDue(step: number): boolean {
+    const { parallel, shardOptimizer = false } = this.#options;
+    const isOwn = performance.now() - this.#savedMs > checkpointMs;
+    if (!parallel || !shardOptimizer) return isOwn;
+    return step % askEvery === 0 && parallel.world.exchange("whether a checkpoint is due", isOwn)[0] === true;
+  }
+
   /** Saves a checkpoint in the run's folder. */
   save(): void {
     const { run, model } = this.#options;
@@ -306,6 +329,7 @@ class Training {
       sampledStep: this.#sampledStep,
     }));
     this.#savedMs = performance.now();
+    if (file === undefined) return;
     this.#listen({ kind: "checkpoint", step: this.trainer.progress.step, file });
   }
 

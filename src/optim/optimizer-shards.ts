@@ -27,20 +27,20 @@ interface Exchange {
 }
 
 export class OptimizerShards {
-  readonly #world: World;
+  readonly world: World;
   readonly #device: Device;
   /** The elements of each parameter that each rank updates. */
   readonly #ranges = new Map<Tensor, readonly ElementRange[]>();
   #exchanges: readonly Exchange[] | undefined;
 
   constructor(world: World, device: Device) {
-    this.#world = world;
+    this.world = world;
     this.#device = device;
   }
 
   /** Cuts more parameters into parts of about the same size. The ranks' parts follow each other in memory. */
   add(tensors: readonly Tensor[]): void {
-    const { size } = this.#world;
+    const { size } = this.world;
     const sorted = tensors.toSorted((a, b) => addressOf(a.array) - addressOf(b.array));
     const all = sorted.reduce((sum, { numel }) => sum + numel, 0);
     let first = 0;
@@ -61,12 +61,12 @@ export class OptimizerShards {
 
   /** The elements that this rank updates. */
   ownRange(tensor: Tensor): ElementRange {
-    return this.#ranges.get(tensor)?.[this.#world.rank] ?? { start: 0, end: 0 };
+    return this.#ranges.get(tensor)?.[this.world.rank] ?? { start: 0, end: 0 };
   }
 
   /** Sends this rank's part of the parameters to all ranks, and writes theirs. */
   gather(): void {
-    const { communicator, rank } = this.#world;
+    const { communicator, rank } = this.world;
     if (!communicator) return;
     const device = this.#device;
     this.#exchanges ??= this.#plan();
@@ -101,7 +101,7 @@ export class OptimizerShards {
     const tensors = [...this.#ranges.keys()];
     return [...new Set(tensors.map(({ dtype }) => dtype))].map((dtype) => {
       const ofDtype = tensors.filter((tensor) => tensor.dtype === dtype);
-      const spans = Array.from({ length: this.#world.size }, (_, rank) => {
+      const spans = Array.from({ length: this.world.size }, (_, rank) => {
         const parts = ofDtype.flatMap((tensor): DeviceArray[][] => {
           const part = partOf(runtime, tensor.array, this.#ranges.get(tensor)?.[rank]);
           return part ? [[part]] : [];

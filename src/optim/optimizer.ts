@@ -4,6 +4,7 @@
  * is copied or moved.
  */
 
+import type { World } from "../distributed/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
 import { DataParallel } from "../parallel/index.js";
@@ -286,6 +287,15 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    */
   loadStateDict(state: LoadableState): void {
     loadState(this.constructor.name, this.groups, state);
+  }
+
+  /**
+   * The ranks over which it is split; undefined if it is not.
+   *
+   * @internal
+   */
+  get ranks(): World | undefined {
+    return this.#shards?.world;
   }
 
   /**

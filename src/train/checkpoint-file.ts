@@ -5,6 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { listChunks, readSafetensors, type StoredTensor } from "../data/index.js";
+import type { World } from "../distributed/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { JsonRecord } from "../records/index.js";
 import { fromJson, toJson } from "./files/json.js";
@@ -16,6 +17,15 @@ export interface Checkpoint {
   readonly tensors: ReadonlyMap<string, StoredTensor>;
   /** Plain data. `requireCompatible` compares its `model` and `settings`. */
   readonly state: JsonRecord;
+  /** Of a training whose optimizer is split over ranks: `tensors` has the elements of this rank, and all ranks save it. */
+  readonly split?: SplitTensors;
+}
+
+/** Tensors that are split over ranks. */
+export interface SplitTensors {
+  readonly ranks: World;
+  /** The shapes of the whole tensors by name. */
+  readonly shapes: Readonly<Record<string, readonly number[]>>;
 }
 
 /** The prefixes of tensor names: the model's weights, the optimizer's state, and tensors that a run adds. */
@@ -30,13 +40,16 @@ export const checkpointVersion = 1;
 const zeroChecksum = "0".repeat(64);
 
 /** The chunks of the file, in order. */
-export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly Uint8Array[] {
-  if (!Number.isSafeInteger(step) || step < 0) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `The checkpoint's step is ${step}. It must be a whole number, 0 or more.`,
-    );
-  }
+export function encodeCheckpoint(checkpoint: Checkpoint): readonly Uint8Array[] {
+  return encodeChecked(checkpoint).chunks;
+}
+
+/** The chunks of the file, in order, and the checksum in its header. */
+export function encodeChecked({ step, tensors, state }: Checkpoint): {
+  readonly chunks: readonly Uint8Array[];
+  readonly sha256: string;
+} {
+  requireStep(step);
   const { model } = state;
   const metadata = {
     format: checkpointFormat,
@@ -49,11 +62,15 @@ export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly
     listChunks(tensors.values(), new Map(Object.entries({ ...metadata, sha256 })));
   const hash = createHash("sha256");
   for (const chunk of withChecksum(zeroChecksum)) hash.update(chunk);
-  return withChecksum(hash.digest("hex"));
+  const sha256 = hash.digest("hex");
+  return { chunks: withChecksum(sha256), sha256 };
 }
 
-/** Decodes a checkpoint. Throws with the reason if the file is truncated, altered, of another kind or of another version. */
-export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
+/**
+ * Decodes a checkpoint. Throws with the reason if the file is truncated, altered, of another kind or of another version,
+ * or if its checksum is not `sha256`.
+ */
+export function decodeCheckpoint(bytes: Uint8Array, sha256?: string): Checkpoint {
   const { tensors, metadata } = readSafetensors(bytes);
   const format = metadata.get("format");
   if (format !== checkpointFormat) {
@@ -73,6 +90,7 @@ export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
       `It was altered: its header has the checksum ${expected.slice(0, 8)}…, but its bytes have ${actual.slice(0, 8)}….`,
     );
   }
+  if (sha256 !== undefined && actual !== sha256) throw rejection("It belongs to another checkpoint.");
   const state = fromJson("Its state", metadata.get("state") ?? "");
   const step = metadata.get("step") ?? "none";
   if (!/^\d+$/.test(step) || !Number.isSafeInteger(Number(step)))
@@ -80,6 +98,14 @@ export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
       `Its step is ${JSON.stringify(step.slice(0, 40))}. It must be a whole number, 0 or more.`,
     );
   return { step: Number(step), tensors, state };
+}
+
+export function requireStep(step: number): void {
+  if (Number.isSafeInteger(step) && step >= 0) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `The checkpoint's step is ${step}. It must be a whole number, 0 or more.`,
+  );
 }
 
 /** The checksum of a file's bytes, with zeros for the checksum in the header. */

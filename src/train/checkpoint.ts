@@ -4,21 +4,15 @@
  */
 
 import { basename, dirname } from "node:path";
-import {
-  fileError,
-  readWhole,
-  removeLeftovers,
-  type StoredTensor,
-  storeTensor,
-  writeAtomically,
-} from "../data/index.js";
+import { fileError, removeLeftovers, type StoredTensor, storeTensor } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { StoredElements } from "../nn/index.js";
 import type { JsonRecord } from "../records/index.js";
 import { drawPosition, drawPositionOf, restoreDrawPosition, Tensor, writeElements } from "../tensor/index.js";
-import { type Checkpoint, decodeCheckpoint, encodeCheckpoint, tensorPrefixes } from "./checkpoint-file.js";
+import { type Checkpoint, requireStep, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors } from "./compatibility.js";
 import { isRecord } from "./files/json.js";
+import { readCheckpoint, writeCheckpoint } from "./split-checkpoint.js";
 import { kindOf, PartList, randomKind, type Stateful, type TrainingParts } from "./training-parts.js";
 
 /** The contents of a checkpoint. */
@@ -40,7 +34,8 @@ export interface RestoredCheckpoint {
 
 /**
  * Saves the parts of a training to one file. Another process can resume from it and end with the same bits. The write is atomic.
- * Call it between two steps, after the optimizer's step: gradients are not saved.
+ * Call it between two steps, after the optimizer's step: gradients are not saved. If an optimizer is split over ranks, all ranks
+ * call it, and each writes its elements to a file next to `path`.
  *
  * @example
  * ```ts
@@ -69,12 +64,13 @@ export interface RestoredCheckpoint {
  * ```
  */
 export function saveCheckpoint(path: string, contents: CheckpointContents): void {
-  const chunks = encodeCheckpoint(captureCheckpoint(contents));
+  const checkpoint = captureCheckpoint(contents);
+  requireStep(checkpoint.step);
   if (typeof path !== "string") {
     throw new HoldfastError("BAD_ARGUMENT", "saveCheckpoint needs a path and the parts of a training.");
   }
   removeLeftovers(dirname(path), basename(path));
-  writeAtomically(path, chunks);
+  writeCheckpoint(path, checkpoint);
 }
 
 /**
@@ -102,7 +98,7 @@ export function saveCheckpoint(path: string, contents: CheckpointContents): void
  */
 export function loadCheckpoint(path: string, parts: TrainingParts): RestoredCheckpoint {
   try {
-    return restoreCheckpoint(decodeCheckpoint(readWhole(path)), parts);
+    return restoreCheckpoint(readCheckpoint(path), parts);
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code === "BAD_FILE") {
       throw fileError(`${path} can't be read`, path, error);
@@ -145,6 +141,7 @@ export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
       parts: Object.fromEntries(parts.stateful.map(([name, part]) => [name, part.stateDict()])),
       extra,
     },
+    ...(parts.split && { split: parts.split }),
   };
 }
 
@@ -169,7 +166,7 @@ export function restoreCheckpoint(checkpoint: Checkpoint, restored: TrainingPart
   const position = parts.hasRandom
     ? drawPositionOf(subject, checkpoint.state[randomKind], "Load it with random: false.")
     : undefined;
-  requireSameTensors(requested, model, parts.tensors());
+  requireSameTensors(requested, model, parts.shapes());
   // First, because any of them may reject its state, and host state can be undone.
   loadOrUndo(matchStates(subject, checkpoint, parts));
   for (const [name, module] of parts.models) module.loadStateDict(tensorsOf(requested, name));

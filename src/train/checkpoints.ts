@@ -3,19 +3,19 @@
  * rejected with the reason and never read in part.
  */
 
-import { readdirSync, renameSync, rmSync } from "node:fs";
+import { readdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import {
   errorCode,
   fileError,
+  isThere,
   makeFolder,
-  readWhole,
   removeLeftovers,
   type WriteBytes,
-  writeAtomically,
 } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
+import { type Checkpoint, requireStep } from "./checkpoint-file.js";
+import { readCheckpoint, removeCheckpoint, removeUnusedParts, writeCheckpoint } from "./split-checkpoint.js";
 
 /** Options of a `CheckpointStore`. */
 export interface CheckpointStoreOptions {
@@ -23,6 +23,12 @@ export interface CheckpointStoreOptions {
   readonly keep?: number;
   /** Writes bytes to a file; default: the system's call. */
   readonly write?: WriteBytes;
+  /**
+   * Ignore checkpoints of later steps. A rank resumes from the checkpoint that rank 0 has found.
+   *
+   * @internal
+   */
+  readonly lastStep?: number;
 }
 
 /** A checkpoint in the folder. */
@@ -70,15 +76,18 @@ export class CheckpointStore {
   readonly folder: string;
   readonly keep: number;
   readonly #write: { readonly write?: WriteBytes };
+  readonly #lastStep: number;
 
   /** The folder is not touched before the first save. */
-  constructor(folder: string, { keep = 3, write }: CheckpointStoreOptions = {}) {
+  constructor(folder: string, options: CheckpointStoreOptions = {}) {
+    const { keep = 3, write, lastStep = Infinity } = options;
     if (!Number.isSafeInteger(keep) || keep < 1) {
       throw new HoldfastError("BAD_ARGUMENT", `keep is ${keep}. It must be a whole number, 1 or more.`);
     }
     this.folder = folder;
     this.keep = keep;
     this.#write = write ? { write } : {};
+    this.#lastStep = lastStep;
   }
 
   /**
@@ -103,7 +112,7 @@ export class CheckpointStore {
   /**
    * Saves a checkpoint, then removes the oldest ones above `keep`. A checkpoint of the same step is replaced. A later
    * one in the folder is an error; call `continueFrom` first. With `isBest` the checkpoint is also saved as the best
-   * one, for `load("best")`.
+   * one, for `load("best")`. If an optimizer is split over ranks, all ranks save; otherwise one does.
    *
    * @example
    * ```ts
@@ -119,8 +128,8 @@ export class CheckpointStore {
    * ```
    */
   save(checkpoint: Checkpoint, { isBest = false }: { readonly isBest?: boolean } = {}): ListedCheckpoint {
-    const chunks = encodeCheckpoint(checkpoint);
     const { step } = checkpoint;
+    requireStep(step);
     this.prepare();
     const later = this.list().at(-1);
     if (later && later.step > step) {
@@ -131,9 +140,11 @@ export class CheckpointStore {
       );
     }
     const saved = this.#listed(step);
-    writeAtomically(saved.path, chunks, this.#write);
-    if (isBest) writeAtomically(join(this.folder, bestName), chunks, this.#write);
-    for (const { path } of this.list().slice(0, -this.keep)) rmSync(path, { force: true });
+    writeCheckpoint(saved.path, checkpoint, this.#write);
+    if (isBest) writeCheckpoint(join(this.folder, bestName), checkpoint, this.#write);
+    // Of several ranks, rank 0 tidies up.
+    if ((checkpoint.split?.ranks.rank ?? 0) === 0)
+      for (const { path } of this.list().slice(0, -this.keep)) removeCheckpoint(path);
     return saved;
   }
 
@@ -163,7 +174,8 @@ export class CheckpointStore {
     return names
       .flatMap((name) => {
         const step = Number(fileName.exec(name)?.[1] ?? Number.NaN);
-        return Number.isSafeInteger(step) && this.#listed(step).name === name ? [this.#listed(step)] : [];
+        const isListed = Number.isSafeInteger(step) && step <= this.#lastStep;
+        return isListed && this.#listed(step).name === name ? [this.#listed(step)] : [];
       })
       .sort((a, b) => a.step - b.step);
   }
@@ -248,6 +260,7 @@ export class CheckpointStore {
    * ```
    */
   continueFrom(step: number): readonly string[] {
+    if (isThere(this.folder)) removeUnusedParts(this.folder);
     const later = this.list().filter((listed) => listed.step > step);
     for (const { path } of later) renameSync(path, `${path}.superseded`);
     return later.map(({ name }) => `${name}.superseded`);
@@ -256,7 +269,7 @@ export class CheckpointStore {
   /** Reads and verifies a file. Without `step`, any step is valid. */
   #read({ name, path, step }: Omit<ListedCheckpoint, "step"> & { readonly step?: number }): LoadedCheckpoint {
     try {
-      const checkpoint = decodeCheckpoint(readWhole(path));
+      const checkpoint = readCheckpoint(path);
       if (step === undefined || checkpoint.step === step) return { ...checkpoint, name };
       throw new HoldfastError("BAD_FILE", `It contains step ${checkpoint.step}: the file was renamed.`);
     } catch (error) {

@@ -43,7 +43,7 @@ export type { TrainerPosition } from "./position.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";
 export { type FoundState, findCheckpoint } from "./resume-point.js";
-export { inspectionFiles, legacyIncidentsFile, runFiles } from "./run-files.js";
+export { inspectionFiles, legacyIncidentsFile, recorderOfRank, runFiles } from "./run-files.js";
 export { type NewRun, type OpenedRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
 export { runPhases } from "./run-phases.js";
 export { RunServer, type RunServerOptions } from "./run-server.js";
@@ -61,6 +61,7 @@ export {
   type StateExtras,
 } from "./state.js";
 export { type StepFigures, StepProgress } from "./step-progress.js";
+export { isStopped } from "./stopping/is-stopped.js";
 export { type StopOptions, type StopSignals, stopOnSignals } from "./stopping/stop-on-signals.js";
 export { Trainer, type TrainerOptions } from "./trainer.js";
 export type { OneOrNamed, Stateful, TrainingParts } from "./training-parts.js";

@@ -9,6 +9,11 @@ export const runFiles = {
   checkpoints: "checkpoints",
 } as const;
 
+/** The recorder's log of another rank than 0. */
+export function recorderOfRank(rank: number): string {
+  return `recorder.rank-${rank}.log`;
+}
+
 /** The files that the inspector shows. A reader may see the last record half written, and ignores it. */
 export const inspectionFiles = {
   /** Numbers of every step, in binary: see `step-log.ts`. */

@@ -1,10 +1,13 @@
 /**
  * Writes a run: its folder with settings, progress and figures, its records for the inspector, and its checkpoints. An existing run stays
- * unchanged until the first record. An application adds its own events and states.
+ * unchanged until the first record. An application adds its own events and states. Of several ranks, rank 0 writes; each of the others
+ * writes the events of its own device, and its part of checkpoints if the optimizer is split.
  */
 
 import { join } from "node:path";
+import type { World } from "../distributed/index.js";
 import { HoldfastError } from "../errors/index.js";
+import type { Optimizer } from "../optim/index.js";
 import type { JsonRecord, RunFigures, RunPhase, RunProgress } from "../records/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { Device, ReportOptions } from "../tensor/index.js";
@@ -14,7 +17,7 @@ import type { LogSizes } from "./files/log-file.js";
 import { RecorderLog } from "./files/recorder-log.js";
 import { type PlanReporter, RunRecorder } from "./inspection/run-recorder.js";
 import { finalStateAfter, incidentOf } from "./run-failure.js";
-import { runFiles } from "./run-files.js";
+import { recorderOfRank, runFiles } from "./run-files.js";
 import { RunFolder } from "./run-folder.js";
 import { requireEqualSettings, stateOfRun } from "./run-state.js";
 import type { StepFigures } from "./step-progress.js";
@@ -62,13 +65,16 @@ export interface RunWriterOptions<Point extends ResumePoint> {
   readonly keep?: number | undefined;
   /** Finds the checkpoint to resume from. It is called before the first write. */
   readonly find: (store: CheckpointStore) => Point | undefined;
+  /** The ranks of a distributed run: all have the same options. */
+  readonly world?: World | undefined;
   /** True for metrics of the checkpoint's step that the resumed run writes again. */
   readonly isRepeated?: (line: JsonRecord, resumed: Point | undefined) => boolean;
 }
 
 export class RunWriter<Point extends ResumePoint> {
   readonly resumed: Point | undefined;
-  readonly folder: RunFolder;
+  /** Undefined on other ranks than 0. */
+  readonly #folder: RunFolder | undefined;
   readonly #options: RunWriterOptions<Point>;
   readonly #isNew: boolean;
   readonly #store: CheckpointStore;
@@ -79,13 +85,23 @@ export class RunWriter<Point extends ResumePoint> {
   #recorder: RunRecorder | undefined;
 
   constructor(options: RunWriterOptions<Point>) {
-    const { path, settings, device, recordedDevice, keep, find } = options;
+    const { path, settings, device, recordedDevice, keep, find, world } = options;
     this.#options = options;
-    this.#isNew = stateOfRun(path) === "none";
     this.#runtime = recordedDevice?.runtime;
-    this.#store = new CheckpointStore(join(path, runFiles.checkpoints), keep === undefined ? {} : { keep });
+    const checkpoints = join(path, runFiles.checkpoints);
+    const storeOptions = keep === undefined ? {} : { keep };
+    if (world && world.rank > 0) {
+      // Rank 0 opens the run first, and says from which step all continue.
+      const [lastStep = null] = world.exchange<number | null>("the step to resume from", null);
+      this.#isNew = lastStep === null;
+      this.#store = new CheckpointStore(checkpoints, { ...storeOptions, lastStep: lastStep ?? -1 });
+      this.resumed = lastStep === null ? undefined : find(this.#store);
+      return;
+    }
+    this.#isNew = stateOfRun(path) === "none";
+    this.#store = new CheckpointStore(checkpoints, storeOptions);
     let resumed: Point | undefined;
-    this.folder = this.#isNew
+    this.#folder = this.#isNew
       ? RunFolder.create(path, { settings, device })
       : RunFolder.open(path, {
           check: (run) => {
@@ -95,19 +111,26 @@ export class RunWriter<Point extends ResumePoint> {
           },
         });
     this.resumed = resumed;
+    world?.exchange("the step to resume from", resumed?.step ?? null);
+  }
+
+  /** The run's folder. Only rank 0 has it open. */
+  get folder(): RunFolder {
+    if (this.#folder) return this.#folder;
+    throw new HoldfastError("BAD_STATE", `Only rank 0 writes to the run in ${this.#options.path}.`);
   }
 
   get progress(): RunProgress {
     return this.#progress;
   }
 
-  /** Runs a function that writes an event of the run. Between two steps, the device's events are written too. */
+  /** Runs a function that writes an event of the run. Between two steps, the device's events are written too. Other ranks than 0 write only these. */
   write(body: () => void, { isStep = false }: { readonly isStep?: boolean } = {}): void {
     this.#writing(() => {
       this.begin();
       if (isStep) this.#log?.writeIfDue();
       else this.#log?.write();
-      body();
+      if (this.#folder) body();
     });
   }
 
@@ -116,6 +139,12 @@ export class RunWriter<Point extends ResumePoint> {
     if (this.#isStarted) return;
     this.#isStarted = true;
     const { step: from = 0, logs: sizes } = this.resumed ?? {};
+    const { path, world } = this.#options;
+    if (!this.#folder) {
+      if (this.#runtime)
+        this.#log = new RecorderLog(join(path, recorderOfRank(world?.rank ?? 0)), this.#runtime.recorder);
+      return;
+    }
     if (!this.#isNew) {
       this.#store.continueFrom(from);
       const { isRepeated } = this.#options;
@@ -197,15 +226,20 @@ export class RunWriter<Point extends ResumePoint> {
 
   /** Writes a heartbeat. */
   beat(): void {
-    this.folder.beat();
+    this.#folder?.beat();
   }
 
-  /** Saves a checkpoint with the sizes of the logs, and returns its name. `read` captures the state; it may write to the logs first. */
-  save(read: () => (logs: LogSizes) => Checkpoint): string {
+  /**
+   * Saves a checkpoint with the sizes of the logs, and returns its name; undefined on a rank that has nothing to save. `read` captures the
+   * state; it may write to the logs first.
+   */
+  save(optimizer: Optimizer, read: () => (logs: LogSizes) => Checkpoint): string | undefined {
+    const folder = this.#folder;
+    if (!folder && !optimizer.ranks) return undefined;
     return this.#writing(() => {
       const capture = read();
-      const checkpoint = capture({ ...this.folder.syncMetrics(), ...this.#recorder?.sync() });
-      this.folder.requireExists();
+      const checkpoint = capture({ ...folder?.syncMetrics(), ...this.#recorder?.sync() });
+      folder?.requireExists();
       return this.#store.save(checkpoint).name;
     });
   }
@@ -214,13 +248,13 @@ export class RunWriter<Point extends ResumePoint> {
   end(state: "finished" | "stopped", exitCode: number): void {
     this.#log?.write();
     this.#recorder?.close();
-    this.folder.end({ state, ...(state === "stopped" && { reason: "a signal" }), exitCode });
+    this.#folder?.end({ state, ...(state === "stopped" && { reason: "a signal" }), exitCode });
   }
 
   /** Records that an error ended the run. A resumed run without an event stays unchanged. */
   fail(error: unknown, exitCode: number): void {
-    if (!this.#isNew && !this.#isStarted) {
-      this.folder.close();
+    if (!this.#folder || (!this.#isNew && !this.#isStarted)) {
+      this.#folder?.close();
       return;
     }
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
@@ -244,7 +278,7 @@ export class RunWriter<Point extends ResumePoint> {
     try {
       return write();
     } catch (error) {
-      this.folder.requireExists();
+      this.#folder?.requireExists();
       throw error;
     }
   }

@@ -18,6 +18,7 @@ import {
 } from "../tensor/index.js";
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors, type TensorShapes } from "./compatibility.js";
+import { splitOf } from "./split-checkpoint.js";
 
 /** Which tensors of a training are captured. */
 export interface CaptureOptions {
@@ -60,7 +61,13 @@ export function captureState(
     step,
     tensors: new Map(stored.map((tensor) => [tensor.name, tensor])),
     state: { ...state, model, random: { seed: String(seed), draws } },
+    ...splitFor(optimizer),
   };
+}
+
+function splitFor(optimizer: Optimizer): Pick<Checkpoint, "split"> {
+  const split = splitOf(optimizer, tensorPrefixes.optimizer);
+  return split ? { split } : {};
 }
 
 /** Dtypes and shapes of the captured tensors of a model and an optimizer. Reads nothing from the device. */
@@ -69,7 +76,7 @@ export function describeState(
   optimizer: Optimizer,
   options: CaptureOptions = {},
 ): TensorShapes {
-  return capturedTensors(module, optimizer, options);
+  return shapesOf(module, optimizer.describeState(), options);
 }
 
 /**
@@ -107,16 +114,25 @@ export function restoreWeights(checkpoint: Checkpoint, module: Module): Restored
 function capturedTensors(
   module: Module,
   optimizer: Optimizer,
-  { trainedOnly = false }: CaptureOptions,
+  options: CaptureOptions,
 ): ReadonlyMap<string, Tensor> {
-  const named = (prefix: string, entries: Iterable<readonly [string, Tensor]>): [string, Tensor][] =>
+  return shapesOf<Tensor>(module, optimizer.stateDict(), options);
+}
+
+/** The tensors of a model, of a state of its optimizer, and of the device's random numbers. */
+function shapesOf<State>(
+  module: Module,
+  state: Readonly<Record<string, State>>,
+  { trainedOnly = false }: CaptureOptions,
+): ReadonlyMap<string, Tensor | State> {
+  const named = <Item>(prefix: string, entries: Iterable<readonly [string, Item]>): [string, Item][] =>
     Array.from(entries, ([name, tensor]) => [prefix + name, tensor]);
-  return new Map([
+  return new Map<string, Tensor | State>([
     ...named(
       tensorPrefixes.model,
       Object.entries(module.stateDict()).filter(([, tensor]) => !(trainedOnly && isFrozen(tensor))),
     ),
-    ...named(tensorPrefixes.optimizer, Object.entries(optimizer.stateDict())),
+    ...named(tensorPrefixes.optimizer, Object.entries(state)),
     [randomName, deviceOf(module).randomState],
   ]);
 }

@@ -14,6 +14,7 @@ import { EarlyStopping, type EarlyStoppingOptions } from "./early-stopping.js";
 import { EpochRows } from "./epoch-rows.js";
 import { EventLoopTurns } from "./event-loop-turns.js";
 import { requirePosition, type TrainerPosition } from "./position.js";
+import { isStopped } from "./stopping/is-stopped.js";
 import { Throughput } from "./throughput.js";
 import { TrainingProgress } from "./training-progress.js";
 import { type StepOptions, type TrainingStep, TrainingSteps } from "./training-steps.js";
@@ -402,12 +403,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     };
   }
 
-  /** True if the signal ends the training. Ranks hear a signal at different times, and must end after the same step. */
   get #isStopped(): boolean {
     const { signal, parallel } = this.options;
-    const isAborted = signal?.aborted ?? false;
-    if (!parallel || !signal) return isAborted;
-    return parallel.world.exchange("whether a signal ends the training", isAborted).includes(true);
+    return isStopped(signal, parallel);
   }
 
   get #hasSteps(): boolean {

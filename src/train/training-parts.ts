@@ -7,6 +7,9 @@ import { HoldfastError } from "../errors/index.js";
 import { Module } from "../nn/index.js";
 import { GradScaler, Optimizer, swaUtils } from "../optim/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
+import type { SplitTensors } from "./checkpoint-file.js";
+import type { TensorShapes } from "./compatibility.js";
+import { splitOf } from "./split-checkpoint.js";
 
 /** An object with a plain state: a schedule, a loader, early stopping, or your own. */
 export interface Stateful {
@@ -79,14 +82,36 @@ export class PartList {
 
   /** The tensors of models, optimizers and scalers by name, and the random states of their devices if requested. */
   tensors(): ReadonlyMap<string, Tensor> {
-    const entries = [
-      ...this.models.flatMap(([name, module]) => prefixed(name, Object.entries(module.stateDict()))),
-      ...[...this.optimizers, ...this.scalers].flatMap(([name, part]) =>
-        prefixed(name, Object.entries(part.stateDict())),
+    return new Map(this.#entries<Tensor>((optimizer) => optimizer.stateDict()));
+  }
+
+  /** The same with the whole shapes of tensors that are split over ranks. */
+  shapes(): TensorShapes {
+    return new Map(
+      this.#entries<Pick<Tensor, "dtype" | "shape">>((optimizer) =>
+        optimizer instanceof Optimizer ? optimizer.describeState() : optimizer.stateDict(),
       ),
-      ...this.randomStates(),
+    );
+  }
+
+  /** How the tensors of optimizers are split over ranks. */
+  get split(): SplitTensors | undefined {
+    const all = this.optimizers.flatMap(([name, optimizer]) =>
+      optimizer instanceof Optimizer ? (splitOf(optimizer, `${name}.`) ?? []) : [],
+    );
+    const [first] = all;
+    return first && { ...first, shapes: Object.assign({}, ...all.map(({ shapes }) => shapes)) };
+  }
+
+  #entries<Item>(
+    stateOf: (optimizer: OptimizerPart) => Readonly<Record<string, Item>>,
+  ): [string, Item | Tensor][] {
+    return [
+      ...this.models.flatMap(([name, module]) => prefixed(name, Object.entries(module.stateDict()))),
+      ...this.optimizers.flatMap(([name, part]) => prefixed(name, Object.entries(stateOf(part)))),
+      ...this.scalers.flatMap(([name, part]) => prefixed(name, Object.entries(part.stateDict()))),
+      ...this.randomStates().map(([name, state]): [string, Tensor] => [name, state]),
     ];
-    return new Map(entries);
   }
 
   /** Numbered by device: the first is `random.state`. */
@@ -114,8 +139,8 @@ export function kindOf(name: string): string {
   return name.split(".", 1)[0] ?? name;
 }
 
-function prefixed(prefix: string, entries: Iterable<readonly [string, Tensor]>): [string, Tensor][] {
-  return Array.from(entries, ([name, tensor]) => [`${prefix}.${name}`, tensor]);
+function prefixed<Item>(prefix: string, entries: Iterable<readonly [string, Item]>): [string, Item][] {
+  return Array.from(entries, ([name, item]) => [`${prefix}.${name}`, item]);
 }
 
 function named<Part extends object>(

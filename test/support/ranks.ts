@@ -1,8 +1,9 @@
 /** Runs programs on several ranks: with the MPI implementations that are installed, or with the variables of torchrun. */
 
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { plainDevice, shortRunFlags } from "./short-process.js";
@@ -96,12 +97,40 @@ async function freePort(): Promise<number> {
   return typeof address === "object" && address ? address.port : 0;
 }
 
-export async function runRanks(options: RanksOptions): Promise<RanksResult> {
-  const { mpi, size, program, args = [], env, withinMs = 60_000 } = options;
+export function runRanks(options: RanksOptions): Promise<RanksResult> {
+  const { program, args = [], ...rest } = options;
+  return startRanks({ ...rest, command: rankProgram(program, args) }).result;
+}
+
+export interface StartOptions extends Pick<RanksOptions, "mpi" | "size" | "env" | "withinMs"> {
+  /** Node and its arguments. */
+  readonly command: readonly [string, readonly string[]];
+  /** Called with all output so far. */
+  readonly onOutput?: (output: string) => void;
+}
+
+export interface StartedRanks {
+  readonly result: Promise<RanksResult>;
+  /** The process of a rank; undefined if it does not run. */
+  processOf(rank: number): number | undefined;
+}
+
+/** The variables that have the rank. */
+const rankVariables: Readonly<Record<MpiName, string>> = {
+  openmpi: "OMPI_COMM_WORLD_RANK",
+  mpich: "PMI_RANK",
+};
+
+export function startRanks(options: StartOptions): StartedRanks {
+  const { mpi, size, command, env, withinMs = 60_000, onOutput } = options;
   const [launcher = "", ...flags] = launchers[mpi];
-  const [node, nodeArgs] = rankProgram(program, args);
+  const [node, nodeArgs] = command;
+  const mark = randomUUID();
   const child = spawn(launcher, [...flags, "-n", String(size), node, ...nodeArgs], {
-    env: { ...process.env, ...plainDevice, OMPI_MCA_btl_base_warn_component_unused: "0", ...env },
+    env: {
+      ...{ ...process.env, ...plainDevice, OMPI_MCA_btl_base_warn_component_unused: "0", TEST_RANKS: mark },
+      ...env,
+    },
     stdio: ["ignore", "pipe", "pipe"],
     // The leader of a group, so that the ranks can be killed with it.
     detached: true,
@@ -111,8 +140,30 @@ export async function runRanks(options: RanksOptions): Promise<RanksResult> {
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => {
       output += text;
+      onOutput?.(output);
     });
-  const [status, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
-  clearTimeout(timer);
-  return { status, signal, output };
+  const end = async (): Promise<RanksResult> => {
+    const [status, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+    clearTimeout(timer);
+    return { status, signal, output };
+  };
+  return {
+    result: end(),
+    processOf(rank) {
+      const wanted = [`TEST_RANKS=${mark}`, `${rankVariables[mpi]}=${rank}`];
+      return readdirSync("/proc")
+        .filter((name) => /^\d+$/.test(name))
+        .map(Number)
+        .find((pid) => wanted.every((variable) => environmentOf(pid).includes(variable)));
+    },
+  };
+}
+
+function environmentOf(pid: number): readonly string[] {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
+  } catch {
+    // It has ended.
+    return [];
+  }
 }

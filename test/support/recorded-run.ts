@@ -169,7 +169,7 @@ async function trainTiny(
   const asJob = model as unknown as crossasset.CrossAsset;
   const save = (): void => {
     const file = run.save(trainer.progress.step, 0, asJob, training, []);
-    listen({ kind: "checkpoint", step: trainer.progress.step, file });
+    listen({ kind: "checkpoint", step: trainer.progress.step, file: file ?? "none" });
   };
   resumed?.restore(asJob, training);
   listen({ kind: "phase", phase: "compiling" });

@@ -21,6 +21,9 @@ export interface RunOptions {
   readonly profile?: boolean;
   readonly ui?: boolean;
   readonly tensorboard?: string;
+  readonly shards?: number;
+  readonly shardOptimizer?: boolean;
+  readonly rankTimeout?: number;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -51,6 +54,20 @@ export function addRunOptions(command: Command, name: string): Command {
         "--memory <size>",
         "the memory budget, such as 64GiB (default: free memory minus a margin)",
       ).argParser(size),
+    )
+    .optionsGroup("Several processes:")
+    .addOption(
+      new Option(
+        "--shards <number>",
+        "cut each batch into so many shards: the result has the same bits for any number of processes (default: one for each)",
+      ).argParser(wholeNumber(1)),
+    )
+    .option("--shard-optimizer", "split the optimizer's moments over the processes, which needs less memory")
+    .addOption(
+      new Option(
+        "--rank-timeout <time>",
+        "max. time for which another process may be silent, or idle while others wait (default: 60s)",
+      ).argParser(duration),
     )
     .optionsGroup("Run:")
     .option(

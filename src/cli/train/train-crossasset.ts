@@ -55,10 +55,10 @@ export async function trainCrossAsset(options: TrainOptions): Promise<number> {
       return (device) => ({
         settings: checksum,
         openRun: openJobRun,
-        train: ({ run, listen, signal }) =>
+        train: ({ run, listen, signal, parallel }) =>
           runJob({
             ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
-            ...{ cacheFolder: cache, listen, signal },
+            ...{ cacheFolder: cache, listen, signal, parallel, shardOptimizer: options.shardOptimizer },
             ...(options.profile && { profile: true }),
             ...(options.testEpochs && { testsEpochs: true }),
           }),

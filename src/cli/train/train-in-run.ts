@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import { exitCodes, HoldfastError, toExitCode } from "../../errors/index.js";
 import { type Inspector, openInspectorInThread } from "../../inspect/index.js";
+import type { DataParallel, World } from "../../parallel/index.js";
 import type { JsonRecord } from "../../records/index.js";
 import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type Device, type DeviceOptions, device as openDevice } from "../../tensor/index.js";
@@ -18,6 +19,7 @@ import { systemClock } from "../../units/index.js";
 import { commandDefaults } from "../command-defaults.js";
 import { hasDesktop, openBrowser } from "../desktop.js";
 import { continueWithoutOutput, print } from "../output.js";
+import { openRanks, type Ranks, rankDeviceOptions } from "./ranks.js";
 import { type EventText, makeReporter, type ReporterName } from "./reporters.js";
 import { blasForRun, blasSetting } from "./run-blas.js";
 import type { RunOptions } from "./run-options.js";
@@ -38,6 +40,8 @@ export interface RunPlace {
   readonly device: string;
   readonly allowOlder: boolean;
   readonly recordedDevice: Device;
+  /** Undefined for one process. */
+  readonly world: World | undefined;
 }
 
 /** A job with its data, on a device. */
@@ -53,6 +57,8 @@ export interface TrainContext<Event, Run> {
   readonly run: Run;
   readonly listen: (event: Event) => void;
   readonly signal: AbortSignal;
+  /** Undefined for one process without shards. */
+  readonly parallel: DataParallel | undefined;
 }
 
 /** The job of a command. */
@@ -73,22 +79,42 @@ export interface CommandJob<Event, Run, Results> {
   >;
 }
 
-/** Trains in a run folder and prints the progress. Returns the exit code. */
+/** Trains in a run folder and prints the progress. Returns the exit code. Of several ranks, rank 0 prints and writes the run. */
 export async function trainInRun<Event, Run extends OpenedRun<Results>, Results>(
   options: RunOptions,
   job: CommandJob<Event, Run, Results>,
 ): Promise<number> {
-  const { json = false, quiet = false } = options;
+  const ranks = openRanks(options);
+  try {
+    const exitCode = await trainOnRank(options, job, ranks);
+    ranks?.world.close();
+    return exitCode;
+  } catch (error) {
+    ranks?.world.fail(error);
+    throw error;
+  }
+}
+
+async function trainOnRank<Event, Run extends OpenedRun<Results>, Results>(
+  options: RunOptions,
+  job: CommandJob<Event, Run, Results>,
+  ranks: Ranks | undefined,
+): Promise<number> {
+  const isFirst = (ranks?.world.rank ?? 0) === 0;
+  const { json = false, quiet = !isFirst } = options;
   const name: ReporterName = quiet ? "quiet" : json ? "json" : process.stdout.isTTY ? "live" : "plain";
   const isText = name === "live" || name === "plain";
   // A closed pipe or a full disk ends the display, not the training.
   continueWithoutOutput();
   const columns = process.stdout.columns ?? 120;
   const reporter = makeReporter(name, { write: print, clock: systemClock, columns }, job.describe);
-  const out = options.out ?? newRunPath(job.name);
+  // Rank 0's, whose clock may show another second.
+  const ownPath = options.out ?? newRunPath(job.name);
+  const out = ranks?.world.exchange("the run's folder", ownPath)[0] ?? ownPath;
   // The environment variable has the same effect as the option.
   const { precision } = readSettings({ ...(options.precision && { precision: options.precision }) });
-  const requested = { ...job.settings, precision };
+  const { parallel } = ranks ?? {};
+  const requested = { ...job.settings, precision, ...(parallel && { shards: parallel.shards }) };
   // First, so that a mistake is reported at once.
   requireRunSettings(out, requested);
   const state = stateOfRun(out);
@@ -99,7 +125,7 @@ export async function trainInRun<Event, Run extends OpenedRun<Results>, Results>
   }
   if (state === "diverged") throw divergedBefore(out);
   if (options.resume && state === "none") throw nothingToResume(out);
-  const server = await openServer(options);
+  const server = isFirst ? await openServer(options) : undefined;
   let device: Device | undefined;
   let stop: ReturnType<typeof stopOnSignals> | undefined;
   let run: Run | undefined;
@@ -108,7 +134,10 @@ export async function trainInRun<Event, Run extends OpenedRun<Results>, Results>
   try {
     if (server && isText) print(`metrics  ${server.url}/metrics\n`);
     const prepare = await job.load();
-    device = await openDevice(options.device, deviceOptions(options, out));
+    device = await openDevice(options.device, {
+      ...deviceOptions(options, out, isFirst),
+      ...(ranks && rankDeviceOptions(ranks, options)),
+    });
     stop = stopOnSignals({ withinMs: options.stopWithin, exitCode: exitCodes.stopped.code });
     await stop.ready;
     const prepared = await prepare(device, out);
@@ -116,12 +145,13 @@ export async function trainInRun<Event, Run extends OpenedRun<Results>, Results>
       path: out,
       settings: { ...requested, ...prepared.settings, ...blasSetting(device.runtime) },
       device: device.runtime.device.name,
-      ...{ allowOlder: options.olderCheckpoint === true, recordedDevice: device },
+      ...{ allowOlder: options.olderCheckpoint === true, recordedDevice: device, world: ranks?.world },
     });
-    stop.markRun(out);
+    if (isFirst) stop.markRun(out);
     server?.show(out);
-    curves = options.tensorboard === undefined ? undefined : writeCurves(options.tensorboard, out);
-    inspector = options.ui ? await openInspectorInThread({ root: out }) : undefined;
+    const { tensorboard } = options;
+    curves = tensorboard === undefined || !isFirst ? undefined : writeCurves(tensorboard, out);
+    inspector = options.ui && isFirst ? await openInspectorInThread({ root: out }) : undefined;
     if (inspector) {
       if (isText) print(`inspect  ${inspector.url}\n`);
       else console.error(inspector.url);
@@ -133,7 +163,7 @@ export async function trainInRun<Event, Run extends OpenedRun<Results>, Results>
     };
     for (const { name: skipped, reason } of run.resumed?.rejected ?? [])
       console.error(`holdfast: skipped checkpoint ${skipped}: ${reason}`);
-    const results = await prepared.train({ run, listen, signal: stop.signal });
+    const results = await prepared.train({ run, listen, signal: stop.signal, parallel });
     reporter.end();
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;
     run.end(results, exitCode);
@@ -197,6 +227,7 @@ async function openServer({
 function deviceOptions(
   { precision, capture, memory, stallAfter, quiet }: RunOptions,
   out: string,
+  isFirst: boolean,
 ): DeviceOptions {
   return {
     // Stall reports go to the run's folder; the environment variable takes precedence.
@@ -207,6 +238,6 @@ function deviceOptions(
     ...(stallAfter !== undefined && { stallAfter }),
     ...commandDefaults(),
     ...blasForRun(out),
-    ...(quiet && { print: () => undefined }),
+    ...((quiet || !isFirst) && { print: () => undefined }),
   };
 }

@@ -4,9 +4,11 @@ import { setImmediate } from "node:timers/promises";
 import { TensorDataset } from "../../data/index.js";
 import { functional } from "../../nn/index.js";
 import { AdamW } from "../../optim/index.js";
+import type { DataParallel } from "../../parallel/index.js";
 import type { Device } from "../../tensor/index.js";
 import {
   type EpochRecord,
+  isStopped,
   type Predictor,
   Trainer,
   type TrainerOptions,
@@ -55,6 +57,10 @@ export interface FoldTrainingOptions
   readonly epochs?: readonly EpochRecord[];
   /** Also test after every epoch. */
   readonly testsEpochs?: boolean | undefined;
+  /** Trains on all ranks of a run. */
+  readonly parallel?: DataParallel | undefined;
+  /** Splits the moments over the ranks. */
+  readonly shardOptimizer?: boolean;
 }
 
 export class FoldTraining {
@@ -70,11 +76,12 @@ export class FoldTraining {
 
   constructor(options: FoldTrainingOptions) {
     const { device, settings, samples, fold, onStep, onEpoch, signal, from, watcher } = options;
-    const { model } = options;
+    const { model, parallel, shardOptimizer } = options;
     const { seed, lr, batch, epochs } = settings;
     this.#options = options;
     this.epochs = [...(options.epochs ?? [])];
-    this.optimizer = new AdamW(model.parameters(), { lr });
+    const makeOptimizer = (): AdamW => new AdamW(model.parameters(), { lr });
+    this.optimizer = parallel && shardOptimizer ? parallel.shardOptimizer(makeOptimizer) : makeOptimizer();
     this.normaliser = options.normaliser ?? fitNormaliser(samples.x, fold.train);
     this.#data = new TensorDataset<Columns>(
       { values: this.#features(fold.train), shape: [lengthOf(fold.train), scales.length, featureCount] },
@@ -91,6 +98,7 @@ export class FoldTraining {
       ...(signal && { signal }),
       ...(from && { from }),
       ...(watcher && { watcher }),
+      ...(parallel && { parallel }),
       ...(options.testsEpochs && { evaluate: () => this.#testEpoch() }),
       onEpoch: (record, trainer) => {
         this.epochs.push(record);
@@ -114,14 +122,14 @@ export class FoldTraining {
   async test(
     onBatch?: () => void,
   ): Promise<Pick<FoldResult, "test" | "perScale" | "testSamples"> | undefined> {
-    const { samples, fold, signal } = this.#options;
+    const { samples, fold, signal, parallel } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
     for (const { outputs, firstRow } of this.#predictor().batches()) {
       counter.addFrom(labels, firstRow, outputs);
       onBatch?.();
       await setImmediate();
-      if (signal?.aborted) return undefined;
+      if (isStopped(signal, parallel)) return undefined;
     }
     return { test: counter.overall, perScale: counter.perScale, testSamples: lengthOf(fold.test) };
   }

@@ -1,5 +1,6 @@
 /** A job's folder: settings, progress, figures, and checkpoints that another process can resume from. */
 
+import type { World } from "../../distributed/index.js";
 import type { JsonRecord } from "../../records/index.js";
 import type { Device, ReportOptions } from "../../tensor/index.js";
 import { type PlanReporter, RunWriter, type TrainingWatcher } from "../../train/index.js";
@@ -20,6 +21,8 @@ export interface JobRunOptions {
   readonly allowOlder?: boolean;
   /** Records the events of this device in the folder, for the inspector. */
   readonly recordedDevice?: Device;
+  /** The ranks of a distributed run. Rank 0 writes the run. */
+  readonly world?: World | undefined;
 }
 
 /**
@@ -116,15 +119,15 @@ export class JobRun {
     this.#writer.beat();
   }
 
-  /** Saves the state of a fold's training. The file is named after the job's step. */
+  /** Saves the state of a fold's training. The file is named after the job's step. Undefined on a rank that has nothing to save. */
   save(
     step: number,
     fold: number,
     model: CrossAsset,
     training: FoldTraining,
     results: readonly FoldResult[],
-  ): string {
-    return this.#writer.save(() => {
+  ): string | undefined {
+    return this.#writer.save(training.optimizer, () => {
       // First, because it reads all losses, which go to the step log.
       const { position, epochs } = training;
       return (logs) =>

@@ -3,6 +3,7 @@
 import { storeTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { LoadableState } from "../../nn/index.js";
+import type { DataParallel } from "../../parallel/index.js";
 import { type Device, manualSeed } from "../../tensor/index.js";
 import { type EpochRecord, StepProgress } from "../../train/index.js";
 import { beat } from "../../units/index.js";
@@ -34,10 +35,16 @@ export interface JobOptions {
   readonly profile?: boolean;
   /** Also test after every epoch, for a curve; default: false. It does not affect the training. */
   readonly testsEpochs?: boolean;
+  /** Trains on all ranks of a run, which have the same options. */
+  readonly parallel?: DataParallel | undefined;
+  /** Splits the moments over the ranks; default: false. */
+  readonly shardOptimizer?: boolean | undefined;
 }
 
 /** Max. interval between two checkpoints, in milliseconds. One is also saved after each epoch. */
 const checkpointMs = 300_000;
+/** Steps between two questions to rank 0 whether a checkpoint is due. */
+const askEvery = 20;
 
 /**
  * Trains and tests CrossAsset fold by fold: all folds, or the remaining folds of a resumed run. Returns undefined if the signal ended
@@ -60,8 +67,14 @@ const checkpointMs = 300_000;
  * ```
  */
 export async function runJob(options: JobOptions): Promise<JobResults | undefined> {
-  const { device, settings, signal, run } = options;
+  const { device, settings, signal, run, parallel, shardOptimizer = false } = options;
   requireSettings(settings);
+  /** The clocks of ranks differ, and all must save a split optimizer. */
+  const isDue = (step: number, elapsedMs: number): boolean => {
+    const isOwn = elapsedMs > checkpointMs;
+    if (!parallel || !shardOptimizer) return isOwn;
+    return step % askEvery === 0 && parallel.world.exchange("whether a checkpoint is due", isOwn)[0] === true;
+  };
   const listen: JobListener = (event) => {
     run?.note(event);
     options.listen(event);
@@ -81,6 +94,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   manualSeed(settings.seed);
   const { dropout, qkNorm, width, layers } = settings;
   const model = new CrossAsset({ dropout, qkNorm, ...definedSizes({ width, layers }) }).to(device);
+  parallel?.broadcast(model);
   const initialWeights = copyWeights(model);
 
   if (resumed) {
@@ -106,11 +120,12 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       if (!run) return;
       const file = run.save(progress.done, index, model, training, results);
       savedMs = performance.now();
+      if (file === undefined) return;
       listen({ kind: "checkpoint", step: progress.done, file });
     };
     const training: FoldTraining = new FoldTraining({
       ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
-      testsEpochs: options.testsEpochs,
+      ...{ testsEpochs: options.testsEpochs, parallel, shardOptimizer },
       ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
       ...(run && { watcher: run.watch(index, progress.stepsBefore(index)) }),
       onStep: (trainer) => {
@@ -120,7 +135,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
         const figures = progress.completeStep(index, trainer, samples);
         const usedBytes = device.runtime.budget.used;
         listen({ kind: "step", ...positionAt(figures.epoch), ...figures, usedBytes });
-        if (performance.now() - savedMs > checkpointMs) save();
+        if (isDue(progress.done, performance.now() - savedMs)) save();
       },
       onEpoch: (record) => {
         const { secondsLeft, done: step } = progress;

@@ -52,12 +52,13 @@ export async function trainLm(options: LmOptions): Promise<number> {
             ...{ modelChecksum: base.checksum, tokenizerChecksum: checksumOf(base), ...texts.checksums },
           },
           openRun: openJobRun,
-          train: async ({ run, listen, signal }) => {
+          train: async ({ run, listen, signal, parallel }) => {
             const results = await runJob({
-              ...{ ...job, listen, signal, run },
+              ...{ ...job, listen, signal, run, parallel, shardOptimizer: options.shardOptimizer },
               ...(options.profile && { profile: true }),
             });
             if (!results) return undefined;
+            if (parallel && parallel.world.rank > 0) return results;
             const phase = { kind: "phase", phase: "saving the model" } as const;
             run.note(phase);
             listen(phase);

@@ -1,0 +1,105 @@
+/**
+ * CrossAsset on 2 and 4 ranks of each MPI implementation, without faults and with them: ranks that are killed at drawn moments, that stop,
+ * or whose disk is full. The others name the rank and end with an exit code of their own; the resumed run has the bits of one process.
+ */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { before, describe, test } from "node:test";
+import { readStatus } from "../../src/train/index.js";
+import { bitsOf, trainAlone, trainOnRanks } from "../support/crossasset-ranks.js";
+import { makeFolder } from "../support/folders.js";
+import { lacksMpi, type MpiName, mpiNames } from "../support/ranks.js";
+
+const epochs = 6;
+const seed = Number(process.env["TEST_SEED"] ?? Date.now() % 2 ** 31);
+let state = seed;
+const below = (count: number): number => {
+  state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+  return Math.floor((state / 2 ** 32) * count);
+};
+
+describe(`CrossAsset on ranks, seed ${seed}`, { skip: lacksMpi("openmpi") || lacksMpi("mpich") }, () => {
+  let expected: ReturnType<typeof bitsOf>;
+  before(async () => {
+    const out = join(makeFolder(), "alone");
+    await trainAlone({ out, epochs });
+    expected = bitsOf(out);
+  });
+
+  const finish = async (out: string, mpi: MpiName, size: number, more: readonly string[]): Promise<void> => {
+    const { status, output } = await trainOnRanks({ out, epochs, more }, { mpi, size, withinMs: 300_000 })
+      .result;
+    assert.equal(status, 0, output);
+    assert.deepEqual(bitsOf(out), expected);
+  };
+
+  for (const mpi of mpiNames)
+    for (const size of [2, 4])
+      for (const more of [[], ["--shard-optimizer"]])
+        test(`${size} ranks of ${mpi} ${more.join()} have the bits of one process`, async () => {
+          await finish(join(makeFolder(), "run"), mpi, size, more);
+        });
+
+  /** Runs until a rank has a fault, and returns what the ranks print. */
+  const disturb = async (
+    out: string,
+    size: number,
+    rank: number,
+    fault: (pid: number) => void,
+    events = 12,
+  ): Promise<string> => {
+    let isDone = false;
+    const ranks = trainOnRanks(
+      { out, epochs, more: ["--shard-optimizer", "--rank-timeout", "3s"] },
+      {
+        ...{ mpi: "openmpi", size, withinMs: 300_000 },
+        onOutput: (output) => {
+          if (isDone || output.split("\n").length < events) return;
+          isDone = true;
+          const pid = ranks.processOf(rank);
+          if (pid === undefined) return;
+          fault(pid);
+        },
+      },
+    );
+    return (await ranks.result).output;
+  };
+
+  for (let index = 0; index < 20; index++) {
+    const [size, events] = [[2, 4][below(2)] ?? 2, 2 + below(30)];
+    const rank = below(size);
+    const resumed = [1, 2, 4][below(3)] ?? 1;
+    test(`rank ${rank} of ${size} is killed after ${events} lines, and ${resumed} continue`, async () => {
+      const out = join(makeFolder(), "run");
+      const output = await disturb(out, size, rank, (pid) => process.kill(pid, "SIGKILL"), events);
+      // It may be killed before the ranks know each other, or after the last step.
+      if (readStatus(out)?.exitCode === 6) assert.match(output, new RegExp(`Rank ${rank} .*is lost`), output);
+      await finish(out, "mpich", resumed, ["--shard-optimizer"].slice(resumed === 1 ? 1 : 0));
+    });
+  }
+
+  test("a rank whose disk is full is named, and the run continues with its bits", async () => {
+    const out = join(makeFolder(), "run");
+    const output = await disturb(out, 2, 1, (pid) => {
+      // Its writes of more bytes to a file fail.
+      execFileSync("prlimit", ["--pid", String(pid), "--fsize=4096"]);
+    });
+    assert.match(output, /RANK_LOST: Rank 1 .* has failed: .*rank-1.* can't be written/, output);
+    assert.equal(readStatus(out)?.exitCode, 6);
+    await finish(out, "mpich", 2, ["--shard-optimizer"]);
+  });
+
+  test("a rank that stops is named, and the run continues with its bits", async () => {
+    const out = join(makeFolder(), "run");
+    const output = await disturb(out, 2, 1, (pid) => {
+      process.kill(pid, "SIGSTOP");
+      // Its launcher waits for it.
+      setTimeout(() => process.kill(pid, "SIGKILL"), 15_000);
+    });
+    assert.match(output, /Rank 1 .* is lost: it has sent nothing for 3s/);
+    assert.equal(readStatus(out)?.exitCode, 6);
+    await finish(out, "openmpi", 4, []);
+  });
+});
