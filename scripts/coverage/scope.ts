@@ -13,7 +13,7 @@ export const outOfScope: Readonly<Record<string, string>> = {
     complex conj conj_* real imag is_complex is_conj is_neg isreal resolve_conj resolve_neg view_as_complex* view_as_real* polar angle
     chalf cfloat cdouble H mH adjoint stft istft eig eigvals torch.sgn torch.Tensor.sgn torch.Tensor.sgn_`,
   "distributed training": `
-    is_distributed DistributedSampler SyncBatchNorm DataParallel batch_norm_*`,
+    is_distributed DistributedSampler DataParallel batch_norm_*`,
   "types of PyTorch's compiler, and of tensors by dtype": `
     torch.*Type torch.*Storage torch.*Tensor torch.*Dict torch.Script* torch.*Spec torch.*Iterator torch.*Stream torch.*Logger*
     torch.LiteScriptModule torch.AliasDb torch.Argument torch.*Block torch.Benchmark* torch.BufferDict torch.CallStack

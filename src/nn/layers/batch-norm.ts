@@ -1,10 +1,12 @@
 /** BatchNorm and InstanceNorm: normalize channels, with running statistics for evaluation. */
 
 import { currentRecomputation, noGrad } from "../../autograd/index.js";
+import type { World } from "../../distributed/index.js";
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { Buffer } from "../buffer.js";
+import { syncBatchNorm } from "../functional/sync-batch-norm.js";
 import { batchNorm, instanceNorm } from "../functional.js";
 import { ones, zeros } from "../init.js";
 import { Module } from "../module.js";
@@ -89,10 +91,22 @@ abstract class RunningNorm extends Module {
   }
 }
 
-abstract class BatchNorm extends RunningNorm {
+export abstract class BatchNorm extends RunningNorm {
+  /** The ranks over whose rows the statistics are; undefined for those of this process. */
+  #world: World | undefined;
+
   constructor(numFeatures: number, options: BatchNormOptions = {}) {
     checkOptions("nn.BatchNorm", options, batchNormOptionNames);
     super(numFeatures, options);
+  }
+
+  /**
+   * Takes the statistics over the rows of all ranks from now on, in training.
+   *
+   * @internal
+   */
+  synchronize(world: World): void {
+    this.#world = world;
   }
 
   protected normalize(x: Tensor): Tensor {
@@ -101,6 +115,11 @@ abstract class BatchNorm extends RunningNorm {
     const isTracked = isTraining && runningMean !== null;
     const momentum = isTracked ? this.countBatch(x) : 0;
     const [mean, variance] = isTracked ? [runningMean, runningVar] : [null, null];
+    const communicator = isTraining ? this.#world?.communicator : undefined;
+    if (communicator) {
+      const running = { runningMean: mean, runningVar: variance, momentum };
+      return syncBatchNorm(x, weight, bias, { communicator, ...running, eps });
+    }
     return batchNorm(x, mean, variance, weight, bias, { training: true, momentum, eps });
   }
 }

@@ -139,6 +139,7 @@ export {
   Upsample,
 } from "./resampling.js";
 export { RotaryEmbedding, type RotaryEmbeddingOptions } from "./rotary-embedding.js";
+export { convertSyncBatchNorm, SyncBatchNorm } from "./sync-batch-norm.js";
 export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";
 export { type DecodeOptions, TransformerDecoderLayer } from "./transformer-decoder.js";
 export {
