@@ -16,6 +16,7 @@ import { addCompletion } from "./completion/index.js";
 import { addDoctor } from "./doctor/index.js";
 import { addHealth } from "./health.js";
 import { addInspect } from "./inspect.js";
+import { addLaunch } from "./launch.js";
 import { addPredictAndEval } from "./predict.js";
 import { addGenerate, addServe } from "./texts/index.js";
 import { tour } from "./tour.js";
@@ -50,6 +51,7 @@ export function buildProgram(end: (code: number) => void): Command {
     .exitOverride();
   addDoctor(program, packageVersion(), end);
   addTrain(program, end);
+  addLaunch(program, end);
   addPredictAndEval(program);
   addGenerate(program, end);
   addServe(program, end);

@@ -4,13 +4,16 @@
  */
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { readStatus } from "../../src/train/index.js";
-import { bitsOf, trainAlone, trainOnRanks } from "../support/crossasset-ranks.js";
+import { bitsOf, commandOf, trainAlone, trainOnRanks } from "../support/crossasset-ranks.js";
+import { holdfastProgram } from "../support/crossasset-runs.js";
 import { makeFolder } from "../support/folders.js";
-import { lacksMpi, type MpiName, mpiNames } from "../support/ranks.js";
+import { lacksMpi, type MpiName, mpiNames, processWith } from "../support/ranks.js";
+import { plainDevice } from "../support/short-process.js";
 
 const epochs = 6;
 const seed = Number(process.env["TEST_SEED"] ?? Date.now() % 2 ** 31);
@@ -79,6 +82,37 @@ describe(`CrossAsset on ranks, seed ${seed}`, { skip: lacksMpi("openmpi") || lac
       await finish(out, "mpich", resumed, ["--shard-optimizer"].slice(resumed === 1 ? 1 : 0));
     });
   }
+
+  test("holdfast launch starts all ranks again from the last checkpoint", async () => {
+    const out = join(makeFolder(), "run");
+    const [node, args] = commandOf({ out, epochs, more: ["--shard-optimizer"] });
+    const mark = `TEST_RANKS=launch ${out}`;
+    const child = spawn(
+      node,
+      [holdfastProgram, "launch", "-n", "2", "--restarts", "2", "--", node, ...args],
+      {
+        env: { ...process.env, ...plainDevice, TEST_RANKS: `launch ${out}` },
+      },
+    );
+    let output = "";
+    let isKilled = false;
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        output += text;
+        if (isKilled || (output.match(/"kind":"checkpoint"/g)?.length ?? 0) < 3) return;
+        isKilled = true;
+        const ofRank = ["OMPI_COMM_WORLD_RANK=1", "PMI_RANK=1"];
+        const pid = ofRank
+          .map((variable) => processWith([mark, variable]))
+          .find((found) => found !== undefined);
+        process.kill(pid ?? assert.fail(output), "SIGKILL");
+      });
+    const [code] = await once(child, "close");
+    assert.equal(code, 0, output);
+    assert.match(output, /starting all 2 again, restart 1 of 2/);
+    assert.match(output, /"kind":"resumed"/);
+    assert.deepEqual(bitsOf(out), expected);
+  });
 
   test("a rank whose disk is full is named, and the run continues with its bits", async () => {
     const out = join(makeFolder(), "run");

@@ -23,7 +23,7 @@ export interface JobOptions {
   readonly more?: readonly string[];
 }
 
-function commandOf({ out, epochs, more = [] }: JobOptions): [string, string[]] {
+export function commandOf({ out, epochs, more = [] }: JobOptions): [string, string[]] {
   const args = ["train", "crossasset", ...settings, "--epochs", String(epochs), "--out", out, ...more];
   return [process.execPath, [...shortRunFlags, holdfastProgram, ...args]];
 }

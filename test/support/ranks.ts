@@ -149,14 +149,16 @@ export function startRanks(options: StartOptions): StartedRanks {
   };
   return {
     result: end(),
-    processOf(rank) {
-      const wanted = [`TEST_RANKS=${mark}`, `${rankVariables[mpi]}=${rank}`];
-      return readdirSync("/proc")
-        .filter((name) => /^\d+$/.test(name))
-        .map(Number)
-        .find((pid) => wanted.every((variable) => environmentOf(pid).includes(variable)));
-    },
+    processOf: (rank) => processWith([`TEST_RANKS=${mark}`, `${rankVariables[mpi]}=${rank}`]),
   };
+}
+
+/** A process with these variables in its environment. */
+export function processWith(variables: readonly string[]): number | undefined {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .find((pid) => variables.every((variable) => environmentOf(pid).includes(variable)));
 }
 
 function environmentOf(pid: number): readonly string[] {
