@@ -26,7 +26,7 @@ export const maxParameterBytes = 4096;
 /** A launch that waits for its predecessor costs about this much, in a CUDA graph without programmatic dependent launch. */
 const launchUs = 2;
 /** Device memory traffic of one SM: 19 KB/µs on an A100 80 GB, 25 on an H100, 36 on an H200; a power of two serves all. */
-export const smBytesPerUs = 32 * 1024;
+const smBytesPerUs = 32 * 1024;
 /** The share of the memory bandwidth that elementwise kernels reach: 0.88 to 0.93 for activations on an H200. */
 const reachedBandwidth = 0.9;
 

@@ -82,12 +82,6 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
 /** Launches run one after the other here; libcuda decides what a PDL launch sees before this wait. */
 static inline void gridDependencyWait() { emulatorHooks.gridDependencyWait(); }
 
-/** There is no cache: the bytes must be readable. */
-static inline void bulkPrefetch(const void* from, unsigned bytes) {
-  const volatile char* const first = static_cast<const volatile char*>(from);
-  if (bytes > 0) { (void)first[0]; (void)first[bytes - 1]; }
-}
-
 /** The warps of all blocks that run concurrently. */
 enum { emulatorWarps = 32 * emulatorClusterLimit };
 static inline unsigned emulatorWarp() { return 32 * emulatorPosition.rank + threadIdx.x / 32; }

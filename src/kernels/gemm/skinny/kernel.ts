@@ -3,7 +3,7 @@
  *
  * The time is that of reading B, the weights. So they go from device memory to registers, 16 bytes for each load of a lane, and many loads
  * are in flight: those of the next tile are issued as the registers of the present one are used. With programmatic dependent launch the
- * first ones are in flight before the preceding kernel has ended, and some that follow go to the L2 cache.
+ * first ones are in flight before the preceding kernel has ended.
  *
  * The warps of a CTA split K. In a step, a warp multiplies 64 bytes of eight rows of B with the same columns of A. A lane has 16 bytes of
  * one row, which are two fragments of B. So K is permuted within a step, for both operands in the same way, which changes no sum but in its
@@ -18,7 +18,6 @@ import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../codegen/cuda/element-types.js";
 import { onlyOnDevice } from "../../codegen/cuda/intrinsics/intrinsic.js";
 import { cvtRnaTf32Movable, mmaSyncHalf, mmaSyncTf32 } from "../../codegen/cuda/intrinsics/mma.js";
-import { bulkPrefetch } from "../../codegen/cuda/intrinsics/tma.js";
 import { elementTags } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { type PreludeName, preludeOf } from "../../codegen/cuda/prelude.js";
 import { warpSize } from "../../cost-model.js";
@@ -29,7 +28,7 @@ const sizes = ["n", "tiles", "bStride", "bBatch", "cStride", "cBatch"] as const;
 
 /** The parameters of each GEMM have its number after their names. All have the same A. */
 export function skinnyParameters(
-  { hasBias, prefetchesB }: SkinnyConfig,
+  { hasBias }: SkinnyConfig,
   accesses: readonly AccessToC[],
 ): Readonly<Record<string, Parameter>> {
   const parameters: Record<string, Parameter> = { a: "in", aStride: "i32", allTiles: "u32" };
@@ -39,7 +38,6 @@ export function skinnyParameters(
     for (const size of sizes) parameters[`${size}${gemm}`] = "i32";
     if (gemm > 0) parameters[`first${gemm}`] = "u32";
   }
-  if (prefetchesB) Object.assign(parameters, { earlyTiles: "u32", earlyRowBytes: "u32" });
   return parameters;
 }
 
@@ -66,7 +64,7 @@ export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[
     parameters: skinnyParameters(config, accesses),
     pointers: Object.fromEntries(pointers.flat()) as Record<string, string>,
     declarations: `
-${preludeOf(prelude)}${onlyOnDevice(intrinsicsOf(config))}
+${preludeOf(prelude)}${onlyOnDevice(intrinsicsOf(element))}
 typedef ${type} Element;
 static constexpr unsigned rows = ${m}, k = ${k}, warps = ${warps}, threads = ${warps * warpSize}, groups = ${groups};
 static constexpr unsigned inFlight = ${inFlight}, chunks = ${chunks}, paddedVectors = chunks * warps * inFlight * 4;
@@ -85,10 +83,10 @@ ${bodyOf(config, accesses.length)}`,
   });
 }
 
-function intrinsicsOf({ element, prefetchesB }: SkinnyConfig): string {
-  const ofElement =
-    element === "tf32" ? [mmaSyncTf32, cvtRnaTf32Movable] : [elementTags, mmaSyncHalf(element)];
-  return [...ofElement, ...(prefetchesB ? [bulkPrefetch] : [])].join("\n");
+function intrinsicsOf(element: SkinnyConfig["element"]): string {
+  return element === "tf32"
+    ? [mmaSyncTf32, cvtRnaTf32Movable].join("\n")
+    : [elementTags, mmaSyncHalf(element)].join("\n");
 }
 
 /** C++: the products of a step, with a vector of two rows of A each, and one of B. */
@@ -128,16 +126,6 @@ const localsOf = ({
     : []),
   ...sizes.map((name) => ({ type: "int", name })),
 ];
-
-/** C++: what follows the weights in registers goes to the L2 cache, so that device memory has work until the preceding launch has ended. */
-const prefetch = `for (unsigned early = 0; early < earlyTiles && next + early * gridDim.x < allTiles; early++) {
-    constexpr unsigned loadedBytes = warps * inFlight * 64;
-    const unsigned from = early == 0 ? loadedBytes : 0;
-    if (threadIdx.x < tileN && from < earlyRowBytes)
-      bulkPrefetch(reinterpret_cast<const char*>(tileAt(next + early * gridDim.x).rowOf(threadIdx.x)) + from, earlyRowBytes - from);
-  }
-  gridDependencyWait();
-`;
 
 /** C++: A in shared memory. */
 const staged = {
@@ -230,7 +218,7 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
   pointTo(present);
 #pragma unroll
   for (unsigned slot = 0; slot < inFlight; slot++) loadStep(0, slot);
-  ${prefetchesB ? prefetch : ""}
+  ${prefetchesB ? "gridDependencyWait();\n" : ""}
 ${streamsA ? streamed.first : staged.first}
   float* warpSums = reinterpret_cast<float*>(smem + sumsAt);
   float acc[tilesM][groups][chains][4];

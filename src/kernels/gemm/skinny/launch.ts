@@ -2,23 +2,19 @@
 
 import type { LaunchCommand, Storage } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
-import { maxSharedBytesPerBlock, maxVectorBytes, smBytesPerUs } from "../../cost-model.js";
+import { maxSharedBytesPerBlock } from "../../cost-model.js";
 import { argumentsInOrder } from "../../launch-arguments.js";
 import { cachedSource } from "../../source-cache.js";
 import type { Target } from "../../target.js";
 import { accessToC, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
 import {
   countTiles,
-  elementBytes,
   listGroupedSkinnyConfigs,
   listSkinnyConfigs,
   type SkinnyConfig,
   skinnySharedBytes,
 } from "./configs.js";
 import { skinnyParameters, skinnySource } from "./kernel.js";
-
-/** Device memory is busy for so long with what a launch prefetches: about the time of a small kernel and of a launch. */
-const earlyUs = 4;
 
 type TargetFacts = Pick<Target, "device" | "settings">;
 
@@ -70,27 +66,10 @@ export function lowerSkinnyGemms(
     1,
     Math.min(config.ctasPerSm, Math.floor(sharedPerSm / skinnySharedBytes(config))),
   );
-  const blocks = Math.min(allTiles, resident * device.parallelism);
   const key = `skinny gemm ${literalKey([accesses, config])}`;
   return {
     ...{ kind: "launch", op, source: cachedSource(key, () => skinnySource(config, accesses)) },
-    blocks,
-    arguments: argumentsInOrder(skinnyParameters(config, accesses), {
-      ...{ ...values, allTiles },
-      ...earlyParts(config, (earlyUs * smBytesPerUs * device.parallelism) / blocks),
-    }),
-  };
-}
-
-/** The tiles of a CTA that it prefetches to the L2 cache, and the bytes of each row, if it may prefetch so many bytes. */
-function earlyParts(
-  { k, element, groups }: SkinnyConfig,
-  bytes: number,
-): { readonly earlyTiles: number; readonly earlyRowBytes: number } {
-  const rowBytes = k * elementBytes(element);
-  const perRow = bytes / (8 * groups);
-  return {
-    earlyTiles: Math.max(1, Math.floor(perRow / rowBytes)),
-    earlyRowBytes: Math.min(rowBytes, maxVectorBytes * Math.floor(perRow / maxVectorBytes)),
+    blocks: Math.min(allTiles, resident * device.parallelism),
+    arguments: argumentsInOrder(skinnyParameters(config, accesses), { ...values, allTiles }),
   };
 }

@@ -7,13 +7,6 @@ static __device__ __forceinline__ void tmaLoad(void* smem, const TensorMap* map,
                ::"r"(smemAddress(smem)), "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(smemAddress(barrier)) : "memory");
 }`;
 
-export const bulkPrefetch = `// Loads to the L2 cache; the address and the size are multiples of 16 bytes.
-static __device__ __forceinline__ void bulkPrefetch(const void* from, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes) : "memory");
-#endif
-}`;
-
 /** Needs the mbarrier intrinsics. */
 export const cpAsyncBulk = `// Copies to shared memory; addresses and size are multiples of 16 bytes. Completes on \`barrier\`.
 static __device__ __forceinline__ void cpAsyncBulk(void* smem, const void* from, unsigned bytes, Mbarrier* barrier) {
