@@ -38,6 +38,36 @@ test("the shards of all ranks cover a batch in order, and differ by at most one 
     }
 });
 
+test("alone and with one shard, the gradients are those of the loss, and zeros where it uses no parameter", async () => {
+  const cpu = await device("cpu");
+  try {
+    const [model, unused] = [new Linear(2, 1).to(cpu), new Linear(2, 1).to(cpu)];
+    const parameters = [...model.parameters(), ...unused.parameters()];
+    const x = tensor([
+      [1, 2],
+      [3, 5],
+    ]);
+    const step = cpu.compile((rows: Tensor) => {
+      const loss = new DataParallel(rankOf(0, 1)).backward(parameters, [rows], (part) =>
+        model.forward(part).mean(),
+      );
+      const [weight, bias, none] = parameters.map(({ grad }) => grad?.clone() ?? loss) as [
+        Tensor,
+        Tensor,
+        Tensor,
+      ];
+      model.zeroGrad();
+      unused.zeroGrad();
+      return { loss, weight, bias, none };
+    });
+    const { loss, weight, bias, none } = step(x);
+    assert.deepEqual([weight.tolist(), bias.tolist(), none.tolist()], [[[2, 3.5]], [1], [[0, 0]]]);
+    assert.equal(loss.item(), noGrad(() => model.forward(x).mean()).item());
+  } finally {
+    cpu.close();
+  }
+});
+
 test("a step of several batches has their summed gradients and loss, eagerly and compiled, each time", async () => {
   const cpu = await device("cpu");
   try {

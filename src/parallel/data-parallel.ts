@@ -217,6 +217,21 @@ export class DataParallel {
     const sums = this.#sums;
     device.runtime.traceSink?.addGuard(() => this.#sums === sums);
     const draws = device.randomState.clone();
+    const [alone] = shards;
+    if (alone && this.shards === 1 && !noSync && !weight && !sums) {
+      enterShard(device, draws, 0);
+      const loss = alone.loss();
+      const gradients = autograd.grad(loss, trained, { allowUnused: true });
+      leaveShards(device, draws);
+      // There is nothing to add, and nobody to exchange with.
+      return noGrad(() => {
+        autograd.backward(
+          trained,
+          trained.map(({ shape, dtype }, index) => gradients[index] ?? zeros(shape, { dtype, device })),
+        );
+        return loss.detach();
+      });
+    }
     const first = this.world.rank * shards.length;
     const losses: Tensor[] = [];
     const terms = shards.map(({ share, loss: lossOf }, index) => {
