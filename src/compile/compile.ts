@@ -12,6 +12,7 @@ import { autotuneExactGemms, exactAlgorithmsIn } from "./autotune/exact-gemms.js
 import { autotuneGemmSums, sumTilesIn } from "./autotune/gemm-sums.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { autotuneGroupedGemms, groupedAlgorithmsIn, tunedGroupsIn } from "./autotune/grouped-gemms.js";
+import { collectivesIn } from "./collectives.js";
 import { streamOptions } from "./cost-model.js";
 import { WeightCopies } from "./execute/weight-copies.js";
 import { planAgreed, planOptional } from "./fallback.js";
@@ -61,9 +62,10 @@ export function planStep(
 ): PlannedStep {
   const recorded = recordStep(runtime, trace);
   const placed = placeConstants(runtime, recorded.calls, trace.constants);
+  const isShared = collectivesIn(runtime, placed.calls).length > 0;
   const regions = [...placed.regions, ...recorded.regions];
   const copies = new WeightCopies(runtime);
-  try {
+  const plan = (): PlannedStep => {
     // Recomputing values costs time, keeping them costs memory: a GPU first tries to keep them.
     const isShort = !capabilitiesOf(runtime).prefersMemoryOverRecompute;
     const traced = { name, calls: placed.calls, deadOnExit: trace.deadOnExit, copies };
@@ -75,6 +77,13 @@ export function planStep(
     const planned = fits ? first : planCalls(runtime, traced, { ...settings, ...withoutExtraMemory }, true);
     copies.seal(planned.schedule.calls.map(({ call }) => call));
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, record: recorded.record };
+  };
+  try {
+    if (!isShared) return plan();
+    const planned = runtime.choices.share(`step "${name}"`, plan);
+    const calls = planned.schedule.calls.map(({ call }) => call);
+    runtime.choices.requireSame(`the collectives of step "${name}"`, collectivesIn(runtime, calls));
+    return planned;
   } catch (error) {
     copies.close();
     for (const region of regions) runtime.persistent.release(region);

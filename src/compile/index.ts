@@ -1,5 +1,6 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
+export { collectivesIn } from "./collectives.js";
 export { assignStreams, planStep, serializedStep } from "./compile.js";
 export { streamOptions } from "./cost-model.js";
 export { timeCalls } from "./execute/call-times.js";

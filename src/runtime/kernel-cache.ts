@@ -15,6 +15,7 @@ export interface KernelCacheOptions {
 export class KernelCache {
   readonly #options: KernelCacheOptions;
   readonly #kernels = new Map<string, Kernel>();
+  readonly #collectives = new WeakSet<Kernel>();
 
   constructor(options: KernelCacheOptions) {
     this.#options = options;
@@ -38,6 +39,11 @@ export class KernelCache {
     }
   }
 
+  /** True if a library issues the kernel's work. */
+  isCollective(kernel: Kernel): boolean {
+    return this.#collectives.has(kernel);
+  }
+
   /** Loads a kernel. Sources with the same content share one. */
   load(source: KernelSource): Kernel {
     const key = sourceKey(source);
@@ -47,6 +53,7 @@ export class KernelCache {
     captureState.reject("load of a kernel", source.name);
     const kernel = driver.loadKernel(source);
     this.#kernels.set(key, kernel);
+    if (source.enqueue) this.#collectives.add(kernel);
     closing.push(() => driver.unloadKernel(kernel));
     return kernel;
   }

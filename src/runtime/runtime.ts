@@ -29,6 +29,7 @@ import type { Phases } from "./observe/phases.js";
 import type { Recorder } from "./observe/recorder.js";
 import { type Components, type OpenOptions, openComponents } from "./open.js";
 import type { Settings } from "./settings.js";
+import { SharedChoices } from "./shared-choices.js";
 import { Mailbox } from "./transfer/mailbox.js";
 import type { TransferCount, UploadItem } from "./transfer/transfer.js";
 
@@ -88,6 +89,8 @@ export class Runtime {
   readonly budget: Budget;
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
+  /** What it chooses alike with the runtimes of other ranks. */
+  readonly choices: SharedChoices;
   readonly #components: Components;
   readonly #print: (text: string) => void;
   readonly #kernels: KernelCache;
@@ -128,6 +131,10 @@ export class Runtime {
     this.budget = budget;
     this.arena = arena;
     this.persistent = persistent;
+    this.choices = new SharedChoices({
+      recall: (key) => components.driver.recall?.(key),
+      remember: (key, note) => components.driver.remember?.(key, note),
+    });
     this.#isOpen = true;
     for (const { library, why, isWrong } of rejectedBlas)
       if (isWrong)
@@ -299,14 +306,14 @@ export class Runtime {
     this.#traceSink?.record(command);
   }
 
-  /** Returns the note stored for this device under a key, by this process or an earlier one. */
+  /** Returns the note stored for this device under a key, by this process or an earlier one; while choices are shared, rank 0's. */
   recall(key: string): string | undefined {
-    return this.#components.driver.recall?.(key);
+    return this.choices.recall(key);
   }
 
   /** Stores a note for this device, also for later processes. Does nothing if the driver has no notes. */
   remember(key: string, note: string): void {
-    this.#components.driver.remember?.(key, note);
+    this.choices.remember(key, note);
   }
 
   /** Prints a warning, independently of HOLDFAST_LOG. */
@@ -324,6 +331,11 @@ export class Runtime {
   kernel(source: KernelSource): Kernel {
     this.#requireOpen();
     return this.#kernels.load(source);
+  }
+
+  /** True for a kernel whose work a library issues: a collective of GPUs. */
+  isCollective(kernel: Kernel): boolean {
+    return this.#kernels.isCollective(kernel);
   }
 
   /** Returns a view of some of a storage's bytes. It keeps its owner alive. */

@@ -12,6 +12,7 @@ import type { Call, GemmCall, Program } from "../program/program.js";
 import { describeGemm } from "./gemm-desc.js";
 import { withScratch } from "./gemm-scratch.js";
 import { candidateSources, scratchSizes, timeCandidates } from "./gemm-times.js";
+import { tunerName } from "./tune-calls.js";
 
 /** The result of autotuning, for explain(). */
 export interface GemmReport {
@@ -104,7 +105,7 @@ export function algorithmsIn(runtime: Runtime, calls: readonly Call[]): KnownAlg
 }
 
 function keyOf(runtime: Runtime, { problem }: GemmCall): string {
-  return `${runtime.device.name}: ${cublasLtKey(runtime, describeGemm(problem))}`;
+  return `${tunerName(runtime)}: ${cublasLtKey(runtime, describeGemm(problem))}`;
 }
 
 /** Times unknown GEMMs within the time limit; returns how many were measured. */
@@ -120,6 +121,7 @@ function measure(
     if (recalled) known.set(key, recalled);
     return !recalled;
   });
+  if (runtime.choices.isFollowing) return 0;
   // Compiled before the clock starts: that takes longer than all trials.
   runtime.loadKernels(unmeasured.flatMap(([, { problem }]) => candidateSources(runtime, problem)));
   const endMs = clock.nowMs() + maxTotalMs;

@@ -113,8 +113,13 @@ export function choicesIn<W extends Work>(
   );
 }
 
+/** Whose choices they are: of the device, or of the devices of all ranks. */
+export function tunerName({ device, choices }: Runtime): string {
+  return choices.isSharing ? `${device.name} on several ranks` : device.name;
+}
+
 function keyOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W): string {
-  return `${runtime.device.name}: ${kind.key(work)}`;
+  return `${tunerName(runtime)}: ${kind.key(work)}`;
 }
 
 /** The text changes when the kernels change, so that old results are measured again. */
@@ -142,6 +147,7 @@ function measure<W extends Work>(
   known: KnownChoices,
   clock: Clock,
 ): void {
+  if (runtime.choices.isFollowing) return;
   const trials = unknown.map(([key, work]) => ({ key, candidates: trialsOf(kind, runtime, work) }));
   if (trials.length === 0) return;
   // Compiled before the clock starts: that takes longer than all trials.

@@ -152,6 +152,8 @@ export function captureGraph(
     try {
       runAll(undo.reverse());
     } catch (failure) {
+      // Then no collective ends, on any rank, and nothing that was computed with them is of use.
+      if (failure instanceof HoldfastError && failure.code === "RANK_LOST") throw failure;
       throw new HoldfastError(
         "DRIVER_FAILED",
         `Capture "${name}" failed and could not be undone: ${(failure as Error).message} The memory that it writes has undefined ` +

@@ -34,13 +34,15 @@ export interface TunedSchedule<C extends Candidate> extends Replayable {
 /**
  * All candidates compute the same bits, so each call may run any of them. Of equally fast candidates the first is kept.
  * The others are closed and their memory is freed, except memory that the kept candidate shares. `onTuned` receives the
- * result. `clock` returns milliseconds.
+ * result. `clock` returns milliseconds. `decide` returns the index of the candidate that is kept, given that of the fastest: another rank may
+ * decide.
  */
 export function autotuneSchedule<C extends Candidate>(
   runtime: Pick<Runtime, "synchronize">,
   candidates: readonly [C, ...C[]],
   onTuned: (result: TuningResult) => void = () => undefined,
   clock: () => number = () => performance.now(),
+  decide: (fastest: number) => number = (fastest) => fastest,
 ): TunedSchedule<C> {
   const times: number[][] = candidates.map(() => []);
   let [kept] = candidates;
@@ -59,7 +61,7 @@ export function autotuneSchedule<C extends Candidate>(
 
   function selectFastest(): void {
     const best = times.map((trials) => Math.min(...trials.slice(1)));
-    kept = candidates[best.indexOf(Math.min(...best))] ?? kept;
+    kept = candidates[decide(best.indexOf(Math.min(...best)))] ?? kept;
     tuning = {
       kept: kept.name,
       times: Object.fromEntries(candidates.map(({ name }, index) => [name, best[index] ?? 0])),

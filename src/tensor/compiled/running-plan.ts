@@ -3,6 +3,7 @@
 import {
   assignStreams,
   type Call,
+  collectivesIn,
   describeCalls,
   fitsMemory,
   type PassSettings,
@@ -88,6 +89,14 @@ function startIn(
 ): RunningPlan {
   const plain = placePlan(runtime, options, { schedule: graph, planned }, block);
   const { placed, replayable } = plain;
+  const isShared = isSharedPlan(runtime, planned);
+  const requireSameModes = (all: readonly PlanCandidate[]): void => {
+    const modes = all.map(
+      ({ name, replayable: { mode, reason } }) => `${name}: ${mode}${reason ? ` (${reason})` : ""}`,
+    );
+    if (isShared) runtime.choices.requireSame(`the captures of step "${options.name}"`, modes);
+  };
+  requireSameModes([plain]);
   if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") return untuned(plain);
   const fitting = streamed.filter((variant) => variant.planned.plan.bytes <= (block.storage?.span.size ?? 0));
   const direct = keepingCopies(plain, { mode: "direct", replay: placed.run, close: () => undefined });
@@ -104,11 +113,14 @@ function startIn(
       candidates.push(...serializedCandidate(runtime, options, candidate));
     }
     candidates.push({ ...plain, name: "direct", replayable: direct });
+    requireSameModes(candidates);
     const note = noteOf(runtime, options, planned);
     const onTuned = ({ kept }: TuningResult): void => {
       if (fitting.length === streamed.length) runtime.remember(note, kept);
     };
-    return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates], onTuned));
+    const decide = (fastest: number): number =>
+      isShared ? runtime.choices.decide(`the schedule of step "${options.name}"`, fastest) : fastest;
+    return runningPlanOf(autotuneSchedule(runtime, [plain, ...candidates], onTuned, undefined, decide));
   } catch (error) {
     // Some candidates share memory, which their graphs pin.
     for (const candidate of [plain, ...candidates]) candidate.replayable.close();
@@ -182,7 +194,10 @@ function placeRemembered(
   options: PlanOptions,
   planned: PlannedStep,
 ): PlanCandidate | undefined {
-  const schedule = runtime.recall(noteOf(runtime, options, planned));
+  const recalled = runtime.recall(noteOf(runtime, options, planned));
+  const schedule = isSharedPlan(runtime, planned)
+    ? runtime.choices.decide(`the remembered schedule of step "${options.name}"`, recalled)
+    : recalled;
   if (schedule === undefined) return undefined;
   const isSerialized = schedule.endsWith(withoutPdl);
   const name = isSerialized ? schedule.slice(0, -withoutPdl.length) : schedule;
@@ -232,6 +247,11 @@ function streamedPlans(
     const streamed = assignStreams(runtime, planned, options);
     return streamed ? { schedule: streamedGraph(name), planned: streamed } : [];
   });
+}
+
+/** True if the plan has collectives: then all ranks choose its schedule together. */
+function isSharedPlan(runtime: Runtime, planned: PlannedStep): boolean {
+  return collectivesIn(runtime, callsOf(planned)).length > 0;
 }
 
 const memoryRejections: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
