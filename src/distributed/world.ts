@@ -167,6 +167,7 @@ class ConnectedWorld implements World {
     const { connectWithinMs: withinMs = defaults.connectWithinMs, nccl: library } = this.#options;
     const nccl = attachGpu({ peers, runtime, library, withinMs });
     communicator.nccl = nccl;
+    runtime.choices.link(peers);
     runtime.onWaited(() => {
       try {
         peers.poll();

@@ -11,6 +11,37 @@ import { isThorough } from "../support/effort.js";
 import { buildEmulator, emulatorMissing } from "../support/emulator.js";
 import { type RanksResult, runProcesses } from "../support/ranks.js";
 
+interface Fault {
+  readonly fault: string;
+  readonly rank: number;
+  /** What the other ranks say. */
+  readonly message: RegExp;
+  /** Only with all tests. */
+  readonly thorough?: boolean;
+}
+
+const faults: readonly Fault[] = [
+  { fault: "kill", rank: 1, message: /rank 1 .* process has ended without a goodbye/i },
+  {
+    fault: "hang",
+    rank: 1,
+    message: /rank 1 .* no progress for 1\.5s while (rank 0 waits|ranks 0, 2 wait) for it/i,
+  },
+  {
+    fault: "reject a call",
+    rank: 1,
+    message: /rank 1 .* has failed: allGather failed in NCCL 2\.28\.9: unhandled system error/i,
+  },
+  { fault: "kill", rank: 0, message: /rank 0 is lost: the connection to it has closed/i, thorough: true },
+  {
+    fault: "fail in NCCL",
+    rank: 1,
+    message: /rank 1 .* has failed: NCCL failed: internal error/i,
+    thorough: true,
+  },
+  { fault: "hang in NCCL", rank: 1, message: /every rank has waited for its GPU for 1\.5s/i, thorough: true },
+];
+
 /** Each process has the GPU of its local rank. */
 function runGpus(
   program: string,
@@ -25,11 +56,18 @@ function runGpus(
   return runProcesses({ program, size, args, env, withinMs: 120_000 });
 }
 
-describe("NCCL", { skip: emulatorMissing }, () => {
-  for (const [size, settings, name] of [
-    [3, "", "NCCL 2.28.9"],
-    [2, ",ncclVersion=22602,ncclPolls=0", "NCCL 2.26.2"],
-  ] as const)
+/** Processes cost time: with `npm test` there are few. */
+const size = isThorough ? 3 : 2;
+const others = (rank: number): number[] =>
+  Array.from({ length: size }, (_, other) => other).filter((other) => other !== rank);
+
+const versions = [
+  [size, "", "NCCL 2.28.9"],
+  [2, ",ncclVersion=22602,ncclPolls=0", "NCCL 2.26.2"],
+] as const;
+
+describe("NCCL", { skip: emulatorMissing, concurrency: 2 }, () => {
+  for (const [size, settings, name] of isThorough ? versions : versions.slice(0, 1))
     test(`${size} ranks of ${name} get every byte, eagerly and in a captured step`, async () => {
       const { status, output } = await runGpus("gpu-collectives", size, [3], settings);
       assert.equal(status, 0, output);
@@ -37,9 +75,22 @@ describe("NCCL", { skip: emulatorMissing }, () => {
         assert.match(output, new RegExp(`rank ${rank} of ${size}: 3 rounds, ${name}`), output);
     });
 
-  for (const size of isThorough ? [2, 3, 4] : [2])
+  for (const { fault, rank, message, thorough } of faults)
+    if (isThorough || !thorough)
+      test(`the other ranks name rank ${rank} after: ${fault}`, async () => {
+        const { status, output } = await runGpus("gpu-collectives", size, [1_000_000, rank, fault]);
+        assert.notEqual(status, 0, output);
+        for (const other of others(rank)) {
+          const line = output.split("\n").find((text) => text.startsWith(`rank ${other}: RANK_LOST: `));
+          assert.match(line ?? "", message, output);
+        }
+      });
+
+  if (isThorough) testRareCases();
+
+  for (const size of isThorough ? [2, 3, 4, 8] : [2])
     test(`${size} ranks of a captured training step have the bits of one process`, async () => {
-      const args = [12, 2];
+      const args = [24, 2];
       const [alone, together] = await Promise.all([
         runGpus("gpu-training", 1, args),
         runGpus("gpu-training", size, args),
@@ -51,3 +102,36 @@ describe("NCCL", { skip: emulatorMissing }, () => {
       assert.deepEqual(linesOf(together), new Array(size).fill(expected));
     });
 });
+
+function testRareCases(): void {
+  test("where collectives can't be captured, the step runs directly", async () => {
+    const { status, output } = await runGpus("gpu-collectives", 2, [2, -1, "no captures"]);
+    assert.equal(status, 0, output);
+  });
+
+  test("late ranks get every byte", async () => {
+    const { status, output } = await runGpus("gpu-collectives", 2, [2, 1, "late"]);
+    assert.equal(status, 0, output);
+  });
+
+  test("ranks with one GPU, or with other versions of NCCL, are named on all of them", async () => {
+    const same = await runGpus("gpu-collectives", 2, [1], ",devices=1");
+    for (const rank of [0, 1])
+      assert.match(
+        same.output,
+        new RegExp(`rank ${rank}: RANKS_DIFFER: Ranks 0 and 1 on .* have the same GPU`),
+        same.output,
+      );
+    const other = await runProcesses({
+      ...{ program: "gpu-collectives", size: 2, args: [1], withinMs: 60_000 },
+      env: { HOLDFAST_CUDA_PATH: buildEmulator() },
+      envOf: (rank) => ({ EMULATOR_GPU: `devices=8,ncclVersion=${22809 + rank}` }),
+    });
+    for (const rank of [0, 1])
+      assert.match(
+        other.output,
+        new RegExp(`rank ${rank}: RANKS_DIFFER: Rank 1 on .* has NCCL 2\\.28\\.10, and rank 0 .* 2\\.28\\.9`),
+        other.output,
+      );
+  });
+}

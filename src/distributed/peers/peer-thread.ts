@@ -75,7 +75,7 @@ const waitingCalls: ReadonlySet<DriverCall> = new Set([
   ...(["destroyStream", "release", "freeHost", "unloadKernel", "destroyGraph"] as const),
 ]);
 /** How long NCCL's failure is kept back: if another rank has caused it, the hub tells. */
-const failureDelayMs = 1500;
+const failureDelayMs = Math.min(1500, data.timeoutMs / 2);
 
 let communicator: CommunicatorWatch | undefined;
 let ncclFailedMs: number | undefined;

@@ -347,7 +347,11 @@ class CudaDevice implements CudaDriver {
     }
     const count = (): NodeCount => this.#countRecorded(stream, loaded);
     const before = count();
-    loaded.launch(cuStream, launch, reservations, capture.spans);
+    try {
+      loaded.launch(cuStream, launch, reservations, capture.spans);
+    } catch (error) {
+      throw loaded.recordedNodes === "any" ? notRecorded(launch.kernel.name, error) : error;
+    }
     capture.kernels.add(launch.kernel);
     if (loaded.recordedNodes !== "one kernel") capture.countAsKernel(before, count());
   }
@@ -437,4 +441,11 @@ class CudaDevice implements CudaDriver {
     if (state === "dead" && !this.#streams.isCapturing) this.#streams.synchronizeAll();
     checker.setState(range, state);
   }
+}
+
+/** The library's failure may be that it can't be captured: then the work runs directly. */
+function notRecorded(kernel: string, error: unknown): unknown {
+  if (!(error instanceof HoldfastError && error.code === "DRIVER_FAILED")) return error;
+  const message = `Kernel "${kernel}" can't be recorded in a capture: ${error.message} If it always fails in captures, set HOLDFAST_CAPTURE=off.`;
+  return new HoldfastError("CAPTURE_REJECTED", message, { numbers: { kernel }, cause: error });
 }
