@@ -56,8 +56,17 @@ export function openMpi(path: string | undefined, launcher: string | undefined):
   );
 }
 
+/**
+ * Settings of UCX, which MPICH and some builds of Open MPI use. To test its hooks of the allocator, UCX moves the end of the heap there and back
+ * while other threads may allocate: their memory is then gone, and the process hangs or crashes. UCX also takes over SIGSEGV, which V8 needs
+ * for WebAssembly.
+ */
+const ucxVariables = { UCX_MEM_EVENTS: "n", UCX_ERROR_SIGNALS: "" } as const;
+
 function tryOpen(path: string): MpiLibrary | string {
   const koffi = loadKoffi();
+  // UCX reads them when it is loaded.
+  for (const [name, value] of Object.entries(ucxVariables)) process.env[name] ??= value;
   let library: LibraryHandle;
   try {
     // Global: the plugins of Open MPI use symbols of the library. Lazy: functions that only they have stay unresolved.
