@@ -8,6 +8,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
+import { isProcessAlive } from "../../src/data/index.js";
 import { readStatus } from "../../src/train/index.js";
 import { bitsOf, commandOf, trainAlone, trainOnRanks } from "../support/crossasset-ranks.js";
 import { holdfastProgram } from "../support/crossasset-runs.js";
@@ -129,8 +130,8 @@ describe(`CrossAsset on ranks, seed ${seed}`, { skip: lacksMpi("openmpi") || lac
     const out = join(makeFolder(), "run");
     const output = await disturb(out, 2, 1, (pid) => {
       process.kill(pid, "SIGSTOP");
-      // Its launcher waits for it.
-      setTimeout(() => process.kill(pid, "SIGKILL"), 15_000);
+      // Its launcher kills it, or waits for it.
+      setTimeout(() => isProcessAlive(pid) && process.kill(pid, "SIGKILL"), 15_000);
     });
     assert.match(output, /Rank 1 .* is lost: it has sent nothing for 3s/);
     assert.equal(readStatus(out)?.exitCode, 6);
