@@ -24,6 +24,7 @@ const scripts = [
   "data/parquet/decode-thread",
   "data/sample-thread",
   "distributed/peers/peer-thread",
+  "distributed/trial-process",
   "driver/cpu/cpu-worker",
   "driver/cuda/compile-thread",
   "inspect/inspector-thread",

@@ -14,5 +14,6 @@ export { MpiCommunicator, type MpiOptions } from "./mpi/communicator.js";
 export { NcclCommunicator, type NcclOptions } from "./nccl/communicator.js";
 export { formatNcclVersion, type Nccl, openNccl } from "./nccl/library.js";
 export type { RankIdentity } from "./peers/messages.js";
+export { type LibraryTrial, tryLibrary } from "./try-library.js";
 export { openWorld, type World, type WorldOptions } from "./world.js";
 export { WorldCommunicator } from "./world-communicator.js";

@@ -16,6 +16,7 @@ import {
   type PhaseOutput,
   type PhaseResult,
 } from "./phase-log.js";
+import { type RankFacts, tryRanks } from "./ranks.js";
 import { type ModelSizes, runSmokeTest, type StepFigures } from "./smoke-test.js";
 
 export interface DoctorOptions {
@@ -33,6 +34,8 @@ export interface DoctorOptions {
   readonly hostRoot?: string;
   /** Replaces the CPU driver, for tests that inject faults. */
   readonly driver?: Driver;
+  /** Replaces the trial of MPI and NCCL, which starts processes. */
+  readonly tryRanks?: typeof tryRanks;
   /** Smaller sizes, for tests of the doctor itself. */
   readonly rows?: number;
   readonly steps?: number;
@@ -64,6 +67,7 @@ export interface DoctorReport {
   readonly elapsedMs: number;
   readonly machine: MachineFacts;
   readonly cuda: CudaFacts;
+  readonly ranks: RankFacts;
   /** Null if no device could be opened. */
   readonly device: DeviceFacts | null;
   readonly phases: readonly PhaseResult[];
@@ -73,7 +77,7 @@ export interface DoctorReport {
 
 /** Receives results as they come. */
 export interface DoctorListener extends PhaseListener {
-  examined(machine: MachineFacts, cuda: CudaFacts): void;
+  examined(machine: MachineFacts, cuda: CudaFacts, ranks: RankFacts): void;
   opened(device: DeviceFacts): void;
   ended(report: DoctorReport): void;
 }
@@ -94,11 +98,13 @@ export function examine(options: DoctorOptions, listener: DoctorListener): Docto
   } finally {
     watch.close();
   }
-  listener.examined(machine, cuda);
+  const gpu = cuda.gpus.find(({ index }) => index === (options.index ?? 0))?.index;
+  const ranks = (options.tryRanks ?? tryRanks)(settings, environment, gpu);
+  listener.examined(machine, cuda, ranks);
   const trial = tryTraining(options, settings, listener);
   const { passed, device, phases, step } = trial;
   const elapsedMs = clock.nowMs() - startedMs;
-  const report = { passed, elapsedMs, machine, cuda, device, phases, step };
+  const report = { passed, elapsedMs, machine, cuda, ranks, device, phases, step };
   listener.ended(report);
   return report;
 }

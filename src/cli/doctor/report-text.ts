@@ -1,11 +1,13 @@
 /** The doctor's report as text. It is written row by row, so that a hang shows where it happened. */
 
+import type { LibraryTrial } from "../../distributed/index.js";
 import type { CudaLibraryInfo } from "../../driver/index.js";
 import { formatBytes, formatDuration } from "../../units/index.js";
 import type { DeviceFacts, DoctorListener, DoctorReport } from "./doctor.js";
 import type { CudaFacts, GpuFacts } from "./gpus.js";
 import type { MachineFacts } from "./machine.js";
 import { type DoctorPhase, type PhaseResult, phaseNames } from "./phase-log.js";
+import type { RankFacts } from "./ranks.js";
 import { nodesText, type StepFigures } from "./smoke-test.js";
 
 const nameWidth = 14;
@@ -34,12 +36,14 @@ export class TextReport implements DoctorListener {
     this.#options = options;
   }
 
-  examined(machine: MachineFacts, cuda: CudaFacts): void {
+  examined(machine: MachineFacts, cuda: CudaFacts, ranks: RankFacts): void {
     this.#options.write(`holdfast ${this.#options.version}\n`);
     this.#heading("machine");
     this.#writeMachine(machine);
     this.#heading("CUDA");
     this.#writeCuda(cuda);
+    this.#heading("several processes");
+    this.#writeRanks(ranks);
     this.#heading("test");
   }
 
@@ -112,6 +116,14 @@ export class TextReport implements DoctorListener {
     if (problem !== null && !libraries.some((library) => "problem" in library && library.problem === problem))
       this.#row("GPUs", problem);
     this.#row("kernel cache", kernelCache);
+  }
+
+  /** They are optional, so a problem is no failure. */
+  #writeRanks({ mpi, nccl }: RankFacts): void {
+    const textOf = (trial: LibraryTrial): string =>
+      "problem" in trial ? trial.problem : `${trial.name}; works with one rank`;
+    this.#row("MPI", textOf(mpi));
+    this.#row("NCCL", nccl ? textOf(nccl) : "no GPU to try it on");
   }
 
   #writeGpu({ index, name, computeCapability, memory, multiprocessors, totalBytes, opened }: GpuFacts): void {

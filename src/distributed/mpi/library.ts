@@ -86,7 +86,8 @@ function tryOpen(path: string): MpiLibrary | string {
     const bytes = Buffer.alloc(textBytes);
     const length = [0];
     (library.func(prototype) as (...args: unknown[]) => number)(...before, bytes, length);
-    return bytes.toString("latin1", 0, length[0]).split("\n")[0] ?? name;
+    const [first = name] = bytes.toString("latin1", 0, length[0]).split(/[\n\0]/);
+    return first.trim();
   };
   const version = text("MPI", "int MPI_Get_library_version(_Out_ uint8_t *text, _Out_ int *length)");
   const abi = mpiAbiOf(path, version, addressOf);
