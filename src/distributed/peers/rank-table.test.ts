@@ -182,3 +182,49 @@ test("offers are matched by their order", () => {
     [2, 4],
   );
 });
+
+describe("a rank that waits for its GPU", () => {
+  const onGpu = { waitsIn: "the work of its GPU", waitsForGpu: true };
+
+  test("may wait again and again, and for different work than the others", () => {
+    const ranks = new Ranks(2);
+    ranks.set(0, { sequence: 3, ...onGpu });
+    ranks.set(1, waiting(5, "the exchange of plan"));
+    // Rank 0's driver calls return.
+    assert.equal(ranks.pass(3 * timeoutMs, [0]), undefined);
+  });
+
+  test("is lost with all others if all of them wait for longer than the limit", () => {
+    const ranks = new Ranks(2);
+    for (const rank of [0, 1]) ranks.set(rank, { sequence: 3 + rank, ...onGpu });
+    assert.equal(ranks.pass(timeoutMs - 400), undefined);
+    const found = ranks.pass(1000)?.check;
+    assert.equal(found?.what, "lost");
+    assert.deepEqual(
+      found?.ranks.map(({ rank, why }) => [rank, /every rank has waited for its GPU for 10s/.test(why)]),
+      [
+        [0, true],
+        [1, true],
+      ],
+    );
+  });
+
+  test("does different work if another rank waits elsewhere for as long", () => {
+    const ranks = new Ranks(2);
+    ranks.set(0, { sequence: 3, ...onGpu });
+    ranks.set(1, waiting(4, "the exchange of plan"));
+    assert.equal(ranks.pass(timeoutMs - 400), undefined);
+    assert.equal(ranks.pass(1000)?.check.what, "differ");
+  });
+
+  test("is not the one that others wait for: that is the one that does nothing", () => {
+    const ranks = new Ranks(3);
+    for (const rank of [0, 1]) ranks.set(rank, { sequence: 3, ...onGpu });
+    ranks.set(2, { sequence: 3, doing: "upload" });
+    ranks.pass(timeoutMs - 400);
+    assert.deepEqual(
+      ranks.pass(1000)?.check.ranks.map(({ rank }) => rank),
+      [2],
+    );
+  });
+});
