@@ -67,15 +67,15 @@ function classesOf(namespace: object, base: { readonly prototype: object }): str
 }
 
 /**
- * Not generated: values of other axes or several operands, results that are tuples, and containers. The cases of
- * oracle-layers.test.ts, oracle-recurrent.test.ts and layers.test.ts run them, eager and compiled. LBFGS calls its function several times a step.
+ * Not generated: values of other axes or several operands, results that are tuples, layers of several ranks, and containers. The cases of
+ * oracle-layers.test.ts, oracle-recurrent.test.ts, layers.test.ts and test/distributed run them, eager and compiled. LBFGS calls its function several times a step.
  */
 const generatedElsewhere = `
   AdaptiveAvgPool3d AdaptiveMaxPool3d AvgPool3d MaxPool3d BatchNorm3d InstanceNorm3d Conv3d ConvTranspose3d Dropout3d
   CircularPad3d ConstantPad3d ReflectionPad3d ReplicationPad3d ZeroPad3d
   Bilinear CosineSimilarity PairwiseDistance EmbeddingBag Fold Unfold
   RNN GRU LSTM RNNCell GRUCell LSTMCell
-  MaxUnpool1d MaxUnpool2d MaxUnpool3d
+  MaxUnpool1d MaxUnpool2d MaxUnpool3d SyncBatchNorm
   LinearAdapter ModuleDict ParameterDict ParameterList Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder
   CTCLoss CosineEmbeddingLoss GaussianNLLLoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss
   TripletMarginLoss TripletMarginWithDistanceLoss

@@ -221,14 +221,16 @@ export class DataParallel {
     if (alone && this.shards === 1 && !noSync && !weight && !sums) {
       enterShard(device, draws, 0);
       const loss = alone.loss();
-      const gradients = autograd.grad(loss, trained, { allowUnused: true });
-      leaveShards(device, draws);
       // There is nothing to add, and nobody to exchange with.
+      loss.backward();
+      leaveShards(device, draws);
       return noGrad(() => {
-        autograd.backward(
-          trained,
-          trained.map(({ shape, dtype }, index) => gradients[index] ?? zeros(shape, { dtype, device })),
-        );
+        const unused = trained.filter(({ grad }) => !grad);
+        if (unused.length > 0)
+          autograd.backward(
+            unused,
+            unused.map(({ shape, dtype }) => zeros(shape, { dtype, device })),
+          );
         return loss.detach();
       });
     }
