@@ -67,7 +67,8 @@ const versions = [
 ] as const;
 
 describe("NCCL", { skip: emulatorMissing, concurrency: 2 }, () => {
-  for (const [size, settings, name] of isThorough ? versions : versions.slice(0, 1))
+  // With `npm test`, the ranks that are killed check every byte before that.
+  for (const [size, settings, name] of isThorough ? versions : [])
     test(`${size} ranks of ${name} get every byte, eagerly and in a captured step`, async () => {
       const { status, output } = await runGpus("gpu-collectives", size, [3], settings);
       assert.equal(status, 0, output);

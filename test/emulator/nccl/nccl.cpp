@@ -90,7 +90,7 @@ bool reachBarrier(Communicator& own) {
   for (int rank = 0; rank < own.ranks; ++rank) {
     for (int polls = 0; own.shared->reached[rank] < number; ++polls) {
       if (own.isAborted) return false;
-      if (polls > 100) usleep(50);
+      if (polls > 100) usleep(polls > 1000 ? 1000 : 50);
     }
   }
   return true;
