@@ -16,7 +16,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { Worker } from "node:worker_threads";
 import {
   crossasset,
@@ -40,19 +39,18 @@ import {
 import type { NodeCount } from "../../src/driver/index.js";
 import { allGather, allToAll, broadcast } from "../../src/ops/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
+import { readOptions } from "../../test/support/command-line.js";
 import { openEmulator } from "../../test/support/emulator.js";
 import { C, F, makeRows, S } from "./training.js";
 
-const { values: options } = parseArgs({
-  options: {
-    replays: { type: "string", default: "10000" },
-    bytes: { type: "string", default: `${64 * 2 ** 20}` },
-    batch: { type: "string", default: "256" },
-    seconds: { type: "string", default: "3" },
-    precision: { type: "string", default: "tf32" },
-    device: { type: "string", default: "cuda" },
-    nccl: { type: "string" },
-  },
+const options = readOptions(import.meta.url, {
+  replays: { type: "string", default: "10000" },
+  bytes: { type: "string", default: `${64 * 2 ** 20}` },
+  batch: { type: "string", default: "256" },
+  seconds: { type: "string", default: "3" },
+  precision: { type: "string", default: "tf32" },
+  device: { type: "string", default: "cuda" },
+  nccl: { type: "string" },
 });
 
 /** The main thread may be in a call that never returns. */

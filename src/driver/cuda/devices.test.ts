@@ -42,8 +42,8 @@ describe("the list of devices", { skip }, () => {
       driverVersion: 13_000,
     };
     assert.deepEqual(listCudaDevices(environment), [
-      { index: 0, ...one },
-      { index: 1, ...one },
+      { index: 0, ...one, uuid: "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae00" },
+      { index: 1, ...one, uuid: "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01" },
     ]);
     assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
   });
