@@ -33,6 +33,7 @@ import {
   formatNcclVersion,
   MpiCommunicator,
   NcclCommunicator,
+  ncclVersions,
   openNccl,
   type World,
 } from "../../src/distributed/index.js";
@@ -272,7 +273,7 @@ function modeOf(step: object): { readonly mode: string; readonly nodes: NodeCoun
 async function shareGpu(): Promise<void> {
   const what = "two ranks on one GPU";
   if (!nccl) return;
-  if (nccl.version < 23003)
+  if (nccl.version < ncclVersions.sharedGpu)
     return note(what, `not tried: NCCL ${formatNcclVersion(nccl.version)} can't, 2.30.3 and later can`);
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mps-"));
   const environment: NodeJS.ProcessEnv = {

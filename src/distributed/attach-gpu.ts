@@ -2,12 +2,10 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { Runtime } from "../runtime/index.js";
+import { ncclVersions } from "./nccl/bindings.js";
 import { NcclCommunicator } from "./nccl/communicator.js";
 import { formatNcclVersion, type Nccl, openNccl } from "./nccl/library.js";
 import type { Peers } from "./peers/peers.js";
-
-/** Two ranks may share a GPU from this version on, if NCCL is told so. */
-const sharesGpus = 23003;
 
 /** What a rank tells the others of its GPU. */
 interface GpuRecord {
@@ -77,7 +75,10 @@ function requireFitting(records: readonly GpuRecord[]): void {
         rank,
       );
     const other = users.get(uuid);
-    if (other !== undefined && !(nccl >= sharesGpus && process.env["NCCL_MULTI_RANK_GPU_ENABLE"] === "1"))
+    if (
+      other !== undefined &&
+      !(nccl >= ncclVersions.sharedGpu && process.env["NCCL_MULTI_RANK_GPU_ENABLE"] === "1")
+    )
       throw differ(
         `Ranks ${other} and ${rank} on ${host} have the same GPU: ${gpu}, ${uuid}. Start one process for each GPU, and let each see its own: ` +
           'device("cuda") takes the GPU of its local rank, unless an index is given or CUDA_VISIBLE_DEVICES hides the others.',

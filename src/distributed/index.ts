@@ -11,6 +11,7 @@ export {
 export { init, localGpu } from "./init.js";
 export { type Environment, type Launch, type Launcher, readLaunch } from "./launch/launch-variables.js";
 export { MpiCommunicator, type MpiOptions } from "./mpi/communicator.js";
+export { ncclVersions } from "./nccl/bindings.js";
 export { NcclCommunicator, type NcclOptions } from "./nccl/communicator.js";
 export { formatNcclVersion, type Nccl, openNccl } from "./nccl/library.js";
 export type { RankIdentity } from "./peers/messages.js";

@@ -16,7 +16,8 @@ export class WorldCommunicator implements Communicator {
   readonly #openMpi: () => MpiCommunicator;
   readonly #sources = new Map<string, KernelSource>();
   #mpi: MpiCommunicator | undefined;
-  #nccl: NcclCommunicator | undefined;
+  /** For the GPU of this process. */
+  nccl: NcclCommunicator | undefined;
 
   constructor(
     { rank, size }: { readonly rank: number; readonly size: number },
@@ -28,22 +29,13 @@ export class WorldCommunicator implements Communicator {
   }
 
   get name(): string {
-    const names = [this.#mpi?.name, this.#nccl?.name].filter((name) => name !== undefined);
+    const names = [this.#mpi?.name, this.nccl?.name].filter((name) => name !== undefined);
     return names.length > 0 ? names.join(" and ") : "no library yet";
   }
 
   get mpi(): MpiCommunicator {
     this.#mpi ??= this.#openMpi();
     return this.#mpi;
-  }
-
-  /** For the GPU of this process. */
-  get nccl(): NcclCommunicator | undefined {
-    return this.#nccl;
-  }
-
-  set nccl(communicator: NcclCommunicator | undefined) {
-    this.#nccl = communicator;
   }
 
   allGather(bytes: number): KernelSource {
@@ -82,7 +74,7 @@ export class WorldCommunicator implements Communicator {
   }
 
   #requireNccl(name: string): NcclCommunicator {
-    if (this.#nccl) return this.#nccl;
+    if (this.nccl) return this.nccl;
     throw new HoldfastError(
       "BAD_ARGUMENT",
       `${name} on a GPU that the other ranks do not know. Call parallel.broadcast(model) first, with a model on that GPU, on every rank.`,

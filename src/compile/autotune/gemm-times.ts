@@ -107,39 +107,34 @@ export function timeCandidates(
   let launches = 0;
   try {
     // Native kernels are compiled before the clock starts: that takes longer than all trials.
+    const requestFor = (candidate: Candidate): LaunchRequest =>
+      firstLaunch(runtime, problem, memory.storage, places, candidate);
     const candidates = [...scratchBytes].flatMap(([algorithm, scratchBytes]) => {
-      const requests = attempt(() =>
-        Array.from({ length: copies }, (_, copy) => {
-          const weightsAt = copy === 0 ? undefined : size + (copy - 1) * strideBytes;
-          return firstLaunch(runtime, problem, memory.storage, places, {
-            algorithm,
-            scratchBytes,
-            weightsAt,
-          });
-        }),
-      );
-      return requests ? [{ algorithm, requests }] : [];
+      const candidate = { algorithm, scratchBytes };
+      const request = attempt(() => requestFor(candidate));
+      return request ? [{ candidate, first: { ...request, isPdl: false } }] : [];
     });
     const startMs = clock.nowMs();
     const elapsedMs = (): number => clock.nowMs() - startMs;
-    for (const { algorithm, requests } of candidates) {
+    for (const { candidate, first } of candidates) {
       if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
-      const launch = (count: number): void => {
-        const request = requests[count % copies] as LaunchRequest;
-        runtime.launch(count === 0 ? { ...request, isPdl: false } : request);
-      };
       const burst = attempt(() => {
         // Warm-up: the library loads an algorithm at its first run.
-        timeMs(runtime, clock, () => launch(0));
+        timeMs(runtime, clock, () => runtime.launch(first));
         launches ||= launchesFor(
-          timeMs(runtime, clock, () => launch(1)),
+          timeMs(runtime, clock, () => runtime.launch(first)),
           Math.max(copies, maxLaunches),
         );
+        const requests = Array.from({ length: Math.min(copies, launches) }, (_, copy) =>
+          requestFor(copy === 0 ? candidate : { ...candidate, weightsAt: size + (copy - 1) * strideBytes }),
+        );
         return runtime.captureForTiming("gemm", () => {
-          for (let count = 0; count < launches; count++) launch(count);
+          runtime.launch(first);
+          for (let count = 1; count < launches; count++)
+            runtime.launch(requests[count % requests.length] as LaunchRequest);
         });
       });
-      if (burst) bursts.set(algorithm, burst);
+      if (burst) bursts.set(candidate.algorithm, burst);
     }
     // Interleaved, so that a rising clock rate favours no candidate.
     for (let round = 0; round < rounds && (round === 0 || elapsedMs() < limitMs); round++) {

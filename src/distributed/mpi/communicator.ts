@@ -6,13 +6,12 @@
 import type { KernelSource } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Communicator, patientObserver, type WaitObserver } from "../communicator.js";
+import { pollUntil } from "../poll-until.js";
 import type { MpiHandle } from "./implementations.js";
 import { fixedCells, type MpiLibrary, openMpi } from "./library.js";
 
 /** Tests in a row before the first pause: a collective of a few kilobytes takes some microseconds. */
 const testsBeforePause = 50;
-/** Pauses grow to this. Other ranks may need this processor. */
-const [firstPauseMs, maxPauseMs] = [0.02, 1];
 /** Larger messages are counted in doubles: counts have 32 bits. */
 const maxCount = 2 ** 31 - 1;
 
@@ -33,7 +32,6 @@ export class MpiCommunicator implements Communicator {
   observer: WaitObserver = patientObserver;
   readonly #mpi: MpiLibrary;
   readonly #cells = fixedCells(8);
-  readonly #sleep = new Int32Array(new SharedArrayBuffer(4));
   readonly #sources = new Map<string, KernelSource>();
   #isOpen = true;
 
@@ -151,16 +149,16 @@ export class MpiCommunicator implements Communicator {
     const { words } = this.#cells;
     this.observer.begin(name, bytes);
     this.#require(name, start());
-    let pauseMs = firstPauseMs;
-    for (let tests = 0; ; tests++) {
+    const isDone = (): boolean => {
       words[at.flag] = 0;
       this.#require(name, test(request, flag, abi.statusIgnore));
-      if (words[at.flag] !== 0) break;
-      if (tests < testsBeforePause) continue;
+      return words[at.flag] !== 0;
+    };
+    const goesOn = (): boolean => {
       this.observer.poll();
-      Atomics.wait(this.#sleep, 0, 0, pauseMs);
-      pauseMs = Math.min(maxPauseMs, pauseMs * 1.5);
-    }
+      return true;
+    };
+    pollUntil(isDone, goesOn, testsBeforePause);
     this.observer.end();
   }
 

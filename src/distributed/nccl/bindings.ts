@@ -67,9 +67,11 @@ export const ncclVersions = {
   oldest: 22300,
   /** The first with `ncclAlltoAll`. */
   allToAll: 22800,
+  /** The first in which several ranks may share a GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1. */
+  sharedGpu: 23003,
 } as const;
 
-/** The configuration of a communicator as it was in 2.17: later libraries accept it, with defaults for what is missing. */
+/** The configuration of a communicator, as of NCCL 2.17. Later versions accept it and use defaults for newer fields. */
 export const ncclConfig = new Struct("ncclConfig_t", [
   ["size", "u64"],
   ["magic", "u32"],

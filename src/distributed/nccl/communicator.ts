@@ -6,8 +6,9 @@
 
 import { type KernelSource, NativeBuffer } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { formatDuration } from "../../units/index.js";
+import { formatDuration, sleepSync } from "../../units/index.js";
 import { type Communicator, patientObserver, type WaitObserver } from "../communicator.js";
+import { pollUntil } from "../poll-until.js";
 import {
   ncclConfig,
   ncclResult,
@@ -18,9 +19,8 @@ import {
 } from "./bindings.js";
 import { formatNcclVersion, type Nccl } from "./library.js";
 
-/** Questions in a row before the first pause, and the pauses. */
+/** Questions in a row before the first pause. */
 const pollsBeforePause = 200;
-const [firstPauseMs, maxPauseMs] = [0.02, 1];
 /** How long the other ranks' news may take after a failure that they may have caused. */
 const newsMs = 1000;
 /** How long the end of a communicator may take. */
@@ -198,16 +198,14 @@ export class NcclCommunicator implements Communicator {
   /** Asks until the communicator is no longer in progress, or `goesOn` is false. Returns its state. */
   #await(goesOn: () => boolean): number {
     const { ncclCommGetAsyncError } = this.#nccl.calls.status;
-    let pauseMs = firstPauseMs;
-    for (let polls = 0; ; polls++) {
+    let state: number = ncclResult.InProgress;
+    const isDone = (): boolean => {
       const failed = ncclCommGetAsyncError(this.#handle, this.#out.address);
-      const state = failed === ncclResult.Success ? this.#out.i32() : failed;
-      if (state !== ncclResult.InProgress) return state;
-      if (polls < pollsBeforePause) continue;
-      if (!goesOn()) return state;
-      Atomics.wait(sleep, 0, 0, pauseMs);
-      pauseMs = Math.min(maxPauseMs, pauseMs * 1.5);
-    }
+      state = failed === ncclResult.Success ? this.#out.i32() : failed;
+      return state !== ncclResult.InProgress;
+    };
+    pollUntil(isDone, goesOn, pollsBeforePause);
+    return state;
   }
 
   #fail(name: string, result: number): never {
@@ -221,7 +219,7 @@ export class NcclCommunicator implements Communicator {
     // Another rank's end makes NCCL fail here too. Then that is the error to report.
     for (const endMs = performance.now() + newsMs; this.size > 1 && performance.now() < endMs; ) {
       this.#observer.poll();
-      Atomics.wait(sleep, 0, 0, 20);
+      sleepSync(20);
     }
     const { ncclGetErrorString, ncclGetLastError } = this.#nccl.calls;
     const last = ncclGetLastError(this.#handle).trim();
@@ -233,5 +231,3 @@ export class NcclCommunicator implements Communicator {
     );
   }
 }
-
-const sleep = new Int32Array(new SharedArrayBuffer(4));

@@ -1,4 +1,4 @@
-/** Batch norm with the statistics of the whole batch, of which each rank has some rows. */
+/** Batch norm with the statistics of the batches of all ranks. */
 
 import { currentRecomputation, noGrad } from "../../autograd/index.js";
 import type { Communicator } from "../../distributed/index.js";

@@ -51,7 +51,7 @@ const maxStepsInFlight = 8;
 const maxVectorsInFlight = 16;
 /** Threads of an SM: half of what the registers allow, so that the next launch can prefetch meanwhile; and all. */
 const [sharedThreads, allThreads] = [512, 1024];
-/** Threads of an SM that have registers for a step's rows of A beside its weights. */
+/** Threads of an SM that have registers for a step's rows of A and for its weights. */
 const streamingThreads = 640;
 
 /** The steps of a warp along K: chunks of as many as have their weights in registers at a time. */
@@ -100,12 +100,10 @@ export function listSkinnyConfigs(
   const { m, k, dtype, resultDtype = dtype, bias, biasDtype = resultDtype, prefetchesB = false } = problem;
   const element = elementOf(device, precision, problem);
   if (!element || !canImplement(problem)) return [];
-  return shapesFor(device, { m, k, element }, (groups) => countTiles(problem, groups))
-    .map((shape) => ({
-      ...{ element, m, k, ...shape },
-      ...{ hasBias: bias !== undefined, resultDtype, biasDtype, prefetchesB },
-    }))
-    .filter((config) => skinnySharedBytes(config) <= maxSharedBytesPerBlock(device));
+  return shapesFor(device, { m, k, element }, (groups) => countTiles(problem, groups)).map((shape) => ({
+    ...{ element, m, k, ...shape },
+    ...{ hasBias: bias !== undefined, resultDtype, biasDtype, prefetchesB },
+  }));
 }
 
 /** The configs of GEMMs that share their activations, in one launch. The caller knows that A is the same. */
@@ -131,13 +129,12 @@ export function listGroupedSkinnyConfigs(
   // The first one is used without a comparison, so it is the one that keeps all SMs busy for most of its time.
   return shapesFor(device, own, tiles)
     .map((shape) => ({ ...own, ...shape }))
-    .filter((config) => skinnySharedBytes(config) <= maxSharedBytesPerBlock(device))
     .sort((one, other) => busyShare(device, other, tiles) - busyShare(device, one, tiles));
 }
 
 type Shape = Pick<SkinnyConfig, "warps" | "groups" | "ctasPerSm" | "streamsA">;
 
-/** How the tiles of one launch may be divided over CTAs and warps. */
+/** How the tiles of one launch may be divided over CTAs and warps, as far as their shared memory suffices. */
 function shapesFor(
   device: Device,
   sizes: Pick<SkinnyConfig, "m" | "k" | "element">,
@@ -146,12 +143,14 @@ function shapesFor(
   const { m, k, element } = sizes;
   const steps = Math.ceil((k * elementBytes(element)) / stepBytes);
   const warps = [2, 4, 8].find((count) => steps <= count * maxStepsInFlight) ?? 16;
-  const groups = m > 8 ? 2 : 1;
+  const groups = m > maxStreamedRows ? 2 : 1;
   const tiles = tilesWith(groups);
   const filling = (shape: Pick<Shape, "warps" | "groups">, threads: number): Shape => ({
     ...{ ...shape, streamsA: false },
     ctasPerSm: Math.max(1, threads / (shape.warps * warpSize)),
   });
+  const maxBytes = maxSharedBytesPerBlock(device);
+  const sharedBytes = (shape: Shape): number => skinnySharedBytes({ ...sizes, ...shape });
   const fillsShare = tiles > (device.parallelism * sharedThreads) / (warps * warpSize);
   const perSm = Math.ceil(tiles / device.parallelism);
   // A CTA for each tile, all at the same time: no SM waits for a last round of tiles.
@@ -164,7 +163,7 @@ function shapesFor(
       .filter(
         (one) => !one.streamsA || (m <= maxStreamedRows && perSm * fitting * warpSize <= streamingThreads),
       )
-      .filter((one) => perSm * skinnySharedBytes({ ...sizes, ...one }) <= maxSharedBytesPerBlock(device));
+      .filter((one) => perSm * sharedBytes(one) <= maxBytes);
   });
   const shapes = [
     ...inOneRound,
@@ -174,7 +173,8 @@ function shapesFor(
     filling({ warps: warps === 16 ? 8 : 2 * warps, groups }, sharedThreads),
   ];
   const key = (shape: Shape): string => `${shape.warps} ${shape.groups} ${shape.ctasPerSm} ${shape.streamsA}`;
-  return [...new Map(shapes.map((shape) => [key(shape), shape])).values()];
+  const different = [...new Map(shapes.map((shape) => [key(shape), shape])).values()];
+  return different.filter((shape) => sharedBytes(shape) <= maxBytes);
 }
 
 /** The share of its time in which a launch has work for all of its CTAs. */

@@ -9,7 +9,7 @@
  * one row, which are two fragments of B. So K is permuted within a step, for both operands in the same way, which changes no sum but in its
  * order. The sums of the warps are added in their order.
  *
- * A is in shared memory for the whole launch, or goes to registers beside B: a CTA with one tile would read it from shared memory only once.
+ * A is in shared memory for the whole launch, or goes to registers like B: a CTA with one tile would read it from shared memory only once.
  */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
