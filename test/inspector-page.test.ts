@@ -105,6 +105,28 @@ test("every tab shows its figures", needsBrowser, async (t) => {
 });
 
 test(
+  "a distributed run shows its ranks side by side, and marks the one that others wait for",
+  needsBrowser,
+  async (t) => {
+    const run = writeSampleRun(folders.runs, "ranks", { steps: 100 });
+    run.writeRanks([8, 8.3, 13, 7.9]);
+    run.close();
+    const page = await runs.show(t, "ranks/speed");
+    const table = figure(page, "Ranks");
+    await table.getByText("node1").first().waitFor();
+    assert.match(await table.innerText(), /4 processes does in a step\. The others wait for rank 2\./);
+    assert.equal(await table.locator("tbody tr").count(), 4);
+    assert.match(await table.locator("tbody tr", { hasText: "slow" }).innerText(), /^2slow\s+node1\s+4002\s/);
+    await figure(page, "Own work by rank").locator(".legend").getByText("rank 3").waitFor();
+    const { bytes } = await saved(page, () => table.getByRole("button", { name: "CSV" }).click());
+    assert.match(bytes.toString(), /^rank,host,process,device,.*\r\n0,(.*\r\n)+2,node1,4002,.*,1\r\n3,/);
+    await runs.goTo("first/speed");
+    await figure(page, "Kernels").waitFor();
+    assert.equal(await table.count(), 0);
+  },
+);
+
+test(
   "a run of a language model shows its perplexity, tokens per second and samples",
   needsBrowser,
   async (t) => {

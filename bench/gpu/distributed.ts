@@ -168,6 +168,7 @@ const world: World = {
   ...{ rank: 0, size: 1, localRank: 0, communicator },
   launch: { launcher: undefined, rank: 0, size: 1, localRank: 0, master: undefined, restarts: 0 },
   ranks: [{ rank: 0, size: 1, host: "localhost", pid: process.pid }],
+  traffic: { collectives: 0, sentBytes: 0, ms: 0 },
   exchange: (_, value) => [value],
   barrier: () => undefined,
   attach: () => undefined,

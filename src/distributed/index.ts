@@ -3,6 +3,7 @@
  * memory: MPI between CPUs, NCCL between GPUs.
  */
 
+export { clockOffsets } from "./clock-offsets.js";
 export {
   type Communicator,
   patientObserver,

@@ -5,6 +5,7 @@
 
 import type { KernelSource } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
+import type { RankTraffic } from "../records/index.js";
 import type { Communicator } from "./communicator.js";
 import type { MpiCommunicator } from "./mpi/communicator.js";
 import type { NcclCommunicator } from "./nccl/communicator.js";
@@ -15,6 +16,7 @@ export class WorldCommunicator implements Communicator {
   /** MPI is started at the first use: not every launcher has it. */
   readonly #openMpi: () => MpiCommunicator;
   readonly #sources = new Map<string, KernelSource>();
+  readonly #traffic = { collectives: 0, sentBytes: 0, ms: 0 };
   #mpi: MpiCommunicator | undefined;
   /** For the GPU of this process. */
   nccl: NcclCommunicator | undefined;
@@ -38,16 +40,26 @@ export class WorldCommunicator implements Communicator {
     return this.#mpi;
   }
 
+  /** What this rank has exchanged by MPI. The host does not see the collectives of GPUs: they are parts of graphs. */
+  get traffic(): RankTraffic {
+    return { ...this.#traffic };
+  }
+
   allGather(bytes: number): KernelSource {
-    return this.#source("allGather", ["in", "out"], `${bytes}`, (of) => of.allGather(bytes));
+    const sent = bytes * (this.size - 1);
+    return this.#source("allGather", ["in", "out"], `${bytes}`, sent, (of) => of.allGather(bytes));
   }
 
   allToAll(bytes: number): KernelSource {
-    return this.#source("allToAll", ["in", "out"], `${bytes}`, (of) => of.allToAll(bytes));
+    const sent = bytes * (this.size - 1);
+    return this.#source("allToAll", ["in", "out"], `${bytes}`, sent, (of) => of.allToAll(bytes));
   }
 
   broadcast(bytes: number, root: number): KernelSource {
-    return this.#source("broadcast", ["inout"], `${bytes} from ${root}`, (of) => of.broadcast(bytes, root));
+    const sent = this.rank === root ? bytes * (this.size - 1) : 0;
+    return this.#source("broadcast", ["inout"], `${bytes} from ${root}`, sent, (of) =>
+      of.broadcast(bytes, root),
+    );
   }
 
   close(): void {
@@ -58,6 +70,7 @@ export class WorldCommunicator implements Communicator {
     name: string,
     parameters: KernelSource["parameters"],
     attributes: string,
+    sentBytes: number,
     of: (communicator: Communicator) => KernelSource,
   ): KernelSource {
     const key = `${name} ${attributes}`;
@@ -66,7 +79,13 @@ export class WorldCommunicator implements Communicator {
     const source: KernelSource = {
       name,
       parameters,
-      native: (...args) => of(this.mpi).native?.(...args),
+      native: (...args) => {
+        const startMs = performance.now();
+        of(this.mpi).native?.(...args);
+        this.#traffic.collectives++;
+        this.#traffic.sentBytes += sentBytes;
+        this.#traffic.ms += performance.now() - startMs;
+      },
       enqueue: (...args) => of(this.#requireNccl(name)).enqueue?.(...args),
     };
     this.#sources.set(key, source);

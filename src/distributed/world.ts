@@ -3,6 +3,7 @@
 import { loadKoffi } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { packageVersion } from "../files/index.js";
+import type { RankTraffic } from "../records/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { attachGpu } from "./attach-gpu.js";
 import type { Communicator } from "./communicator.js";
@@ -36,6 +37,12 @@ export interface World {
   /** Undefined in a world of one. */
   readonly communicator: Communicator | undefined;
   readonly ranks: readonly RankIdentity[];
+  /**
+   * What this rank has exchanged by MPI.
+   *
+   * @internal
+   */
+  readonly traffic: RankTraffic;
   /** What every rank passes to the same call, in the order of ranks. JSON values. */
   exchange<T>(name: string, value: T): readonly T[];
   /** Returns when every rank has called it. */
@@ -68,6 +75,7 @@ class LonelyWorld implements World {
   readonly launch: Launch;
   readonly communicator = undefined;
   readonly ranks: readonly RankIdentity[] = [{ rank: 0, size: 1, host: "localhost", pid: process.pid }];
+  readonly traffic: RankTraffic = { collectives: 0, sentBytes: 0, ms: 0 };
 
   constructor(launch: Launch) {
     this.launch = launch;
@@ -138,6 +146,10 @@ class ConnectedWorld implements World {
 
   get ranks(): readonly RankIdentity[] {
     return this.#peers.identities;
+  }
+
+  get traffic(): RankTraffic {
+    return this.communicator.traffic;
   }
 
   exchange<T>(name: string, value: T): readonly T[] {

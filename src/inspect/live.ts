@@ -6,7 +6,7 @@
 import { stat } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { join } from "node:path";
-import { countSteps, inspectionFiles, readStatus, runFiles } from "../train/index.js";
+import { countSteps, inspectionFiles, rankFiles, readStatus, runFiles } from "../train/index.js";
 import { MiB } from "../units/index.js";
 import { safeHeaders } from "./responses.js";
 
@@ -24,6 +24,8 @@ const announced = {
   memory: inspectionFiles.memory,
   incidents: inspectionFiles.incidents,
   results: runFiles.results,
+  // As often as those of the other ranks.
+  ranks: rankFiles.steps(0),
 } as const;
 
 /** The interval of comments that keep proxies from closing the connection. */

@@ -5,6 +5,7 @@ import type { Rejection } from "./access.js";
 import { type Page, policyFor, readPage } from "./assets.js";
 import { type LiveOptions, LiveRuns } from "./live.js";
 import { plainPage } from "./plain-page.js";
+import { rankTable } from "./rank-table.js";
 import { type Body, json, safeHeaders } from "./responses.js";
 import { runExports } from "./run-exports.js";
 import { findRun, type ListedRun, type ShownFolder } from "./run-list.js";
@@ -67,7 +68,7 @@ export class Router {
         : { status: 404, error: run.rejection };
     if (more.length > 0) return notFound;
     const view = this.#viewOf(run);
-    if (what === undefined || ["plans", "memory", "export"].includes(what)) await view.catchUp();
+    if (what === undefined || ["plans", "memory", "ranks", "export"].includes(what)) await view.catchUp();
     if (what === "plans" && which !== undefined) return planAnswer(view, which);
     if (what === "export" && which !== undefined) return exportAnswer(view, which);
     if (which !== undefined) return notFound;
@@ -78,6 +79,8 @@ export class Router {
         return stepsAnswer(view, query);
       case "memory":
         return json(view.memory());
+      case "ranks":
+        return json(rankTable(view.ranks().ranks, view.inspection().plans));
       case "phases":
         return json(view.phases());
       case "live":

@@ -7,19 +7,20 @@ import { lstatSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { withFileError } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { inspectionFiles, legacyIncidentsFile, runFiles } from "../train/index.js";
+import { inspectionFiles, legacyIncidentsFile, rankFileName, rankFiles, runFiles } from "../train/index.js";
 
 /** The recorder's previous log and its current one. */
 export const phaseFiles = ["recorder.old.log", runFiles.recorder] as const;
 
 const { checkpoints, ...recordFiles } = runFiles;
 
-/** All files in a run's folder that the inspector opens. */
+/** All files in a run's folder that the inspector opens, besides those of single ranks. */
 const openedFiles: readonly string[] = [
   ...new Set<string>([
     ...Object.values(recordFiles),
     ...Object.values(inspectionFiles),
     legacyIncidentsFile,
+    rankFiles.ranks,
     ...phaseFiles,
   ]),
 ];
@@ -87,7 +88,7 @@ function isFolderInside(path: string, realRoot: string): boolean {
 
 /** Rejects links that lead out of the folder, and files that are not regular, such as pipes. */
 function rejectionOf(path: string, realRoot: string): string | undefined {
-  for (const name of openedFiles) {
+  for (const name of [...openedFiles, ...rankFilesIn(path)]) {
     const file = join(path, name);
     const link = lstatSync(file, { throwIfNoEntry: false });
     if (!link || link.isFile()) continue;
@@ -98,6 +99,13 @@ function rejectionOf(path: string, realRoot: string): string | undefined {
     if (!statSync(target).isFile()) return `${name} is not a regular file, so the run is not read.`;
   }
   return undefined;
+}
+
+/** Those that are not regular files: a run may have thousands. */
+function rankFilesIn(path: string): string[] {
+  return readdirSync(path, { withFileTypes: true })
+    .filter((entry) => rankFileName.test(entry.name) && !entry.isFile())
+    .map(({ name }) => name);
 }
 
 function targetOf(path: string): string | undefined {

@@ -4,7 +4,14 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { readTail } from "../files/index.js";
 import type { MemorySample } from "../records/index.js";
-import { healthOf, InspectionReader, type InspectionReading, readRun } from "../train/index.js";
+import {
+  healthOf,
+  InspectionReader,
+  type InspectionReading,
+  RanksReader,
+  type RanksReading,
+  readRun,
+} from "../train/index.js";
 import { MiB } from "../units/index.js";
 import type { RunDetail, RunLine } from "./page/wire.js";
 import { type ListedRun, listRuns, phaseFiles, type ShownFolder } from "./run-list.js";
@@ -52,12 +59,14 @@ export class RunView {
   readonly path: string;
   readonly steps: StepTable;
   readonly #inspection: InspectionReader;
+  readonly #ranks: RanksReader;
 
   constructor({ name, path }: ListedRun) {
     this.name = name;
     this.path = path;
     this.steps = new StepTable(path);
     this.#inspection = new InspectionReader(path);
+    this.#ranks = new RanksReader(path);
   }
 
   /** Reads new records, and lets other requests run between two chunks. */
@@ -69,15 +78,22 @@ export class RunView {
     return this.#inspection.read();
   }
 
+  /** The ranks of a distributed run. */
+  ranks(): RanksReading {
+    return this.#ranks.read();
+  }
+
   detail(): RunDetail {
     const { run = null, status = null, results = null, metrics, messages } = readRun(this.path);
     const inspected = this.inspection();
+    const ranks = this.ranks();
     return {
       ...{ name: this.name, run, status, results, metrics, incidents: inspected.incidents },
       plans: inspected.plans.map(({ name, inputs, mode = null, calls, memory }, index) => ({
         ...{ index, name, inputs, mode, calls: calls.length, peak: memory.peak },
       })),
-      messages: [...messages, ...inspected.messages, ...this.#stepMessages()],
+      messages: [...messages, ...inspected.messages, ...ranks.messages, ...this.#stepMessages()],
+      ranks: ranks.ranks.length,
     };
   }
 
@@ -115,7 +131,7 @@ export class RunView {
 export function rejectedDetail(name: string, rejection: string): RunDetail {
   return {
     ...{ name, run: null, status: null, results: null, metrics: [], plans: [], incidents: [] },
-    messages: [rejection],
+    ...{ messages: [rejection], ranks: 0 },
   };
 }
 

@@ -13,7 +13,7 @@ import { listenTo, openTestInspector } from "../../test/support/inspector-client
 import { samplePlan } from "../../test/support/sample-plan.js";
 import { sampleIncidents, writeSampleRun } from "../../test/support/sample-run.js";
 import type { MemorySample, PlanRecord } from "../records/index.js";
-import type { RunDetail, RunLine } from "./page/wire.js";
+import type { RankTable, RunDetail, RunLine } from "./page/wire.js";
 
 const root = makeFolder();
 const run = writeSampleRun(root, "older", {
@@ -60,6 +60,31 @@ test("a run has its settings, status, results, metrics, plans and incidents", as
   assert.equal(detail.incidents.length, 5);
   assert.deepEqual(detail.messages, []);
   assert.equal((await inspector.json<RunDetail>("/api/runs/newer%20%26%20odd")).name, "newer & odd");
+});
+
+test("a distributed run has a line for each rank, and damaged ones are named", async () => {
+  const other = makeFolder();
+  const distributed = writeSampleRun(other, "ranks");
+  distributed.writeRanks([10, 18]);
+  distributed.close();
+  const served = await openTestInspector({ root: other });
+  const { ranks } = await served.json<RankTable>("/api/runs/ranks/ranks");
+  assert.deepEqual(
+    ranks.map(({ rank, host, pid, isSlow, points }) => [rank, host, pid, isSlow, points.length]),
+    [
+      [0, "node0", 4000, false, 20],
+      [1, "node0", 4001, true, 20],
+    ],
+  );
+  assert.equal((await served.json<RunDetail>("/api/runs/ranks")).ranks, 2);
+  appendFileSync(join(other, "ranks", "steps.rank-1.jsonl"), '{"step": "x"}\n');
+  const { messages } = await served.json<RunDetail>("/api/runs/ranks");
+  assert.match(messages.join(), /Line 21 of steps\.rank-1\.jsonl is ignored: time is not a time/);
+  writeFileSync(join(other, "ranks", "ranks.json"), '{"ranks": [{"rank": "../1"}]}');
+  const damaged = await served.json<RunDetail>("/api/runs/ranks");
+  assert.equal(damaged.ranks, 0);
+  assert.match(damaged.messages.join(), /ranks\[0\]\.rank is not a whole number/);
+  assert.deepEqual(await inspector.json<RankTable>("/api/runs/older/ranks"), { ranks: [] });
 });
 
 test("steps come as points, of a range too, and an invalid request is rejected", async () => {

@@ -36,6 +36,16 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and incidents 
     assert.match(text, pattern);
 });
 
+test("the ranks of a distributed run are listed, the slowest first", () => {
+  const run = writeSampleRun(makeFolder(), "ranks");
+  run.writeRanks([8, 8, 8, 14, 8, 8, 8, 8, 7]);
+  const text = viewAsText(run.path).print();
+  proveFits(text, 80);
+  assert.match(text, /^ranks +rank {2}host {3}step {2}own work +sent$/m);
+  assert.match(text, /sent\n +3 {2}node1 {2}20ms +1[34][.\d]*ms {2}7\.63 MiB {2}the others wait for it\n/);
+  assert.match(text, /\n +1 more, which work less\n/);
+});
+
 test("a run of a language model shows tokens per second, its evaluations and the newest samples", () => {
   const run = writeSampleRun(makeFolder(), "texts", { steps: 10 });
   const evaluations = [0, 1, 2, 3, 4, 5, 6, 7].map((step) => ({

@@ -3,6 +3,7 @@
 import type { MemorySample, PlanRecord } from "../records/index.js";
 import { formatBytes, formatDuration } from "../units/index.js";
 import type { RunDetail, RunLine } from "./page/wire.js";
+import { rankTable } from "./rank-table.js";
 import type { RunView } from "./run-view.js";
 import type { StepPoints } from "./step-table.js";
 import { fitLine, progressBar, shadeOf, sparkline, stackedBar, tableLines } from "./text-marks.js";
@@ -22,6 +23,9 @@ const maxIncidents = 4;
 const maxNotes = 4;
 const maxEvaluations = 5;
 const maxSamples = 4;
+
+/** Max. ranks with a line each: the slowest. */
+const maxRanks = 8;
 
 /** The list of runs, one line each. */
 export function describeRuns(lines: readonly RunLine[], { columns = 80 }: TextOptions = {}): string {
@@ -59,6 +63,7 @@ export function describeRun(
     ["settings", settingLines(detail, width)],
     ["loss", points ? lossLines(points) : []],
     ["speed", points ? speedLines(points, detail) : []],
+    ["ranks", rankLines(view)],
     ["epochs", epochLines(detail)],
     ["tests", testLines(detail)],
     ["evaluated", evaluationLines(detail)],
@@ -98,6 +103,25 @@ function settingLines({ run }: RunDetail, width: number): string[] {
   if (typeof settings !== "object" || settings === null) return [];
   const texts = Object.entries(settings).map(([name, value]) => `${name} ${shortText(value)}`);
   return wrap(texts, width).slice(0, 4);
+}
+
+function rankLines(view: RunView): string[] {
+  const { ranks } = rankTable(view.ranks().ranks, view.inspection().plans);
+  const ms = (value: number | null): string => (value === null ? "–" : formatDuration(value));
+  const slowest = [...ranks].sort((a, b) => (b.ownMs ?? 0) - (a.ownMs ?? 0)).slice(0, maxRanks);
+  const rows = slowest.map(({ rank, host, stepMs, ownMs, sentBytes, isSlow }) => [
+    ...[String(rank), host, ms(stepMs), ms(ownMs)],
+    ...[
+      sentBytes === null ? "–" : formatBytes(Math.round(sentBytes)),
+      isSlow ? "the others wait for it" : "",
+    ],
+  ]);
+  if (rows.length === 0) return [];
+  const more = ranks.length - rows.length;
+  return [
+    ...tableLines([["rank", "host", "step", "own work", "sent", ""], ...rows], [1, 5]),
+    ...(more > 0 ? [`${more} more, which work less`] : []),
+  ];
 }
 
 function lossLines({ rows, columns }: StepPoints): string[] {

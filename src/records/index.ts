@@ -24,6 +24,7 @@ export {
   type StepPlanReport,
   stepPhases,
 } from "./plan.js";
+export type { RankRecord, RankSteps, RankTraffic } from "./ranks.js";
 export {
   type JsonRecord,
   type RunFigures,

@@ -29,6 +29,13 @@ export type { LogSizes } from "./files/log-file.js";
 export { RecorderLog, type RecorderLogOptions } from "./files/recorder-log.js";
 export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
 export { InspectionReader, type InspectionReading, readInspection } from "./inspection/read-inspection.js";
+export {
+  type RankReading,
+  RanksReader,
+  type RanksReading,
+  readRanks,
+  sumSpans,
+} from "./inspection/read-ranks.js";
 export { type PlanReporter, RunRecorder, type RunRecorderOptions } from "./inspection/run-recorder.js";
 export {
   countSteps,
@@ -43,7 +50,14 @@ export type { TrainerPosition } from "./position.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";
 export { type FoundState, findCheckpoint } from "./resume-point.js";
-export { inspectionFiles, legacyIncidentsFile, recorderOfRank, runFiles } from "./run-files.js";
+export {
+  inspectionFiles,
+  legacyIncidentsFile,
+  rankFileName,
+  rankFiles,
+  recorderOfRank,
+  runFiles,
+} from "./run-files.js";
 export { type NewRun, type OpenedRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
 export { runPhases } from "./run-phases.js";
 export { RunServer, type RunServerOptions } from "./run-server.js";

@@ -9,10 +9,21 @@ export const runFiles = {
   checkpoints: "checkpoints",
 } as const;
 
-/** The recorder's log of another rank than 0. */
+/** The recorder's log of a rank. */
 export function recorderOfRank(rank: number): string {
-  return `recorder.rank-${rank}.log`;
+  return rank === 0 ? runFiles.recorder : `recorder.rank-${rank}.log`;
 }
+
+/** The files of a distributed run's ranks. */
+export const rankFiles = {
+  /** The ranks, as a list of `RankRecord`. Rank 0 writes it. */
+  ranks: "ranks.json",
+  /** One `RankSteps` per line. */
+  steps: (rank: number): string => `steps.rank-${rank}.jsonl`,
+} as const;
+
+/** The names of files that a rank writes. */
+export const rankFileName = /^(?:recorder\.rank-\d+(?:\.old)?\.log|steps\.rank-\d+\.jsonl)$/;
 
 /** The files that the inspector shows. A reader may see the last record half written, and ignores it. */
 export const inspectionFiles = {

@@ -1,23 +1,26 @@
 /**
  * Writes a run: its folder with settings, progress and figures, its records for the inspector, and its checkpoints. An existing run stays
- * unchanged until the first record. An application adds its own events and states. Of several ranks, rank 0 writes; each of the others
- * writes the events of its own device, and its part of checkpoints if the optimizer is split.
+ * unchanged until the first record. An application adds its own events and states. Of several ranks, rank 0 writes. Each rank writes the
+ * events of its own device and its steps, and its part of checkpoints if the optimizer is split.
  */
 
 import { join } from "node:path";
-import type { World } from "../distributed/index.js";
+import { writeAtomically } from "../data/index.js";
+import { clockOffsets, type World } from "../distributed/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Optimizer } from "../optim/index.js";
-import type { JsonRecord, RunFigures, RunPhase, RunProgress } from "../records/index.js";
+import type { JsonRecord, RankRecord, RunFigures, RunPhase, RunProgress } from "../records/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { Device, ReportOptions } from "../tensor/index.js";
 import type { Checkpoint } from "./checkpoint-file.js";
 import { CheckpointStore } from "./checkpoints.js";
+import { toJson } from "./files/json.js";
 import type { LogSizes } from "./files/log-file.js";
 import { RecorderLog } from "./files/recorder-log.js";
+import { RankLog } from "./inspection/rank-log.js";
 import { type PlanReporter, RunRecorder } from "./inspection/run-recorder.js";
 import { finalStateAfter, incidentOf } from "./run-failure.js";
-import { recorderOfRank, runFiles } from "./run-files.js";
+import { rankFiles, recorderOfRank, runFiles } from "./run-files.js";
 import { RunFolder } from "./run-folder.js";
 import { requireEqualSettings, stateOfRun } from "./run-state.js";
 import type { StepFigures } from "./step-progress.js";
@@ -81,7 +84,10 @@ export class RunWriter<Point extends ResumePoint> {
   readonly #runtime: Runtime | undefined;
   #progress: RunProgress = { step: 0 };
   #isStarted = false;
+  /** Of a distributed run. */
+  readonly #ranks: readonly RankRecord[];
   #log: RecorderLog | undefined;
+  #rankLog: RankLog | undefined;
   #recorder: RunRecorder | undefined;
 
   constructor(options: RunWriterOptions<Point>) {
@@ -96,6 +102,7 @@ export class RunWriter<Point extends ResumePoint> {
       this.#isNew = lastStep === null;
       this.#store = new CheckpointStore(checkpoints, { ...storeOptions, lastStep: lastStep ?? -1 });
       this.resumed = lastStep === null ? undefined : find(this.#store);
+      this.#ranks = describeRanks(world, device);
       return;
     }
     this.#isNew = stateOfRun(path) === "none";
@@ -112,6 +119,7 @@ export class RunWriter<Point extends ResumePoint> {
         });
     this.resumed = resumed;
     world?.exchange("the step to resume from", resumed?.step ?? null);
+    this.#ranks = world ? describeRanks(world, device) : [];
   }
 
   /** The run's folder. Only rank 0 has it open. */
@@ -139,10 +147,8 @@ export class RunWriter<Point extends ResumePoint> {
     if (this.#isStarted) return;
     this.#isStarted = true;
     const { step: from = 0, logs: sizes } = this.resumed ?? {};
-    const { path, world } = this.#options;
     if (!this.#folder) {
-      if (this.#runtime)
-        this.#log = new RecorderLog(join(path, recorderOfRank(world?.rank ?? 0)), this.#runtime.recorder);
+      this.#openRankLogs(from);
       return;
     }
     if (!this.#isNew) {
@@ -155,8 +161,22 @@ export class RunWriter<Point extends ResumePoint> {
     }
     this.#progress = { step: from };
     if (!this.#runtime) return;
-    this.#log = new RecorderLog(this.folder.pathOf(runFiles.recorder), this.#runtime.recorder);
+    if (this.#ranks.length > 1)
+      writeAtomically(this.folder.pathOf(rankFiles.ranks), `${toJson("ranks", { ranks: this.#ranks }, 2)}\n`);
+    this.#openRankLogs(from);
     this.#recorder = new RunRecorder({ folder: this.folder.path, runtime: this.#runtime, from, sizes });
+  }
+
+  #openRankLogs(from: number): void {
+    const { path, world } = this.#options;
+    const runtime = this.#runtime;
+    if (!runtime) return;
+    const { rank = 0, size = 1 } = world ?? {};
+    const clockMs = this.#ranks[rank]?.clockMs ?? 0;
+    this.#log = new RecorderLog(join(path, recorderOfRank(rank)), runtime.recorder, { clockMs });
+    if (size === 1) return;
+    const traffic = () => (runtime.device.kind === "cpu" ? world?.traffic : undefined);
+    this.#rankLog = new RankLog(join(path, rankFiles.steps(rank)), { from, clockMs, traffic });
   }
 
   enterPhase(phase: RunPhase): void {
@@ -212,6 +232,7 @@ export class RunWriter<Point extends ResumePoint> {
     return {
       sent: ({ step, epoch, samples, lr, hostMs }) => {
         const [time, loss] = [Date.now(), Number.NaN];
+        this.#rankLog?.noteSent(stepsBefore + step);
         this.#recorder?.noteSent({ step: stepsBefore + step, time, loss, lr, fold, epoch, samples, hostMs });
       },
       lossRead: (loss) => this.#recorder?.noteLoss(loss),
@@ -247,6 +268,7 @@ export class RunWriter<Point extends ResumePoint> {
   /** Ends the run as finished, or as stopped by a signal. */
   end(state: "finished" | "stopped", exitCode: number): void {
     this.#log?.write();
+    this.#rankLog?.close();
     this.#recorder?.close();
     this.#folder?.end({ state, ...(state === "stopped" && { reason: "a signal" }), exitCode });
   }
@@ -260,6 +282,7 @@ export class RunWriter<Point extends ResumePoint> {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     for (const note of [
       () => this.#log?.write(),
+      () => this.#rankLog?.close(),
       () => this.#recorder?.noteIncident(...incidentOf(error)),
       () => this.#recorder?.close(),
       () => this.folder.end({ state: finalStateAfter(error), ...(reason && { reason }), exitCode }),
@@ -282,4 +305,14 @@ export class RunWriter<Point extends ResumePoint> {
       throw error;
     }
   }
+}
+
+/** The ranks, as all of them see each other. All ranks call it. */
+function describeRanks(world: World, device: string): readonly RankRecord[] {
+  const devices = world.exchange("the name of its device", device);
+  const clocks = clockOffsets(world);
+  return world.ranks.map(({ rank, host, pid }) => ({
+    ...{ rank, host, pid, device: devices[rank] ?? "" },
+    clockMs: clocks[rank] ?? 0,
+  }));
 }

@@ -8,12 +8,33 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { readStatus } from "../../src/train/index.js";
+import { traceRun } from "../../src/inspect/exports/index.js";
+import { readRanks, readStatus } from "../../src/train/index.js";
 import { bitsOf, trainAlone, trainOnRanks } from "../support/crossasset-ranks.js";
 import { makeFolder } from "../support/folders.js";
 import { lacksMpi } from "../support/ranks.js";
+import { checkTrace } from "../support/trace-format.js";
 
 const epochs = 3;
+
+/** The trace has what both ranks did, on one clock. */
+function requireMergedTrace(run: string): void {
+  const { spans } = checkTrace(JSON.stringify(traceRun(run)));
+  const processes = [0, 1].map((rank) => {
+    const title = [...spans.keys()].find((name) => name.startsWith(`run killed, rank ${rank} (process `));
+    return title?.replace(/: .*/, "") ?? assert.fail([...spans.keys()].join("\n"));
+  });
+  const [first, second] = processes.map((title) => {
+    const phases = spans.get(`${title}: phases and copies`) ?? [];
+    return phases.find(({ name }) => name === "compile (train)") ?? assert.fail(title);
+  });
+  // Rank 1 compiles what rank 0 does, and waits for it.
+  assert.ok(first && second && first.begin < second.end && second.begin < first.end);
+  const { ranks, messages } = readRanks(run);
+  assert.deepEqual([ranks.map(({ rank }) => rank), messages], [[0, 1], []]);
+  for (const { spans: steps } of ranks)
+    assert.ok(steps.some(({ traffic }) => traffic && traffic.collectives > 0 && traffic.sentBytes > 0));
+}
 
 test("a run whose rank 1 is killed, resumed in one process, has the bits of an uninterrupted one", {
   skip: lacksMpi("openmpi"),
@@ -39,7 +60,7 @@ test("a run whose rank 1 is killed, resumed in one process, has the bits of an u
   assert.deepEqual([state, exitCode], ["failed", 6]);
   const files = readdirSync(join(killed, "checkpoints")).sort();
   assert.match(files.at(-2) ?? "", /^step-\d{9}\.rank-1\.[0-9a-f]{16}\.safetensors$/);
-  assert.ok(readdirSync(killed).includes("recorder.rank-1.log"));
+  requireMergedTrace(killed);
   await trainAlone({ out: killed, epochs, more: ["--resume"] });
   await alone;
   assert.deepEqual(bitsOf(killed), bitsOf(whole));

@@ -3,8 +3,8 @@
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import type { IncidentRecord, MemorySample, PlanRecord } from "../../src/records/index.js";
-import { inspectionFiles } from "../../src/train/index.js";
+import type { IncidentRecord, MemorySample, PlanRecord, RankSteps } from "../../src/records/index.js";
+import { inspectionFiles, rankFiles, recorderOfRank } from "../../src/train/index.js";
 import { StepLog, type StepRow } from "../../src/train/inspection/step-log.js";
 import { samplePlan } from "./sample-plan.js";
 
@@ -125,6 +125,35 @@ export class SampleRun {
 
   appendPhases(lines: readonly string[]): void {
     appendFileSync(join(this.path, "recorder.log"), lines.map((line) => `${line}\n`).join(""));
+  }
+
+  /** Records of ranks, a line for every ten steps. `ownMs`: the time of a step outside of collectives, for each rank; null for GPUs. */
+  writeRanks(ownMs: readonly (number | null)[], { clockMs = 0 } = {}): void {
+    const { startMs, stepMs, device } = this.#options;
+    const ranks = ownMs.map((_, rank) => ({
+      rank,
+      host: `node${rank >> 1}`,
+      pid: 4000 + rank,
+      device,
+      clockMs,
+    }));
+    this.#write(rankFiles.ranks, { ranks });
+    for (const [rank, own] of ownMs.entries()) {
+      const lines = Array.from({ length: Math.floor(this.#step / 10) }, (_, index): RankSteps => {
+        const step = 10 * (index + 1);
+        const [time, ms, noise] = [startMs + step * stepMs, 10 * stepMs, 0.05 * Math.sin(step + rank)];
+        const inCollectives = ms - 10 * (own ?? 0) * (1 + noise);
+        const traffic = { collectives: 20, sentBytes: 10 * 8_000_000, ms: inCollectives };
+        return { time, step, steps: 10, ms, ...(own !== null && { traffic }) };
+      });
+      const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+      appendFileSync(join(this.path, rankFiles.steps(rank)), text);
+    }
+    for (let rank = 1; rank < ownMs.length; rank++)
+      appendFileSync(
+        join(this.path, recorderOfRank(rank)),
+        `${new Date(startMs).toISOString()}  phase        compile (train)  ${rank}00ms\n`,
+      );
   }
 
   writeStatus(

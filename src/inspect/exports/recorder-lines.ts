@@ -2,11 +2,9 @@
 
 import { join } from "node:path";
 import { readTail } from "../../files/index.js";
+import { recorderOfRank } from "../../train/index.js";
 import { MiB, parseDuration } from "../../units/index.js";
 import type { EventArgs, TraceSpan } from "./trace-events.js";
-
-/** Oldest first. */
-const files = ["recorder.old.log", "recorder.log"] as const;
 
 export interface RecorderReading {
   readonly phases: readonly TraceSpan[];
@@ -20,9 +18,11 @@ export interface RecorderReading {
   readonly omitted: number;
 }
 
-/** The last lines of the log; empty without a log. */
-export function readRecorder(runPath: string, maxLines: number): RecorderReading {
-  const lines = files.flatMap((name) => linesOf(join(runPath, name)));
+/** The last lines of a rank's log; empty without a log. */
+export function readRecorder(runPath: string, maxLines: number, rank = 0): RecorderReading {
+  const name = recorderOfRank(rank);
+  const files = [name.replace(/\.log$/, ".old.log"), name];
+  const lines = files.flatMap((file) => linesOf(join(runPath, file)));
   const kept = lines.slice(-maxLines);
   return { ...readLines(kept), omitted: lines.length - kept.length };
 }

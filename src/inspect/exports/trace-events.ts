@@ -48,8 +48,8 @@ export interface Track {
   readonly tid: number;
 }
 
-/** Thread ids are unique over all processes of a trace; a process's first thread has the process's id. */
-const firstTid = 1001;
+/** Thread ids are unique over all processes of a trace, of which a run of many ranks has thousands; a process's first thread has the process's id. */
+const firstTid = 100_001;
 
 /** Collects events. The events of a track are written in time order. */
 export class TraceWriter {

@@ -58,6 +58,33 @@ test("a run's steps, phases, copies, incidents, curves and kernels are on their 
   assert.equal(trace.counters.get("run first: memory by holder, bytes staging")?.length, 2);
 });
 
+test("each rank has a process, with its steps, its time in collectives and its recorder, on one clock", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 50, startMs: start });
+  run.writeRanks([10, 15, null]);
+  run.close();
+  const trace = checkTrace(JSON.stringify(traceRun(run.path)));
+  const rank1 = "run first, rank 1 (process 4001 on node0)";
+  const [first, ...more] = trace.spans.get(`${rank1}: steps and collectives`)!;
+  assert.equal(first!.name, "steps 1 to 10");
+  const [inCollectives] = more;
+  assert.equal(inCollectives!.cat, "collectives");
+  assert.ok(first!.begin < inCollectives!.begin && inCollectives!.end <= first!.end);
+  // A quarter of a step, about.
+  const share = (inCollectives!.end - inCollectives!.begin) / (first!.end - first!.begin);
+  assert.ok(share > 0.2 && share < 0.3, String(share));
+  assert.equal(trace.counters.get(`${rank1}: in collectives, ms per step value`)!.length, 5);
+  const [compile] = trace.spans.get(`${rank1}: phases and copies`)!;
+  assert.deepEqual([compile!.name, compile!.end - compile!.begin], ["compile (train)", 100e6 - 1]);
+  // The same times as on the track of rank 0.
+  const title = "run first, rank 0 (process 4000 on node0)";
+  const rank0 = trace.spans.get(`${title}: steps and collectives`)!;
+  assert.equal(rank0[0]!.begin, first!.begin);
+  const hostSteps = trace.spans.get(`${title}: steps, as the host sends them`)!;
+  assert.equal(hostSteps[9]!.begin, first!.end + 1);
+  const gpu = trace.spans.get("run first, rank 2 (process 4002 on node1): steps and collectives")!;
+  assert.deepEqual([gpu.length, new Set(gpu.map(({ cat }) => cat)).size], [5, 1]);
+});
+
 test("a replay of a plan lasts the sum of its measured calls, with a track per stream, at a step of the run", () => {
   const run = writeSampleRun(makeFolder(), "first", {
     steps: 5,

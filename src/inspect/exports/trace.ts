@@ -1,14 +1,15 @@
 /**
  * A run as a trace for Perfetto and Chrome: the steps as the host sent them, phases, copies, incidents, curves of loss, rate and
  * memory; and once per plan, its kernels with their measured times. Of a long run, the last steps are shown individually and the
- * earlier ones in groups; the file says how many.
+ * earlier ones in groups; the file says how many. A distributed run has a process for each rank, on the clock of rank 0.
  */
 
 import { existsSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
-import type { IncidentRecord, MemorySample, PlanRecord } from "../../records/index.js";
-import { countSteps, inspectionFiles, readInspection, readRun } from "../../train/index.js";
+import type { IncidentRecord, MemorySample, PlanRecord, RankSteps } from "../../records/index.js";
+import { countSteps, inspectionFiles, readInspection, readRanks, readRun } from "../../train/index.js";
 import { addPlan } from "./plan-tracks.js";
+import { addRankSteps, rankTitle, recentSpans } from "./rank-tracks.js";
 import { type RecorderReading, readRecorder } from "./recorder-lines.js";
 import { bucketSteps, type StepBucket } from "./step-buckets.js";
 import { type TraceEvent, type TraceSpan, TraceWriter } from "./trace-events.js";
@@ -21,7 +22,10 @@ export interface TraceLimits {
   readonly buckets?: number;
   /** Plans, the last ones; default: 16. */
   readonly plans?: number;
-  /** Lines of the recorder's log, memory samples and incidents, the last ones of each; default: 20,000. */
+  /**
+   * Lines of the recorder's log, memory samples and incidents, the last ones of each; default: 20,000. The other ranks than 0 share as many
+   * lines of their logs.
+   */
   readonly lines?: number;
 }
 
@@ -45,15 +49,34 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   const keptPlans = lastOf(plans, maxPlans, "plans", notes);
   const keptMemory = lastOf(memory, lines, "memory samples", notes);
   const keptIncidents = lastOf(incidents, lines, "incidents", notes);
-  const originMs = earliest(rows, keptPlans, keptMemory, keptIncidents, recorder);
+  const { ranks, messages: unread } = readRanks(runPath);
+  notes.push(...unread);
+  const perRank = Math.max(200, Math.floor(lines / Math.max(1, ranks.length - 1)));
+  const others = ranks
+    .filter(({ rank }) => rank > 0)
+    .map((rank) => ({ rank, recorder: readRecorder(runPath, perRank, rank.rank) }));
+  const omitted = others.reduce((sum, other) => sum + other.recorder.omitted, 0);
+  if (omitted > 0) notes.push(`${omitted} older lines of the logs of other ranks are omitted.`);
+  const spansOf = new Map(ranks.map((rank) => [rank.rank, recentSpans(rank, perRank, notes)]));
+  const recorders = [recorder, ...others.map((other) => other.recorder)];
+  const rankSpans = [...spansOf.values()].flat();
+  const originMs = earliest(rows, keptPlans, keptMemory, keptIncidents, recorders, rankSpans);
 
   const writer = new TraceWriter(originMs);
-  const pid = writer.addProcess(`run ${name}`, run.run?.device ?? "");
+  const [first] = ranks;
+  const title = `run ${name}`;
+  const pid = writer.addProcess(first ? rankTitle(title, first) : title, run.run?.device ?? "");
   writer.addSpans(writer.addTrack(pid, "steps, as the host sends them"), stepSpans(rows));
   addPhases(writer, pid, recorder);
   addIncidents(writer, pid, keptIncidents);
   addCurves(writer, pid, rows);
   addMemory(writer, pid, keptMemory);
+  addRankSteps(writer, pid, spansOf.get(0) ?? []);
+  for (const { rank, recorder: events } of others) {
+    const other = writer.addProcess(rankTitle(title, rank), rank.device);
+    addPhases(writer, other, events);
+    addRankSteps(writer, other, spansOf.get(rank.rank) ?? []);
+  }
   for (const plan of keptPlans) addPlan(writer, plan, rows, notes);
   return {
     traceEvents: writer.events,
@@ -109,7 +132,8 @@ function earliest(
   plans: readonly PlanRecord[],
   memory: readonly MemorySample[],
   incidents: readonly IncidentRecord[],
-  recorder: RecorderReading,
+  recorders: readonly RecorderReading[],
+  rankSpans: readonly RankSteps[],
 ): number {
   let first = Infinity;
   const consider = (ms: number): void => {
@@ -118,8 +142,11 @@ function earliest(
   for (const { time } of rows) consider(time);
   for (const { at } of plans) consider(Date.parse(at));
   for (const { time } of [...memory, ...incidents]) consider(time);
-  for (const { startMs } of recorder.phases) consider(startMs);
-  for (const { atMs } of recorder.instants) consider(atMs);
+  for (const { phases, instants } of recorders) {
+    for (const { startMs } of phases) consider(startMs);
+    for (const { atMs } of instants) consider(atMs);
+  }
+  for (const { time, ms } of rankSpans) consider(time - ms);
   return Number.isFinite(first) ? first : 0;
 }
 

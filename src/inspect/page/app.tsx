@@ -167,6 +167,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
               tables={tables}
               looks={looks}
               planVersion={live.planVersion}
+              rankVersion={live.rankVersion}
             />
           ) : null}
           {tab === "memory" ? (

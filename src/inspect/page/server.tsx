@@ -100,14 +100,15 @@ export interface LiveRun {
   readonly status: RunStatus | undefined;
   /** The last known number of rows in the step log. */
   readonly rows: number;
-  /** Version counters of the memory samples and of the plans. */
+  /** Version counters of the memory samples, of the plans and of the ranks. */
   readonly memoryVersion: number;
   readonly planVersion: number;
+  readonly rankVersion: number;
 }
 
 /** A run and its updates: requested once, then after each change event. */
 export function useRun(name: string | undefined): LiveRun {
-  const [versions, setVersions] = useState({ detail: 0, memory: 0, plans: 0 });
+  const [versions, setVersions] = useState({ detail: 0, memory: 0, plans: 0, ranks: 0 });
   const [live, setLive] = useState<{ name?: string; status?: RunStatus; rows: number }>({ rows: -1 });
   const { answer, rejection } = useFetched<RunDetail>(name && runPath(name), versions.detail);
   const wait = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
@@ -120,10 +121,11 @@ export function useRun(name: string | undefined): LiveRun {
     const applyChanges = (): void => {
       wait.current = undefined;
       const has = (what: string): number => (changed.has(what) ? 1 : 0);
-      setVersions(({ detail, memory, plans }) => ({
+      setVersions(({ detail, memory, plans, ranks }) => ({
         detail: detail + 1,
         memory: memory + has("memory"),
         plans: plans + has("plans"),
+        ranks: ranks + has("ranks"),
       }));
       changed.clear();
     };
@@ -165,6 +167,7 @@ export function useRun(name: string | undefined): LiveRun {
     rows: isCurrent ? live.rows : -1,
     memoryVersion: versions.memory,
     planVersion: versions.plans,
+    rankVersion: versions.ranks,
   };
 }
 

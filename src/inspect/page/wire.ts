@@ -6,6 +6,7 @@
 import type {
   IncidentRecord,
   JsonRecord,
+  RankRecord,
   RunRecord,
   RunState,
   RunStatus,
@@ -54,6 +55,37 @@ export interface RunDetail {
   readonly plans: readonly PlanLine[];
   readonly incidents: readonly IncidentRecord[];
   readonly messages: readonly string[];
+  /** The number of ranks of a distributed run; 0 for others. */
+  readonly ranks: number;
+}
+
+/** The ranks of a run, in their order. */
+export interface RankTable {
+  readonly ranks: readonly RankLine[];
+}
+
+/** A rank. Times are those of the median step; null is unknown. */
+export interface RankLine extends RankRecord {
+  /** Its last step. */
+  readonly steps: number;
+  readonly stepMs: number | null;
+  /** The time of a step outside of collectives. The rest is waiting for other ranks, and moving bytes. */
+  readonly ownMs: number | null;
+  /** The mean of a step, to all other ranks together. */
+  readonly sentBytes: number | null;
+  readonly collectives: number | null;
+  /** True if the others wait for it. */
+  readonly isSlow: boolean;
+  readonly points: readonly RankPoint[];
+}
+
+/** Some steps in a row, up to `step`. */
+export interface RankPoint {
+  readonly step: number;
+  /** Milliseconds since 1970, by the clock of rank 0. */
+  readonly time: number;
+  readonly stepMs: number;
+  readonly ownMs: number | null;
 }
 
 export interface PlanLine {

@@ -12,6 +12,11 @@ export const text = fits((value) => typeof value === "string", "a string");
 export const flag = fits((value) => typeof value === "boolean", "true or false");
 export const number = fits((value) => Number.isFinite(value), "a number");
 export const count = fits((value) => Number.isFinite(value) && Number(value) >= 0, "a number from 0");
+/** An index, or a count of things. */
+export const wholeNumber = fits(
+  (value) => Number.isSafeInteger(value) && Number(value) >= 0,
+  "a whole number from 0",
+);
 /** Milliseconds since 1970, up to the maximum of a Date. */
 export const moment = fits(
   (value) => Number(value) >= 0 && Number(value) <= 8.64e15 && typeof value === "number",

@@ -13,6 +13,8 @@ export interface RecorderLogOptions {
   readonly limit?: number;
   /** Converts the recorder's time to milliseconds since 1970; default: by the system's clocks. */
   readonly wallMs?: (atMs: number) => number;
+  /** By how many milliseconds the clock of this rank is ahead of rank 0's, whose times the log has; default: 0. */
+  readonly clockMs?: number;
 }
 
 /** The ring buffer also has every allocation and copy; in the log they would displace the useful events. */
@@ -41,7 +43,11 @@ export class RecorderLog {
   constructor(
     path: string,
     recorder: Pick<Recorder, "recorded" | "recent" | "capacity">,
-    { limit = MiB, wallMs = (atMs) => Date.now() - systemClock.nowMs() + atMs }: RecorderLogOptions = {},
+    {
+      limit = MiB,
+      clockMs = 0,
+      wallMs = (atMs) => Date.now() - systemClock.nowMs() + atMs - clockMs,
+    }: RecorderLogOptions = {},
   ) {
     this.#path = path;
     this.#recorder = recorder;

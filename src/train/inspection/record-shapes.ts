@@ -7,6 +7,8 @@ import {
   type JsonRecord,
   type MemorySample,
   type PlanRecord,
+  type RankRecord,
+  type RankSteps,
   stepPhases,
 } from "../../records/index.js";
 import {
@@ -20,6 +22,7 @@ import {
   recordOf,
   type Shape,
   text,
+  wholeNumber,
 } from "../files/json-shapes.js";
 import { toCurrentIncident, toCurrentPlan } from "./legacy-records.js";
 
@@ -73,6 +76,15 @@ const incidentShape = recordOf({
   ...{ details: optional(text), phases: listOf(text) },
 });
 
+const ranksShape = recordOf({
+  ranks: listOf(recordOf({ rank: wholeNumber, host: text, pid: count, device: text, clockMs: number })),
+});
+
+const rankStepsShape = recordOf({
+  ...{ time: moment, step: count, steps: count, ms: count },
+  traffic: optional(recordOf({ collectives: count, sentBytes: count, ms: count })),
+});
+
 /** Returns the record with its type, or throws and names the field that is wrong. */
 export type RecordReader<Checked> = (record: JsonRecord) => Checked;
 
@@ -90,4 +102,6 @@ function readerOf<Checked>(
 
 export const toPlan = readerOf<PlanRecord>(planShape, toCurrentPlan);
 export const toMemorySample = readerOf<MemorySample>(memoryShape);
+export const toRanks = readerOf<{ readonly ranks: readonly RankRecord[] }>(ranksShape);
+export const toRankSteps = readerOf<RankSteps>(rankStepsShape);
 export const toIncident = readerOf<IncidentRecord>(incidentShape, toCurrentIncident);

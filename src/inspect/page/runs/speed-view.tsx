@@ -1,4 +1,4 @@
-/** Speed: samples per second, host and device time of a step, kernels, calls, and the compiler's passes. */
+/** Speed: samples per second, host and device time of a step, ranks, kernels, calls, and the compiler's passes. */
 
 import { useCallback, useMemo } from "preact/hooks";
 import type { ChartSeries } from "../charts/chart-options.js";
@@ -13,6 +13,7 @@ import { SortTable } from "../tables/sort-table.js";
 import type { PlanRecord, RunDetail, StepTable } from "../wire.js";
 import { languageOf } from "./language.js";
 import { epochsOf } from "./predictions.js";
+import { RanksView } from "./ranks-view.js";
 import { StepChart } from "./step-chart.js";
 import type { StepTables } from "./step-tables.js";
 import { byEpoch, epochStepMs, hostByEpoch, stepTimes } from "./steps.js";
@@ -23,12 +24,14 @@ export interface SpeedViewProps {
   readonly tables: StepTables;
   readonly looks: ReadonlyMap<string, SeriesLook>;
   readonly planVersion: number;
+  readonly rankVersion: number;
 }
 
 const untimed =
   "No kernel times: train with --profile to measure each call after each fold. The table shows the bytes of each kernel.";
 
-export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
+export function SpeedView(props: SpeedViewProps) {
+  const { detail, others, tables, looks, planVersion, rankVersion } = props;
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
   const totals = useMemo(() => sumTimes(calls), [calls]);
@@ -94,6 +97,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
         spansGaps
         noData="No step times yet: an epoch needs two steps."
       />
+      {detail.ranks > 0 ? <RanksView detail={detail} version={rankVersion} /> : null}
       <div class="wide plan-line">
         <PlanPicker detail={detail} chosen={chosen} />
         {chosen.plan ? <p class="quiet">{modeOf(chosen.plan)}</p> : null}
