@@ -8,6 +8,7 @@ import { runHooks } from "./gradient-hooks.js";
 import { runGradientRule } from "./gradient-rules.js";
 import { GradientSums } from "./gradient-sums.js";
 import { LeafDelivery } from "./leaf-delivery.js";
+import { LeafUses } from "./leaf-uses.js";
 import { type Leaf, Node, type RecordedFunction, Slot } from "./node.js";
 import { findPaths, type Key, keyOf, keyOfEdge, type Paths } from "./paths.js";
 import { TemporaryGradients } from "./temporary-gradients.js";
@@ -25,7 +26,7 @@ export interface BackwardOptions {
   readonly retainGraph?: boolean;
   /** Called for every array that a gradient rule creates. */
   readonly onResult?: (op: string, array: DeviceArray) => void;
-  /** The gradients that are computed, and what takes each. Default: leaves accumulate theirs. */
+  /** The gradients that are computed, and what takes each, as soon as it is complete. Default: leaves accumulate theirs. */
   readonly receivers?: ReadonlyMap<Key, (gradient: DeviceArray) => void>;
 }
 
@@ -50,39 +51,49 @@ export function runBackward(
   const sums = new GradientSums(runtime, temporaries, regions);
   const leaves = new LeafDelivery(runtime, temporaries, regions);
   const observedLeaves = new Set<Leaf>();
+  const uses = new LeafUses(nodes);
   try {
     for (const { value, seed } of roots) {
       const key = keyOf(value);
       if (key) arrive(key, seed);
     }
     for (const node of nodes) {
-      if (node.userFunction) {
-        passThroughFunction(node, node.userFunction);
-        continue;
-      }
-      const sum = sums.take(node);
-      const region = regions.of(node);
-      if (!sum && !region) continue;
-      const upstream = sum && isObserved(node) ? observe(node, sum) : sum;
-      if (upstream && paths.leadOn(node)) {
-        // The gradients of a part went on when they arrived, except those of a chain of views that ended at it.
-        if (region) arriveIn(region, upstream);
-        else deliverGradients(node, upstream);
-      }
-      if (!retainGraph) node.release();
-      if (sum) temporaries.release(sum);
-      leaves.releaseCopied();
-      temporaries.sweep();
+      pass(node);
+      for (const leaf of uses.endOf(node)) complete(leaf);
     }
-    for (const leaf of observedLeaves) {
-      const sum = sums.take(leaf);
-      if (!sum) continue;
-      const gradient = observe(leaf, sum);
-      if (!receivers) leaves.deliver(leaf, gradient);
-      temporaries.release(sum);
-    }
+    for (const leaf of observedLeaves) complete(leaf);
   } finally {
     leaves.finish();
+  }
+
+  function pass(node: Node): void {
+    if (node.userFunction) {
+      passThroughFunction(node, node.userFunction);
+      return;
+    }
+    const sum = sums.take(node);
+    const region = regions.of(node);
+    if (!sum && !region) return;
+    const upstream = sum && isObserved(node) ? observe(node, sum) : sum;
+    if (upstream && paths.leadOn(node)) {
+      // The gradients of a part went on when they arrived, except those of a chain of views that ended at it.
+      if (region) arriveIn(region, upstream);
+      else deliverGradients(node, upstream);
+    }
+    if (!retainGraph) node.release();
+    if (sum) temporaries.release(sum);
+    leaves.releaseCopied();
+    temporaries.sweep();
+  }
+
+  /** Shows a leaf's whole gradient to those who observe it. */
+  function complete(leaf: Leaf): void {
+    if (!observedLeaves.delete(leaf)) return;
+    const sum = sums.take(leaf);
+    if (!sum) return;
+    const gradient = observe(leaf, sum);
+    if (!receivers) leaves.deliver(leaf, gradient);
+    temporaries.release(sum);
   }
 
   /** True if its whole gradient must be in one array. */

@@ -25,6 +25,7 @@ import {
 import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { type Root, runBackward } from "./backward.js";
 import { isRecording, recording } from "./grad-mode.js";
+import { LeafUses } from "./leaf-uses.js";
 import {
   type DifferentiableOp,
   type FunctionGradient,
@@ -34,7 +35,7 @@ import {
   type RecordedFunction,
   type RecordedOperand,
 } from "./node.js";
-import { type Key, keyOf } from "./paths.js";
+import { findPaths, type Key, keyOf } from "./paths.js";
 import { currentRecomputation } from "./recomputation.js";
 import { asValue, type Recorder, runRecordedBackward } from "./recorded-backward.js";
 import { Value } from "./value.js";
@@ -204,6 +205,26 @@ export class Tape {
     const accumulate = ({ value, into }: Accumulator) =>
       [keyOf(value), (gradient: DeviceArray): void => into.accumulate(gradient)] as const;
     this.#run(roots, options, inputs && receiversOf(inputs.map(accumulate)));
+  }
+
+  /** The leaves that a backward pass would reach. */
+  leavesOf(roots: readonly Root<Value>[]): readonly Leaf[] {
+    const values = roots.map(({ value }) => value);
+    const { leaves } = new LeafUses(findPaths(values, undefined).nodes);
+    return [...new Set([...values.flatMap(({ source, leaf }) => (!source && leaf) || []), ...leaves])];
+  }
+
+  /** Hands the gradients of leaves to their receivers, each as soon as it is complete. The leaves accumulate none. */
+  deliver(
+    roots: readonly Root<Value>[],
+    receivers: ReadonlyMap<Leaf, (gradient: Value) => void>,
+    options: Pick<BackwardPassOptions, "retainGraph"> = {},
+  ): void {
+    const entries = Array.from(
+      receivers,
+      ([leaf, receive]) => [leaf, (gradient: DeviceArray) => receive(new Value(gradient))] as const,
+    );
+    this.#run(roots, options, receiversOf(entries));
   }
 
   /** The gradients of values; undefined if the roots do not depend on a value. Leaves accumulate none. */

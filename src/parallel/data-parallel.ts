@@ -1,16 +1,23 @@
 /** Data parallelism: the batch is cut into shards, and the gradients of all shards are averaged. */
 
 import { createHash } from "node:crypto";
-import { noGrad } from "../autograd/index.js";
+import { type Leaf, noGrad, tracing, type Value } from "../autograd/index.js";
 import type { World } from "../distributed/index.js";
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
-import { allGather, allToAll, broadcast } from "../ops/index.js";
-import { autograd, cat, type Device, stack, type Tensor, zeros } from "../tensor/index.js";
-import { PackedLayout } from "./packed.js";
+import { broadcast } from "../ops/index.js";
+import {
+  type Device,
+  type GradientDelivery,
+  type StepParallelism,
+  stack,
+  type Tensor,
+  zeros,
+} from "../tensor/index.js";
+import { type Bucket, BucketPacker, cutBuckets, defaultBucketBytes } from "./buckets.js";
 import { enterShard, leaveShards } from "./shard-draws.js";
 import { ShardSums } from "./shard-sums.js";
-import { treeSum } from "./tree-sum.js";
+import { sumOverRanks } from "./sum-over-ranks.js";
 
 /** Options of `DataParallel`. */
 export interface DataParallelOptions {
@@ -19,6 +26,11 @@ export interface DataParallelOptions {
    * all gradients are summed in one order. So the results have the same bits for every number of ranks. Default: a shard for each rank.
    */
   readonly shards?: number;
+  /**
+   * Gradients are exchanged in buckets of at most so many bytes, while backward computes the next ones. The first bucket has at most a
+   * mebibyte. Default: 25 MiB.
+   */
+  readonly bucketBytes?: number;
 }
 
 /** Options of `DataParallel.backward`. */
@@ -60,14 +72,27 @@ interface BackwardShardsOptions extends ParallelBackwardOptions {
  * cpu.close();
  * ```
  */
-export class DataParallel {
+export class DataParallel implements StepParallelism {
   static #ranksOfNewOptimizer: World | undefined;
   readonly world: World;
   readonly shards: number;
+  readonly #bucketBytes: number;
+  /** The parameters that all ranks have, by what takes their gradients, and their places in that order. */
+  readonly #shared = new WeakMap<Leaf, { readonly parameter: Tensor; readonly index: number }>();
+  #sharedCount = 0;
   #sums: ShardSums | undefined;
+  #isNoSync = false;
 
   constructor(world: World, options: DataParallelOptions = {}) {
-    const { shards = world.size } = checkOptions("DataParallel", options, { shards: true });
+    const { shards = world.size, bucketBytes = defaultBucketBytes } = checkOptions("DataParallel", options, {
+      shards: true,
+      bucketBytes: true,
+    });
+    if (!Number.isSafeInteger(bucketBytes) || bucketBytes < 1)
+      throw new HoldfastError(
+        "BAD_SIZE",
+        `bucketBytes is ${bucketBytes}: pass a number of bytes, 1 or more.`,
+      );
     if (!Number.isInteger(shards) || shards < world.size || shards % world.size !== 0)
       throw new HoldfastError(
         "BAD_ARGUMENT",
@@ -76,6 +101,7 @@ export class DataParallel {
       );
     this.world = world;
     this.shards = shards;
+    this.#bucketBytes = bucketBytes;
   }
 
   /**
@@ -95,6 +121,10 @@ export class DataParallel {
    */
   broadcast(module: Module): void {
     const { communicator } = this.world;
+    for (const parameter of module.parameters()) {
+      const leaf = parameter.accumulator();
+      if (!this.#shared.has(leaf)) this.#shared.set(leaf, { parameter, index: this.#sharedCount++ });
+    }
     if (!communicator) return;
     const hash = createHash("sha256");
     const state = Object.entries(module.stateDict());
@@ -147,6 +177,15 @@ export class DataParallel {
    */
   static get ranksOfNewOptimizer(): World | undefined {
     return DataParallel.#ranksOfNewOptimizer;
+  }
+
+  /**
+   * True if all ranks have the parameters of a module, where they are now.
+   *
+   * @internal
+   */
+  shares(module: Module): boolean {
+    return module.parameters().every((parameter) => this.#shared.has(parameter.accumulator()));
   }
 
   /** Throws if the value is not the same on every rank. */
@@ -211,9 +250,13 @@ export class DataParallel {
     { noSync = false, weight }: BackwardShardsOptions = {},
   ): Tensor {
     const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
-    const layout = new PackedLayout([...trained, { shape: [], dtype: "f32" }]);
     const { device } = parameters[0] ?? noParameters();
-    if (noSync || weight) this.#prepareSums(device, layout, shards.length);
+    if (this.world.communicator)
+      for (const parameter of trained) this.#requireShared(parameter.accumulator());
+    // Backward reaches the last layers first. The loss is there before all gradients.
+    const expected = trained.toReversed();
+    const buckets = cutBuckets([lossSlot, ...expected], this.#bucketBytes);
+    if (noSync || weight) this.#prepareSums(device, buckets, shards.length);
     const sums = this.#sums;
     device.runtime.traceSink?.addGuard(() => this.#sums === sums);
     const draws = device.randomState.clone();
@@ -225,40 +268,163 @@ export class DataParallel {
       loss.backward();
       leaveShards(device, draws);
       return noGrad(() => {
-        const unused = trained.filter(({ grad }) => !grad);
-        if (unused.length > 0)
-          autograd.backward(
-            unused,
-            unused.map(({ shape, dtype }) => zeros(shape, { dtype, device })),
-          );
+        for (const parameter of trained)
+          if (!parameter.grad) {
+            const { shape, dtype } = parameter;
+            parameter.accumulator().accumulate(zeros(shape, { dtype, device }).array);
+          }
         return loss.detach();
       });
     }
     const first = this.world.rank * shards.length;
     const losses: Tensor[] = [];
-    const terms = shards.map(({ share, loss: lossOf }, index) => {
-      if (share === 0) return layout.pack([], device);
-      enterShard(device, draws, first + index);
-      const loss = lossOf();
-      const gradients = autograd.grad(loss, trained, { allowUnused: true });
-      return noGrad(() => {
-        losses.push(loss.detach().mul(share));
-        const term = layout.pack([...gradients, loss.detach()], device);
-        if (weight) return term.mul(weight(lossIn(term)).mul(share));
-        return share === 1 ? term : term.mul(share);
-      });
-    });
-    leaveShards(device, draws);
-    if (noSync) {
-      sums?.add(terms);
-      const ownShare = shards.reduce((sum, { share }) => sum + share, 0);
-      return noGrad(() => (losses.length === 0 ? zeros([], { device }) : stack(losses).sum().div(ownShare)));
+    const terms: Tensor[][] = buckets.map(() => []);
+    const totals: Tensor[] = [];
+    for (const [shard, { share, loss: lossOf }] of shards.entries()) {
+      let scale: Tensor | number = share;
+      const packer = new BucketPacker(device, buckets, (bucket, packed) =>
+        noGrad(() => {
+          const term = scale === 1 || share === 0 ? packed : packed.mul(scale);
+          terms[bucket]?.push(term);
+          if (noSync) sums?.add(bucket, shard, term);
+          else if (shard === shards.length - 1)
+            totals[bucket] = sumOverRanks(
+              this.world,
+              sums?.take(bucket, terms[bucket] ?? []) ?? terms[bucket] ?? [],
+            );
+        }),
+      );
+      if (share > 0) {
+        enterShard(device, draws, first + shard);
+        const loss = lossOf();
+        const value = loss.detach();
+        noGrad(() => {
+          losses.push(value.mul(share));
+          if (weight) scale = weight(value).mul(share);
+          packer.put(0, value);
+        });
+        const receivers = expected.map(
+          (parameter, index) =>
+            [parameter.accumulator(), (gradient: Tensor) => packer.put(1 + index, gradient)] as const,
+        );
+        device.deliverGradients(loss, new Map(receivers));
+      }
+      packer.finish();
     }
+    leaveShards(device, draws);
     return noGrad(() => {
-      const total = this.#sum(sums?.take(terms) ?? terms);
-      autograd.backward(trained, layout.unpack(total).slice(0, -1));
-      return lossIn(total);
+      if (noSync) {
+        const ownShare = shards.reduce((sum, { share }) => sum + share, 0);
+        return losses.length === 0 ? zeros([], { device }) : stack(losses).sum().div(ownShare);
+      }
+      const [loss, ...gradients] = unpack(buckets, totals);
+      for (const [index, gradient] of gradients.entries())
+        expected[index]?.accumulator().accumulate(gradient.array);
+      return loss ?? zeros([], { device });
     });
+  }
+
+  /**
+   * Runs the function of a compiled step as that of one rank: gradients that `backward()` brings to parameters are averaged over the ranks.
+   *
+   * @internal
+   */
+  runStep<T>(device: Device, body: () => T): T {
+    const { communicator, rank, size } = this.world;
+    if (this.shards !== size)
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `compile: the function of a step can't be cut into ${this.shards} shards on ${size} ranks, because it runs once. Leave out the option ` +
+          "shards, or compute the loss in parallel.backward().",
+        { numbers: { shards: this.shards, ranks: size } },
+      );
+    if (!communicator) return body();
+    const draws = device.randomState.clone();
+    const outer = device.gradientExchange;
+    enterShard(device, draws, rank);
+    device.gradientExchange = {
+      begin: (leaves) => (this.#isNoSync ? undefined : this.#beginDelivery(device, leaves)),
+    };
+    try {
+      const result = body();
+      leaveShards(device, draws);
+      return result;
+    } finally {
+      device.gradientExchange = outer;
+    }
+  }
+
+  /**
+   * Runs a function whose backward passes exchange nothing, in a step that is compiled with the option `parallel`: the next pass averages the
+   * sums of gradients. The same function in every call of the step; compile another one for the last batch.
+   *
+   * @example
+   * ```ts
+   * import { device, distributed, nn, ones } from "holdfast";
+   * const world = distributed.init();
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(2, 1).to(cpu);
+   * const parallel = new distributed.DataParallel(world);
+   * parallel.broadcast(model);
+   * const add = cpu.compile((x) => parallel.noSync(() => model.forward(x).mean().backward()), { parallel });
+   * add(ones([4, 2]));
+   * console.log(model.bias?.grad?.tolist()); // → [ 1 ]
+   * world.close();
+   * cpu.close();
+   * ```
+   */
+  noSync<T>(body: () => T): T {
+    const outer = this.#isNoSync;
+    this.#isNoSync = true;
+    try {
+      return body();
+    } finally {
+      this.#isNoSync = outer;
+    }
+  }
+
+  #beginDelivery(device: Device, leaves: readonly Leaf[]): GradientDelivery {
+    // Gradients of the step's own tensors stay on this rank.
+    const shared = leaves
+      .flatMap((leaf) => (tracing.guards?.hasCreated(leaf) ? [] : [{ leaf, ...this.#requireShared(leaf) }]))
+      .toSorted((a, b) => b.index - a.index);
+    const buckets = cutBuckets(
+      shared.map(({ parameter }) => parameter),
+      this.#bucketBytes,
+    );
+    const totals: Tensor[] = [];
+    const packer = new BucketPacker(device, buckets, (_, packed) =>
+      noGrad(() => void totals.push(sumOverRanks(this.world, [packed.mul(1 / this.shards)]))),
+    );
+    const receivers = shared.map(({ leaf, parameter }, slot) => {
+      const receive = (value: Value): void =>
+        noGrad(() => {
+          const gradient = device.wrap(value);
+          packer.put(slot, parameter.grad?.add(gradient) ?? gradient);
+        });
+      return [leaf, receive] as const;
+    });
+    return {
+      receivers: new Map(receivers),
+      finish: () =>
+        noGrad(() => {
+          packer.finish();
+          for (const [slot, gradient] of unpack(buckets, totals).entries()) {
+            shared[slot]?.parameter.zeroGrad();
+            shared[slot]?.leaf.accumulate(gradient.array);
+          }
+        }),
+    };
+  }
+
+  #requireShared(leaf: Leaf): { readonly parameter: Tensor; readonly index: number } {
+    const shared = this.#shared.get(leaf);
+    if (shared) return shared;
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      "A parameter gets a gradient in a step of several ranks, but its values may differ between them. Call parallel.broadcast(model) on all ranks " +
+        "before the step, after model.to(device), for each model that the step trains.",
+    );
   }
 
   /**
@@ -289,10 +455,10 @@ export class DataParallel {
     this.#sums = undefined;
   }
 
-  #prepareSums(device: Device, layout: PackedLayout, shards: number): void {
-    if (this.#sums?.device === device && this.#sums.layout.equals(layout)) return;
+  #prepareSums(device: Device, buckets: readonly Bucket[], shards: number): void {
+    if (this.#sums?.device === device && this.#sums.fits(buckets)) return;
     this.release();
-    this.#sums = new ShardSums(device, layout, shards);
+    this.#sums = new ShardSums(device, buckets, shards);
   }
 
   /**
@@ -307,30 +473,6 @@ export class DataParallel {
       const shard = this.world.rank * own + index;
       return { start: boundary(shard), end: boundary(shard + 1) };
     });
-  }
-
-  /** The sum of the tensors of all ranks, in the order of the shards. */
-  #sum(own: readonly Tensor[]): Tensor {
-    const { communicator, size } = this.world;
-    const add = (a: Tensor, b: Tensor): Tensor => a.add(b);
-    if (!communicator) return treeSum(own, add);
-    // The sum of a power of two of neighbours is a node of the tree; other counts are exchanged whole.
-    const isNode = Number.isInteger(Math.log2(own.length));
-    const terms = isNode ? [treeSum(own, add)] : own;
-    const [{ shape: [length = 0] = [] } = {}] = terms;
-    const columns = Math.ceil(length / size);
-    const padded = terms.map((term) => {
-      const rest = zeros([columns * size - length], { dtype: term.dtype, device: term.device });
-      return (rest.numel === 0 ? term : cat([term, rest])).reshape([size, 1, columns]);
-    });
-    const sent = padded.length === 1 ? (padded[0] as Tensor) : cat(padded, 1); // [ranks, terms, columns]
-    const received = sent.device.apply(allToAll, [sent], { communicator });
-    const rows = Array.from({ length: size * padded.length }, (_, row) =>
-      received.select(0, Math.floor(row / padded.length)).select(0, row % padded.length),
-    );
-    const summed = treeSum(rows, add); // columns of all ranks
-    const gathered = summed.device.apply(allGather, [summed], { communicator });
-    return gathered.reshape([size * columns]).narrow(0, 0, length);
   }
 }
 
@@ -358,9 +500,14 @@ function bytesOf(tensor: Tensor): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
-/** The loss is the last element. */
-function lossIn(packed: Tensor): Tensor {
-  return packed.narrow(0, packed.numel - 1, 1).reshape([]);
+const lossSlot = { shape: [], dtype: "f32" } as const;
+
+/** The tensors of all buckets, in order. */
+function unpack(buckets: readonly Bucket[], packed: readonly Tensor[]): readonly Tensor[] {
+  return buckets.flatMap(({ layout }, index) => {
+    const whole = packed[index];
+    return whole ? layout.unpack(whole) : [];
+  });
 }
 
 function noParameters(): never {

@@ -6,44 +6,53 @@
 import { noGrad } from "../autograd/index.js";
 import type { Region } from "../runtime/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
-import type { PackedLayout } from "./packed.js";
+import type { Bucket } from "./buckets.js";
 
 export class ShardSums {
-  readonly layout: PackedLayout;
   readonly device: Device;
+  readonly #buckets: readonly Bucket[];
   readonly #region: Region;
-  readonly #sums: readonly Tensor[]; // each [length]
+  /** By bucket and shard. */
+  readonly #sums: readonly (readonly Tensor[])[];
 
   /** Of zeros. */
-  constructor(device: Device, layout: PackedLayout, shards: number) {
+  constructor(device: Device, buckets: readonly Bucket[], shards: number) {
     const { runtime } = device;
-    this.layout = layout;
+    this.#buckets = buckets;
     this.device = device;
+    const names = Array.from({ length: shards }, (_, shard) => `sum of shard ${shard}`);
     this.#region = runtime.outsideTrace(() => {
-      const placements = Array.from({ length: shards }, (_, shard) => ({
-        name: `sum of shard ${shard}`,
-        size: layout.bytes,
-      }));
+      const placements = buckets.flatMap(({ layout }) => names.map((name) => ({ name, size: layout.bytes })));
       const region = runtime.persistent.place("gradients", "sums of shards", placements);
       runtime.fill(region.whole, 0);
       return region;
     });
-    this.#sums = this.#region.storages.map((storage, shard) =>
-      device.fromStorage(storage, [layout.length], layout.dtype, `sum of shard ${shard}`),
+    const storages = this.#region.storages.values();
+    this.#sums = buckets.map(({ layout: { length, dtype } }) =>
+      names.flatMap((name) => {
+        const storage = storages.next().value;
+        return storage ? [device.fromStorage(storage, [length], dtype, name)] : [];
+      }),
     );
   }
 
-  /** Adds a term to the sum of each shard. */
-  add(terms: readonly Tensor[]): void {
-    noGrad(() => {
-      for (const [shard, sum] of this.#sums.entries()) sum.add_(terms[shard] ?? 0);
-    });
+  /** True for buckets with the same dtypes and shapes. */
+  fits(buckets: readonly Bucket[]): boolean {
+    return (
+      buckets.length === this.#buckets.length &&
+      buckets.every(({ layout }, index) => this.#buckets[index]?.layout.equals(layout))
+    );
   }
 
-  /** The sums with one more term each. Afterwards they are 0. */
-  take(terms: readonly Tensor[]): readonly Tensor[] {
+  /** Adds a bucket of gradients to the sum of a shard. */
+  add(bucket: number, shard: number, term: Tensor): void {
+    noGrad(() => void this.#sums[bucket]?.[shard]?.add_(term));
+  }
+
+  /** The sums of a bucket with one more term each. Afterwards they are 0. */
+  take(bucket: number, terms: readonly Tensor[]): readonly Tensor[] {
     return noGrad(() =>
-      this.#sums.map((sum, shard) => {
+      (this.#sums[bucket] ?? []).map((sum, shard) => {
         const total = sum.add(terms[shard] ?? 0);
         sum.zero_();
         return total;

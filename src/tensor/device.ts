@@ -16,6 +16,7 @@ import {
 } from "../runtime/index.js";
 import { AutocastMode } from "./autocast-mode.js";
 import { DeviceSeeds } from "./device-seeds.js";
+import type { GradientExchange } from "./gradient-exchange.js";
 import { asExactNumbers } from "./host-values.js";
 import { Lifetimes } from "./lifetimes.js";
 import { rejectNaN } from "./nan-check.js";
@@ -87,6 +88,12 @@ export class Device {
    * @internal
    */
   readonly autocastMode = new AutocastMode();
+  /**
+   * Averages gradients over ranks, in the function of a step that is compiled with the option `parallel`.
+   *
+   * @internal
+   */
+  gradientExchange: GradientExchange | undefined;
   readonly #stopListeningToSeed: () => void;
   #step = 0;
   #isOpen = true;

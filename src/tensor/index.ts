@@ -15,6 +15,7 @@ export {
   latestPlanOf,
   listenToNumbers,
   type ReportOptions,
+  type StepParallelism,
 } from "./compiled/compiled-step.js";
 export { type BadIndices, badIndexError } from "./compiled/step-figures.js";
 export type { StepPlan } from "./compiled/step-plan.js";
@@ -65,6 +66,7 @@ export {
   type TypedNumbers,
 } from "./format/nested.js";
 export { cat, oneHot, stack, where } from "./functions.js";
+export type { GradientDelivery, GradientExchange } from "./gradient-exchange.js";
 export type { GradientHook, HookHandle } from "./gradient-hook.js";
 export { dtypeOfArray, encodeElements, type HostValues } from "./host-values.js";
 export {

@@ -23,6 +23,16 @@ import { keyOf } from "./step-inputs.js";
 import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
 import type { StepResult } from "./step-results.js";
 
+/** Makes a compiled step that of one of several ranks: see `distributed.DataParallel`. */
+export interface StepParallelism {
+  /**
+   * Runs the function of a step, once for each trace.
+   *
+   * @internal
+   */
+  runStep<T>(device: Device, body: () => T): T;
+}
+
 /** Options of `device.compile()`. */
 export interface CompileOptions {
   /** For messages and reports. Default: "step". */
@@ -36,6 +46,11 @@ export interface CompileOptions {
    * differs. Each audit runs the function's JavaScript once. Default: true.
    */
   readonly audit?: boolean;
+  /**
+   * Makes the step data parallel: pass a `distributed.DataParallel`. Each rank calls the step with its own rows, and `backward()` gives the
+   * parameters the average of the gradients of all ranks. Results such as the loss are those of this rank.
+   */
+  readonly parallel?: StepParallelism;
 }
 
 export interface ReportOptions {
@@ -183,10 +198,11 @@ defineMethods(Device, compileMethod);
 
 function compileStep<I extends readonly Tensor[], R extends StepResult>(
   device: Device,
-  body: (...inputs: I) => R,
-  { name = "step", passes = {}, maxPlans = 8, audit = true }: CompileOptions,
+  userBody: (...inputs: I) => R,
+  { name = "step", passes = {}, maxPlans = 8, audit = true, parallel }: CompileOptions,
 ): CompiledStep<I, R> {
   const { runtime } = device;
+  const body = parallel ? (...inputs: I): R => parallel.runStep(device, () => userBody(...inputs)) : userBody;
   const rings = new Map<string, ScalarRing>();
   const listeners = new Map<string, NumbersListener>();
   const figures = new StepCounters(runtime, name);

@@ -1,10 +1,11 @@
 /** Methods of a device that differentiate tensors. */
 
-import { type Accumulator, type Cut, type Root, Value } from "../../autograd/index.js";
+import { type Accumulator, type Cut, type Leaf, type Root, Value } from "../../autograd/index.js";
 import { HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape, isSameShape, sizeOf } from "../../ops/index.js";
 import { defineMethods } from "../define-methods.js";
 import { Device } from "../device.js";
+import type { GradientExchange } from "../gradient-exchange.js";
 import { Tensor } from "../tensor.js";
 import { gradOfMembers } from "../vmap/grad.js";
 
@@ -48,16 +49,26 @@ declare module "../device.js" {
       inputs: readonly Tensor[],
       options: Omit<BackwardOptions, "inputs">,
     ): readonly (Tensor | null)[];
+
+    /**
+     * Hands the gradients of leaves to functions, each as soon as it is complete. The leaves accumulate none.
+     *
+     * @internal
+     */
+    deliverGradients(root: Tensor, receivers: ReadonlyMap<Leaf, (gradient: Tensor) => void>): void;
   }
 }
 
-const backwardMethods: Pick<Device, "backward" | "grad"> & ThisType<Device> = {
-  backward(roots, gradients, { inputs, ...options }) {
+const backwardMethods: Pick<Device, "backward" | "grad" | "deliverGradients"> & ThisType<Device> = {
+  backward(roots, gradients, all) {
+    const { inputs, ...options } = all;
+    const seeded = rootsOf(this, "backward", roots, gradients);
+    if (this.gradientExchange && exchangeGradients(this, this.gradientExchange, seeded, all)) return;
     const accumulators = inputs?.map((input): Accumulator => {
       requireGraph(this, "backward", input);
       return { value: input.value, into: input.accumulator() };
     });
-    this.tape.backward(rootsOf(this, "backward", roots, gradients), {
+    this.tape.backward(seeded, {
       ...options,
       ...(accumulators && { inputs: accumulators }),
     });
@@ -71,7 +82,41 @@ const backwardMethods: Pick<Device, "backward" | "grad"> & ThisType<Device> = {
     const results = this.tape.grad(rootsOf(this, "grad", roots, gradients), values, options);
     return results.map((value) => (value ? this.wrap(value) : null));
   },
+
+  deliverGradients(root, receivers) {
+    const taking = Array.from(
+      receivers,
+      ([leaf, receive]) => [leaf, (value: Value) => receive(this.wrap(value))] as const,
+    );
+    this.tape.deliver(rootsOf(this, "backward", [root], []), new Map(taking));
+  },
 };
+
+/** A backward pass in a step of several ranks. False if this pass exchanges nothing. */
+function exchangeGradients(
+  device: Device,
+  exchange: GradientExchange,
+  roots: readonly Root<Value>[],
+  { inputs, createGraph, ...options }: BackwardOptions,
+): boolean {
+  const reached = device.tape.leavesOf(roots);
+  const leaves = inputs?.map((input): Leaf => input.accumulator()) ?? reached;
+  const delivery = exchange.begin(leaves.filter((leaf) => reached.includes(leaf)));
+  if (!delivery) return false;
+  if (createGraph || inputs?.some(({ isLeaf }) => !isLeaf))
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      "backward() in a step of several ranks: createGraph, and inputs that are results of ops, can't be averaged over ranks. Use autograd.grad() " +
+        "for them; its gradients stay on their rank.",
+    );
+  const own = (leaf: Leaf): readonly [Leaf, (gradient: Value) => void] => [
+    leaf,
+    ({ array }) => leaf.accumulate(array),
+  ];
+  device.tape.deliver(roots, new Map([...leaves.map(own), ...delivery.receivers]), options);
+  delivery.finish();
+  return true;
+}
 
 defineMethods(Device, backwardMethods);
 
