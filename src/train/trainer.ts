@@ -111,6 +111,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     if (from) requirePosition(from, layout);
     this.#progress = new TrainingProgress(from);
     if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
+    if (options.parallel?.shares(options.model) === false) options.parallel.broadcast(options.model);
     const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined, options.rowWeights);
     this.#steps = new TrainingSteps(options, rows);
     this.batches = this.#steps.batches;

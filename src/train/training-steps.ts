@@ -38,7 +38,7 @@ export interface StepOptions<Sources extends readonly ColumnSource[]> {
   readonly clipNorm?: number;
   /**
    * Trains on all ranks of a run: each computes its shards of every batch, and their gradients are averaged. All ranks pass the same data,
-   * seed and options. `broadcast` gives them the same weights.
+   * seed and options. Each gets the weights of rank 0, if `parallel.broadcast(model)` was not called before.
    */
   readonly parallel?: DataParallel;
   /** False runs the step eagerly; default: true. */
