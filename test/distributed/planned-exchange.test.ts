@@ -1,0 +1,80 @@
+/** The collectives and the bytes of a step are those of the formula: they are counted in the plans of CrossAsset and of GPT-2. */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { Device } from "holdfast";
+import {
+  type PlannedExchange,
+  type PlannedModel,
+  planExchange,
+  plannedCrossAsset,
+  plannedGpt2,
+} from "../support/planned-exchange.js";
+
+const device = new Device("cpu", { memory: "1GiB", stallAfter: "off", print: () => {} });
+after(() => device.close());
+
+const models: Readonly<Record<string, PlannedModel>> = {
+  CrossAsset: plannedCrossAsset(device, 4),
+  "GPT-2": plannedGpt2(device, 4, { vocab_size: 101, n_positions: 32, n_embd: 24, n_layer: 2, n_head: 3 }),
+};
+
+/**
+ * Gradients and the loss are sent as float32, cut among the ranks: an all-to-all of `terms` sums, then an all-gather of the parts. Each
+ * exchange may add less than an element for each rank, because the parts are equal.
+ */
+function requireFormula({ parameters, calls }: PlannedExchange, ranks: number, terms = 1): void {
+  const elementsOf = (op: string): number[] =>
+    calls.filter((call) => call.op === op).map(({ readBytes }) => readBytes / 4);
+  const [toAll, parts] = [elementsOf("allToAll"), elementsOf("allGather")];
+  assert.equal(toAll.length, parts.length);
+  assert.deepEqual(
+    toAll,
+    parts.map((part) => part * ranks * terms),
+  );
+  const padding = parts.reduce((sum, part) => sum + part * ranks, 0) - (parameters + 1);
+  assert.ok(padding >= 0 && padding < ranks * parts.length, `${padding} of ${parts.join()}`);
+}
+
+for (const [name, model] of Object.entries(models)) {
+  test(`${name} on 1, 2 and 4 ranks sends its gradients to the others, and gets their sums`, () => {
+    for (const ranks of [1, 2, 4]) {
+      const exchange = planExchange(device, model, ranks);
+      const { parameters, collectives, sentBytes } = exchange;
+      if (ranks === 1) {
+        assert.deepEqual([collectives, sentBytes], [0, 0]);
+        continue;
+      }
+      requireFormula(exchange, ranks);
+      const exact = (2 * 4 * (parameters + 1) * (ranks - 1)) / ranks;
+      assert.ok(sentBytes >= exact && sentBytes < exact + 8 * ranks * collectives, `${sentBytes}, ${exact}`);
+    }
+  });
+}
+
+test("a rank with a number of shards that is no power of two sends each of their sums", () => {
+  const model = models["GPT-2"] as PlannedModel;
+  requireFormula(planExchange(device, model, 2, { shards: 4 }), 2);
+  const part = plannedGpt2(device, 3, {
+    vocab_size: 101,
+    n_positions: 32,
+    n_embd: 24,
+    n_layer: 2,
+    n_head: 3,
+  });
+  requireFormula(planExchange(device, part, 2, { shards: 6 }), 2, 3);
+});
+
+test("with split moments each rank also sends the part of the weights that it updates", () => {
+  for (const ranks of [2, 4]) {
+    const model = models["CrossAsset"] as PlannedModel;
+    const [whole, split] = [false, true].map((isSharded) =>
+      planExchange(device, model, ranks, { isSharded }),
+    );
+    assert.equal(split?.collectives, (whole?.collectives ?? 0) + 1);
+    const more = (split?.sentBytes ?? 0) - (whole?.sentBytes ?? 0);
+    const exact = (4 * (whole?.parameters ?? 0) * (ranks - 1)) / ranks;
+    // Parts begin at multiples of 256 bytes.
+    assert.ok(more >= exact && more < exact + 256 * ranks, `${more}, ${exact}`);
+  }
+});
