@@ -16,7 +16,7 @@ import { cudaKernel } from "../../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import { isOfKeys } from "../../problem.js";
 import { declarePair, declarePairAt, declarePairs, strideParameters } from "../parameters.js";
-import { type FlashConfig, tileM } from "./config.js";
+import { accumulatorsOf, type FlashConfig, tileM } from "./config.js";
 import { declareFlash, declareInputPairs, inputPointers } from "./declarations.js";
 import {
   declareDropout,
@@ -28,6 +28,7 @@ import {
 } from "./dropout.js";
 import { factBytesOf, flashElements, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
+import { unrollingOf } from "./unrolling.js";
 
 const inputs = ["query", "key", "value", "outGradient"] as const;
 
@@ -91,6 +92,16 @@ export function flashBackwardBytes(config: BackwardConfig): number {
   return rows * rowElements * flashElements[element].bytes + factBytes;
 }
 
+/** The columns of a row's accumulators: of scores, their gradients and the results. */
+export function flashBackwardColumns({
+  tile,
+  depth,
+  valueDepth,
+  results,
+}: Pick<BackwardConfig, "tile" | "depth" | "valueDepth" | "results">): number {
+  return results.reduce((sum, name) => sum + (name === "valueGradient" ? valueDepth : depth), 2 * tile.tileN);
+}
+
 export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const { element, tile, sources, side, results } = config;
   const { stages } = tile;
@@ -103,6 +114,8 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
   const [stayCount, visitCount] = isRows ? ["rows", "columns"] : ["columns", "rows"];
   const real = realOf(element);
   const sharedBytes = flashBackwardBytes(config);
+  const accumulators = accumulatorsOf(tile, flashBackwardColumns(config), element);
+  const kept = { accumulators, results: results.length };
   const load = (name: (typeof inputs)[number], tile: string, rows: string, first: string, count: string) => {
     const isValue = name === "value" || name === "outGradient";
     const sizes = isValue ? "valueDepth" : "depth";
@@ -129,7 +142,7 @@ export function flashBackwardKernel(config: BackwardConfig): KernelSource {
     },
     threads: 32 * tile.warps,
     sharedBytes,
-    declarations: declareFlash(config) + declareDropout(dropout, side),
+    declarations: declareFlash(config, unrollingOf(config, "backward", kept)) + declareDropout(dropout, side),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const stay1 = reinterpret_cast<Element*>(smem);

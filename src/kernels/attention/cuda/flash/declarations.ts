@@ -9,9 +9,13 @@ import { type FlashConfig, tileM } from "./config.js";
 import { declareFragments, rowPadding } from "./fragments.js";
 import { declareProducts } from "./products.js";
 import { conversionsOf, declareTiles } from "./tiles.js";
+import type { Unrolling } from "./unrolling.js";
 
 /** C++: the sizes of a kernel's tiles, and the functions on tiles and fragments. */
-export function declareFlash(config: FlashConfig & { readonly resultDtype: Dtype }): string {
+export function declareFlash(
+  config: FlashConfig & { readonly resultDtype: Dtype },
+  unrolling: Unrolling,
+): string {
   const { element, tile, depth, valueDepth, sources, resultDtype } = config;
   const { narrow } = elementTypes[resultDtype];
   const inputs = Object.values(sources);
@@ -24,8 +28,8 @@ export function declareFlash(config: FlashConfig & { readonly resultDtype: Dtype
 ${preludeOf(prelude)}${declareFragments(element)}
 static constexpr unsigned threads = ${32 * tile.warps}, blocksM = ${tile.blocksM}, tileM = ${tileM(tile)}, tileN = ${tile.tileN};
 static constexpr unsigned depth = ${depth}, valueDepth = ${valueDepth}, padding = ${rowPadding(element)};
-${declareTiles(inputs, element)}
-${declareProducts(element)}
+${declareTiles(inputs, element, unrolling.copies)}
+${declareProducts(unrolling.products)}
 ${pointTo}`;
 }
 

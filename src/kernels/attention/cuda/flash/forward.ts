@@ -22,6 +22,7 @@ import {
 } from "./dropout.js";
 import { flashElements, isScalar, realOf, rowPadding } from "./fragments.js";
 import { loadTile } from "./tiles.js";
+import { unrollingOf } from "./unrolling.js";
 
 const inputs = ["query", "key", "value"] as const;
 
@@ -89,6 +90,7 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
   const { type: stored, narrow } = elementTypes[resultDtype];
   const real = realOf(element);
   const sharedBytes = flashForwardBytes(config);
+  const kept = { accumulators: accumulatorsOf(tile, flashForwardColumns(config), element), results: 1 };
   const rowsOf = (name: "key" | "value", tile: string, depth: string): string =>
     loadTile(name, sources[name], element, {
       ...{ tile, rows: "tileN", depth, stride: `${depth} + padding`, first: "column" },
@@ -106,7 +108,8 @@ export function flashForwardKernel(config: ForwardConfig): KernelSource {
     threads: 32 * tile.warps,
     sharedBytes,
     ...(isScalar(element) && { blocksPerSm: residentBlocks(config) }),
-    declarations: declareFlash(config) + declareDropout(dropout, "rows"),
+    declarations:
+      declareFlash(config, unrollingOf(config, "forward", kept)) + declareDropout(dropout, "rows"),
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
   Element* const queries = reinterpret_cast<Element*>(smem);

@@ -21,6 +21,7 @@ import {
   type BackwardConfig,
   type BackwardResult,
   flashBackwardBytes,
+  flashBackwardColumns,
   flashBackwardKernel,
   flashBackwardParameters,
 } from "./backward.js";
@@ -190,14 +191,11 @@ export function lowerFlashBackward(
       ...{ isGrouped: group !== undefined, dropout },
       storesScoreGradient: side === "rows" && scoreGradient !== undefined,
     };
-    const resultColumns = computed
-      .map((name) => (name === "valueGradient" ? config.valueDepth : config.depth))
-      .reduce((sum, depth) => sum + depth, 0);
     const tile = chooseTile(
       element,
       maxSharedBytesPerBlock(target.device),
       (tile) => flashBackwardBytes({ ...config, tile }),
-      ({ tileN }) => 2 * tileN + resultColumns,
+      (tile) => flashBackwardColumns({ ...config, tile }),
     );
     // Registers may not hold both results of a side.
     if (!tile && computed.length > 1) return computed.flatMap((one) => launchOf(side, [one]));

@@ -1,11 +1,7 @@
 /** The products of flash attention: of two tiles in shared memory, and of accumulators with a tile. */
 
-import { type FlashElement, isScalar } from "./fragments.js";
-
-/** C++: the products of a warp's rows with a visited tile, over the tile's depth or over its rows. */
-export function declareProducts(element: FlashElement): string {
-  // FMA for a whole depth would not fit the instruction cache, and would take minutes to compile.
-  const unroll = isScalar(element) ? "#pragma unroll 2" : "#pragma unroll";
+/** C++: the products of a warp's rows with a visited tile, over the tile's depth or over its rows. `unroll` is a pragma. */
+export function declareProducts(unroll: string): string {
   return `
 // acc[row, visited] += Σ_d stay[row, d] · visit[visited, d]
 template <unsigned size>

@@ -6,7 +6,7 @@
 import type { Dtype } from "../../../../ir/index.js";
 import { elementTypes } from "../../../codegen/cuda/element-types.js";
 import type { PreludeName } from "../../../codegen/cuda/prelude.js";
-import { type FlashElement, isScalar } from "./fragments.js";
+import type { FlashElement } from "./fragments.js";
 
 /** How a kernel reads one operand. */
 export interface TileSource {
@@ -44,14 +44,8 @@ export function conversionsOf(
   return new Set(names.filter((name) => name !== undefined));
 }
 
-/**
- * FMA leaves few registers. If a thread's vectors are in several columns, the compiler keeps an address for each copy of an unrolled
- * loop, from one visited tile to the next, and spills them.
- */
-const unrollInRegisters = "#pragma unroll (threads % vectors == 0 ? tileRows : 4)";
-
-/** C++: `copyTile`, `convertTile` and the conversions of these operands. `threads` threads take part. */
-export function declareTiles(sources: readonly TileSource[], element: FlashElement): string {
+/** C++: `copyTile`, `convertTile` and the conversions of these operands. `threads` threads take part; `unroll` is a pragma. */
+export function declareTiles(sources: readonly TileSource[], element: FlashElement, unroll: string): string {
   const dtypes = new Set(sources.filter((source) => !isCopied(source, element)).map(({ dtype }) => dtype));
   const narrow = element === "tf32" ? undefined : elementTypes[element].narrow;
   const conversions = [...dtypes].map((dtype) => {
@@ -67,7 +61,7 @@ template <unsigned tileRows, unsigned depth, unsigned stride>
 static __device__ __forceinline__ void copyTile(
     Element* tile, const Element* from, long long rowStride, unsigned rows, unsigned width) {
   constexpr unsigned lanes = 16 / sizeof(Element), vectors = depth / lanes;
-${isScalar(element) ? unrollInRegisters : "#pragma unroll"}
+${unroll}
   for (unsigned index = threadIdx.x; index < tileRows * vectors; index += threads) {
     const unsigned row = index / vectors, column = index % vectors * lanes;
     const bool exists = row < rows && column < width;

@@ -1,0 +1,54 @@
+/**
+ * How far the loops of the flash attention kernels are unrolled. For an unrolled loop over a visited tile, the compiler may keep an
+ * address of each copy from one tile to the next, and the fragments of many products. If it has too few registers for them, it spills.
+ */
+
+import type { FlashConfig } from "./config.js";
+import { flashElements, isScalar } from "./fragments.js";
+
+/** C++: the pragma before the loop over a thread's vectors of a tile, and before the loop over the K of two tiles. */
+export interface Unrolling {
+  readonly copies: string;
+  readonly products: string;
+}
+
+/** What a lane keeps from one visited tile to the next. */
+interface KeptRegisters {
+  readonly accumulators: number;
+  /** The results that the accumulators are of. */
+  readonly results: number;
+}
+
+const whole: Unrolling = { copies: "#pragma unroll", products: "#pragma unroll" };
+/** FMA leaves few registers. For a whole depth its products would not fit the instruction cache, and would take minutes to compile. */
+const scalar: Unrolling = {
+  copies: "#pragma unroll (threads % vectors == 0 ? tileRows : 4)",
+  products: "#pragma unroll 2",
+};
+const four = "#pragma unroll 4";
+
+/** TF32: the largest number of copies whose addresses fit (registers and spills under nvcc 13.0, for sm_80 and sm_121). */
+const maxCopies = { forward: 10, backward: 12 } as const;
+/** TF32: with more accumulators of two results the addresses of few copies do not fit, and with dropout those of even fewer. */
+const maxAccumulatorsOfTwo = { whole: 160, withDropout: 127 } as const;
+
+export function unrollingOf(
+  { element, tile, depth, valueDepth, dropout }: FlashConfig,
+  pass: keyof typeof maxCopies,
+  { accumulators, results }: KeptRegisters,
+): Unrolling {
+  if (isScalar(element)) return scalar;
+  const threads = 32 * tile.warps;
+  const vectorsOf = (width: number): number => (width * flashElements[element].bytes) / 16;
+  const isWholeShare = [depth, valueDepth].every((width) => threads % vectorsOf(width) === 0);
+  // If a thread's vectors are all in one column, their addresses differ by constants: nothing is kept.
+  if (element !== "tf32" || isWholeShare) return whole;
+  const copies = (tile.tileN * vectorsOf(Math.max(depth, valueDepth))) / threads;
+  const isFull = (max: number): boolean => results > 1 && accumulators > max;
+  const isFullWithDropout = dropout !== "none" && isFull(maxAccumulatorsOfTwo.withDropout);
+  const keepsTooMuch = copies > maxCopies[pass] || isFull(maxAccumulatorsOfTwo.whole) || isFullWithDropout;
+  return {
+    copies: keepsTooMuch ? four : whole.copies,
+    products: isFullWithDropout ? four : whole.products,
+  };
+}
