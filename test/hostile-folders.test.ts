@@ -106,7 +106,7 @@ test("weights with a damaged header, or tensors that overlap or do not fit, are 
       /a header of 18446744073709551615 bytes, but 8 bytes/,
     ],
     [withFile(weightsFile, ""), /model.safetensors can't be read: The file has 0 bytes/],
-    [withHeader("{hello}"), /In the header, character 1, .*found "hello/],
+    [withHeader("{hello}"), /In the header, byte 1, .*found "hello/],
     [withHeader(twice), new RegExp(`found a second "${first}"`)],
     [withHeader(`{"a": ${nested(100_000)}}`), /in tensor "a": found "\[/],
     [withHeader(one), /The tensors end at 8, but the file has \d+ bytes/],

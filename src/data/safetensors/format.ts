@@ -1,6 +1,7 @@
 /** The format's constants, and the record of a stored tensor. */
 
 import { type Dtype, dtypes } from "../../ir/index.js";
+import { MiB } from "../../units/index.js";
 
 /** A tensor in a safetensors file. */
 export interface StoredTensor {
@@ -31,6 +32,13 @@ export const headerLimit = 100_000_000;
  */
 export const nameLimit = 250_000;
 export const dimensionLimit = 64;
+
+/**
+ * Limits for a whole header: numbers in shapes and data_offsets, and bytes of names, dtypes and metadata. They are 16 numbers and 134
+ * bytes for each of the most names. Without them a header within the limits above takes seconds to decode.
+ */
+export const countLimit = 16 * nameLimit;
+export const textLimit = 32 * MiB;
 
 /** The only header name that is not a tensor's. */
 export const metadataName = "__metadata__";

@@ -17,7 +17,8 @@ export interface Entry {
 }
 
 export interface Header {
-  readonly entries: readonly Entry[];
+  /** By name, in the order of the header. */
+  readonly entries: ReadonlyMap<string, Entry>;
   readonly metadata: ReadonlyMap<string, string>;
 }
 
@@ -43,36 +44,31 @@ export function headerLength(start: Uint8Array, fileBytes: number): number {
   return Number(statedLength);
 }
 
-function decodeHeader(header: Uint8Array): string {
+export function parseHeader(header: Uint8Array): Header {
   if (header[0] !== openingBrace) {
     const found = header[0] === undefined ? "is empty" : `begins with the byte ${header[0]}`;
     throw badFile(`The header ${found}; it must begin with {.`, { length: header.length });
   }
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(header);
-  } catch (cause) {
-    throw badFile("The header is not text in UTF-8.", { length: header.length }, cause);
-  }
-}
-
-export function parseHeader(header: Uint8Array): Header {
   let current = "";
   const subjects = {
     list: () => "the list of tensors",
     metadata: () => metadataName,
     tensor: () => `tensor ${quote(current)}`,
   };
-  const cursor = new JsonCursor(decodeHeader(header), subjects.list);
-  const entries: Entry[] = [];
+  const cursor = new JsonCursor(header, subjects.list);
+  const entries = new Map<string, Entry>();
   const metadata = new Map<string, string>();
-  cursor.object((name) => {
+  let hasMetadata = false;
+  cursor.object(entries, (name) => {
     if (name === metadataName) {
+      if (hasMetadata) throw cursor.rejection(`a second ${metadataName}`, "a unique name");
+      hasMetadata = true;
       cursor.subject = subjects.metadata;
-      cursor.object((key) => metadata.set(key, cursor.string()));
+      cursor.object(metadata, (key) => metadata.set(key, cursor.string()));
     } else {
       current = name;
       cursor.subject = subjects.tensor;
-      entries.push(readEntry(cursor, name));
+      entries.set(name, readEntry(cursor, name));
     }
     cursor.subject = subjects.list;
   });
@@ -87,7 +83,7 @@ function readEntry(cursor: JsonCursor, name: string): Entry {
   let shape: number[] | undefined;
   let offsets: number[] | undefined;
   cursor.fields(fieldNames, (field) => {
-    if (field === "dtype") dtype = cursor.string();
+    if (field === "dtype") dtype = cursor.repeatedString();
     else if (field === "shape") shape = cursor.counts();
     else offsets = cursor.counts();
   });
@@ -132,9 +128,11 @@ function checkSize(name: string, dtype: string, shape: readonly number[], begin:
 }
 
 /** Checks that the tensors cover the data exactly: no overlaps and no gaps. */
-export function checkPlacement(entries: readonly Entry[], dataBytes: number): void {
+export function checkPlacement(entries: Header["entries"], dataBytes: number): void {
   let covered = 0;
-  for (const { name, begin, end } of entries.toSorted((a, b) => a.begin - b.begin || a.end - b.end)) {
+  for (const { name, begin, end } of [...entries.values()].sort(
+    (a, b) => a.begin - b.begin || a.end - b.end,
+  )) {
     if (begin !== covered || end > dataBytes) {
       const fault =
         end > dataBytes

@@ -1,58 +1,66 @@
 /**
  * A JSON reader that checks each value against the kind expected at its position. `JSON.parse` would silently keep the
  * last of two equal names, build every value that a hostile header nests or repeats, and read 1e3 as a whole number.
- * Here the first invalid token is rejected before anything is built for it.
+ * Here the first invalid token is rejected before anything is built for it, and only names and texts are decoded.
  */
 
-import { dimensionLimit, isUtf8Text, nameLimit } from "./format.js";
-import { badFile, quote } from "./rejection.js";
+import { isUtf8 } from "node:buffer";
+import { countLimit, dimensionLimit, isUtf8Text, nameLimit, textLimit } from "./format.js";
+import { badFile, quote, quotedLength } from "./rejection.js";
 
 /** Matches possible numbers, which are validated afterwards. */
-const numberLike = /[-+.0-9A-Za-z]{1,40}/y;
+const numberLike = /^[-+.0-9A-Za-z]{1,40}/;
 const wholeNumber = /^(?:0|[1-9][0-9]*)$/;
 /** Whole numbers of so many digits are safe integers. */
 const safeDigits = 15;
+/** Bytes of the header that a message may show. */
+const shownBytes = 20;
 
-const tab = 0x09;
-const lineFeed = 0x0a;
-const carriageReturn = 0x0d;
-const space = 0x20;
-const quotationMark = 0x22;
-const zero = 0x30;
-const backslash = 0x5c;
+const code = (character: string): number => character.charCodeAt(0);
+const [tab, lineFeed, carriageReturn, space] = [0x09, 0x0a, 0x0d, 0x20];
+const [zero, quotationMark, backslash] = [code("0"), code('"'), code("\\")];
+const [colon, comma] = [code(":"), code(",")];
+const [openingBrace, closingBrace] = [code("{"), code("}")];
+const [openingBracket, closingBracket] = [code("["), code("]")];
 
 export class JsonCursor {
-  readonly #text: string;
+  readonly #bytes: Buffer;
   #at = 0;
+  #textBytes = 0;
+  #countsRead = 0;
+  /** True if the last text is what its bytes are. */
+  #isPlain = true;
+  /** The last `repeatedString` of ASCII. */
+  #repeated = "";
   readonly #counts: number[] = [];
   /** Names the item that is being read, for errors. */
   subject: () => string;
 
-  constructor(text: string, subject: () => string) {
-    this.#text = text;
+  /** Rejects bytes that are not UTF-8. */
+  constructor(bytes: Uint8Array, subject: () => string) {
+    if (!isUtf8(bytes)) throw badFile("The header is not text in UTF-8.", { length: bytes.length });
+    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     this.subject = subject;
   }
 
-  /** Reads an object; `readMember` gets each key and reads its value. Rejects a duplicate key. */
-  object(readMember: (key: string) => void): void {
-    this.#take("{");
-    if (this.#skip("}")) return;
-    const keys = new Set<string>();
+  /** Reads an object: `readMember` gets each key, reads its value, and keeps it in `members`. Rejects a duplicate key. */
+  object(members: ReadonlyMap<string, unknown>, readMember: (key: string) => void): void {
+    this.#take(openingBrace);
+    if (this.#skip(closingBrace)) return;
     do {
       const key = this.string();
-      if (keys.has(key)) throw this.rejection(`a second ${quote(key)}`, "a unique name");
-      if (keys.size === nameLimit) throw this.rejection("one name more", `at most ${nameLimit}`);
-      keys.add(key);
-      this.#take(":");
+      if (members.has(key)) throw this.rejection(`a second ${quote(key)}`, "a unique name");
+      if (members.size === nameLimit) throw this.rejection("one name more", `at most ${nameLimit}`);
+      this.#take(colon);
       readMember(key);
-    } while (this.#skip(","));
-    this.#take("}");
+    } while (this.#skip(comma));
+    this.#take(closingBrace);
   }
 
   /** Reads an object with these keys, or some of them. Rejects others, and a duplicate. */
   fields<Name extends string>(names: readonly Name[], readField: (name: Name) => void): void {
-    this.#take("{");
-    if (this.#skip("}")) return;
+    this.#take(openingBrace);
+    if (this.#skip(closingBrace)) return;
     let found = 0;
     do {
       const index = this.#key(names);
@@ -63,44 +71,50 @@ export class JsonCursor {
       }
       if (found & (1 << index)) throw this.rejection(`a second ${quote(name)}`, "a unique name");
       found |= 1 << index;
-      this.#take(":");
+      this.#take(colon);
       readField(name);
-    } while (this.#skip(","));
-    this.#take("}");
+    } while (this.#skip(comma));
+    this.#take(closingBrace);
   }
 
   /** Reads a list of whole numbers. */
   counts(): number[] {
-    this.#take("[");
-    if (this.#skip("]")) return [];
+    this.#take(openingBracket);
+    if (this.#skip(closingBracket)) return [];
     // An array that grows keeps space for sixteen more items: a copy has the space that it needs.
     const counts = this.#counts;
     let length = 0;
     do {
       if (length === dimensionLimit) throw this.rejection("one number more", `at most ${dimensionLimit}`);
       counts[length++] = this.#count();
-    } while (this.#skip(","));
-    this.#take("]");
+    } while (this.#skip(comma));
+    this.#take(closingBracket);
+    this.#countsRead += length;
+    if (this.#countsRead > countLimit)
+      throw this.rejection(`${this.#countsRead} numbers in shapes and data_offsets`, `at most ${countLimit}`);
     return counts.slice(0, length);
   }
 
   string(): string {
-    if (this.#peek() !== '"') throw this.rejection(this.#found(), "a text in quotes");
-    const token = this.#text.slice(this.#at, this.#closingQuote() + 1);
-    let text: string;
-    try {
-      text = JSON.parse(token) as string;
-    } catch (cause) {
-      throw this.rejection(
-        `the text ${quote(token)}`,
-        "a text without control characters or unknown escapes",
-        cause,
-      );
+    if (this.#peek() !== quotationMark) throw this.rejection(this.#found(), "a text in quotes");
+    const start = this.#at + 1;
+    const end = this.#closingQuote(start);
+    this.#textBytes += end - start;
+    const text = this.#isPlain ? this.#decode(start, end) : this.#parseText(start, end);
+    this.#at = end + 1;
+    return text;
+  }
+
+  /** The same for one of few texts, such as a dtype: equal texts in a row are decoded once. */
+  repeatedString(): string {
+    if (this.#peek() === quotationMark && this.#isNext(this.#repeated, this.#at + 1)) {
+      this.#at += this.#repeated.length + 2;
+      return this.#repeated;
     }
-    // UTF-8 has no surrogates: only an escape can be half a pair.
-    if (token.includes("\\u") && !isUtf8Text(text))
-      throw this.rejection(`the text ${quote(token)}`, "whole characters");
-    this.#at += token.length;
+    const start = this.#at + 1;
+    const text = this.string();
+    const isAscii = this.#isPlain && this.#at === start + text.length + 1;
+    if (isAscii) this.#repeated = text;
     return text;
   }
 
@@ -110,20 +124,17 @@ export class JsonCursor {
   }
 
   rejection(found: string, expected: string, cause?: unknown): Error {
-    const message = `In the header, character ${this.#at}, in ${this.subject()}: found ${found}, expected ${expected}.`;
-    return badFile(message, { character: this.#at }, cause);
+    const message = `In the header, byte ${this.#at}, in ${this.subject()}: found ${found}, expected ${expected}.`;
+    return badFile(message, { byte: this.#at }, cause);
   }
 
   /** Reads a key; the index in `names`, or −1 for another name, which is not taken. */
   #key(names: readonly string[]): number {
-    this.#peek();
+    const isText = this.#peek() === quotationMark;
     const start = this.#at + 1;
-    const index = names.findIndex(
-      (name) =>
-        this.#text.charCodeAt(start + name.length) === quotationMark && this.#text.startsWith(name, start),
-    );
-    if (index >= 0 && this.#text.charCodeAt(this.#at) === quotationMark) {
-      this.#at = start + (names[index]?.length ?? 0) + 1;
+    for (const [index, name] of names.entries()) {
+      if (!isText || !this.#isNext(name, start)) continue;
+      this.#at = start + name.length + 1;
       return index;
     }
     // Another name, or a spelling with escapes.
@@ -133,6 +144,13 @@ export class JsonCursor {
     return other;
   }
 
+  /** True if this text of ASCII and a closing quote are at `start`. */
+  #isNext(text: string, start: number): boolean {
+    for (let index = 0; index < text.length; index++)
+      if (this.#bytes[start + index] !== text.charCodeAt(index)) return false;
+    return this.#bytes[start + text.length] === quotationMark;
+  }
+
   /** Reads a whole number, 0 or more, that a double represents exactly. */
   #count(): number {
     this.#peek();
@@ -140,14 +158,14 @@ export class JsonCursor {
     let end = start;
     let value = 0;
     for (; end <= start + safeDigits; end++) {
-      const digit = this.#text.charCodeAt(end) - zero;
+      const digit = (this.#bytes[end] ?? 0) - zero;
       if (!(digit >= 0 && digit <= 9)) break;
       value = value * 10 + digit;
     }
-    const next = this.#text[end];
-    const isWhole = next === "," || next === "]";
+    const next = this.#bytes[end];
+    const isWhole = next === comma || next === closingBracket;
     const isShort = end > start && end <= start + safeDigits;
-    const hasLeadingZero = end > start + 1 && this.#text[start] === "0";
+    const hasLeadingZero = end > start + 1 && this.#bytes[start] === zero;
     if (!isWhole || !isShort || hasLeadingZero) return this.#anyCount();
     this.#at = end;
     return value;
@@ -155,8 +173,7 @@ export class JsonCursor {
 
   /** The same for any spelling. */
   #anyCount(): number {
-    numberLike.lastIndex = this.#at;
-    const token = numberLike.exec(this.#text)?.[0];
+    const token = numberLike.exec(this.#decode(this.#at, this.#at + 40))?.[0];
     if (token === undefined) throw this.rejection(this.#found(), "a whole number");
     const value = Number(token);
     if (!wholeNumber.test(token) || !Number.isSafeInteger(value)) {
@@ -166,38 +183,76 @@ export class JsonCursor {
     return value;
   }
 
-  /** The next non-space character; undefined at the end. */
-  #peek(): string | undefined {
-    for (;;) {
-      const code = this.#text.charCodeAt(this.#at);
-      const isSpace = code === space || code === lineFeed || code === carriageReturn || code === tab;
-      if (!isSpace) return this.#text[this.#at];
-      this.#at++;
+  /** The next byte that is no white space; undefined at the end. */
+  #peek(): number | undefined {
+    const bytes = this.#bytes;
+    for (let at = this.#at; ; at++) {
+      const byte = bytes[at];
+      if (byte === space || byte === lineFeed || byte === carriageReturn || byte === tab) continue;
+      this.#at = at;
+      return byte;
     }
   }
 
-  #skip(character: string): boolean {
-    const isNext = this.#peek() === character;
+  #skip(expected: number): boolean {
+    const isNext = this.#peek() === expected;
     if (isNext) this.#at++;
     return isNext;
   }
 
-  #take(character: string): void {
-    if (!this.#skip(character)) throw this.rejection(this.#found(), `"${character}"`);
+  #take(expected: number): void {
+    if (!this.#skip(expected)) throw this.rejection(this.#found(), `"${String.fromCharCode(expected)}"`);
   }
 
   #found(): string {
-    const rest = this.#text.slice(this.#at, this.#at + 20);
-    return rest === "" ? "the end of the header" : quote(rest);
+    return this.#at >= this.#bytes.length
+      ? "the end of the header"
+      : this.#shown(this.#at, this.#at + shownBytes);
   }
 
-  /** The end of the text that starts here. A regular expression would overflow the stack on a text of megabytes. */
-  #closingQuote(): number {
-    for (let end = this.#at + 1; end < this.#text.length; end++) {
-      const code = this.#text.charCodeAt(end);
-      if (code === quotationMark) return end;
-      if (code === backslash) end++;
+  /** The closing quote of the text that starts here. Notes whether the text is what its bytes are. */
+  #closingQuote(start: number): number {
+    const bytes = this.#bytes;
+    const limit = Math.min(bytes.length, start + textLimit - this.#textBytes + 1);
+    let isPlain = true;
+    for (let end = start; end < limit; end++) {
+      const byte = bytes[end] as number;
+      if (byte === quotationMark) {
+        this.#isPlain = isPlain;
+        return end;
+      }
+      if (byte === backslash) end++;
+      if (byte === backslash || byte < space) isPlain = false;
     }
-    throw this.rejection(this.#found(), "a closing quote");
+    if (limit === bytes.length) throw this.rejection(this.#found(), "a closing quote");
+    throw this.rejection("more text", `names and texts of at most ${textLimit} bytes in all`);
+  }
+
+  /** A text with escapes, or with bytes that no text may have. */
+  #parseText(start: number, end: number): string {
+    let text: string;
+    try {
+      text = JSON.parse(this.#decode(start - 1, end + 1)) as string;
+    } catch (cause) {
+      throw this.rejection(
+        `the text ${this.#shown(start, end)}`,
+        "a text without control characters or unknown escapes",
+        cause,
+      );
+    }
+    // UTF-8 has no surrogates: only an escape can be half a pair.
+    if (!isUtf8Text(text)) throw this.rejection(`the text ${this.#shown(start, end)}`, "whole characters");
+    return text;
+  }
+
+  #decode(start: number, end: number): string {
+    return this.#bytes.toString("utf8", start, end);
+  }
+
+  /** The beginning of a text, for messages: whole characters. */
+  #shown(start: number, end: number): string {
+    let last = Math.min(end, start + 4 * quotedLength);
+    while (last > start && last < this.#bytes.length && ((this.#bytes[last] ?? 0) & 0xc0) === 0x80) last--;
+    return quote(this.#decode(start, last));
   }
 }

@@ -35,8 +35,8 @@ function open(path: string): OpenSafetensors {
   try {
     const length = headerLength(readSpan(file, 0, lengthBytes), stats.size);
     const dataStart = lengthBytes + length;
-    const { entries, metadata } = parseHeader(readSpan(file, lengthBytes, length));
-    checkPlacement(entries, stats.size - dataStart);
+    const { entries: tensors, metadata } = parseHeader(readSpan(file, lengthBytes, length));
+    checkPlacement(tensors, stats.size - dataStart);
     const read = (tensor: TensorInFile, offset: number, into: Uint8Array): void => {
       try {
         duringFileWork("disk-read", () => fill(file, into, dataStart + tensor.begin + offset));
@@ -44,7 +44,6 @@ function open(path: string): OpenSafetensors {
         throw fileError(`Tensor ${quote(tensor.name)} of ${path} can't be read`, path, error);
       }
     };
-    const tensors = new Map(entries.map((entry) => [entry.name, entry]));
     return { path, tensors, metadata, read, close: () => closeSync(file) };
   } catch (error) {
     closeSync(file);

@@ -10,7 +10,7 @@ import { readRepositoryFile, repositoryRoot } from "../../../test/support/reposi
 import { entry, fileWith } from "../../../test/support/safetensors-file.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { viewElements } from "../../ir/index.js";
-import type { StoredTensor } from "./format.js";
+import { type StoredTensor, textLimit } from "./format.js";
 import { parseHeader } from "./header.js";
 import { readSafetensors } from "./read.js";
 import { writeSafetensors } from "./write.js";
@@ -92,9 +92,10 @@ describe("a valid file", () => {
     const fields =
       '"dty\\u0070e":"F\\u0034","sh\\u0061pe":[ 9007199254740991\t, 0 ,10\n],"data_offsets":[0 , 0 ]';
     const { entries } = parseHeader(new TextEncoder().encode(`{"a":{${fields}}}`));
-    assert.deepEqual(entries, [
-      { name: "a", fileDtype: "F4", shape: [9007199254740991, 0, 10], begin: 0, end: 0 },
-    ]);
+    assert.deepEqual(
+      [...entries.values()],
+      [{ name: "a", fileDtype: "F4", shape: [9007199254740991, 0, 10], begin: 0, end: 0 }],
+    );
   });
 
   it("may have names that are special in JavaScript", () => {
@@ -254,6 +255,72 @@ test("a name of megabytes is read, and shortened in messages", () => {
   const message = /^.{0,400}$/;
   rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":7}`)), message);
   rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":${oneByte}}`, 2)), message);
+});
+
+/** Headers of many megabytes, and the byte at which each is rejected: what follows is not read. */
+const hugeHeaders: readonly (readonly [string, () => Uint8Array, at: number, RegExp])[] = [
+  ["a name without end", () => fileWith(`{"${"a".repeat(1_000_000)}`), 1, /expected a closing quote/],
+  ["a long name", () => longName("a", ""), 1, /found more text, expected .* at most 33554432 bytes in all/],
+  ["a long name of other bytes than characters", () => longName("é", ""), 1, /at most 33554432 bytes/],
+  ["a long name of escapes", () => longName("\\u00e9", ""), 1, /at most 33554432 bytes/],
+  ["a long text in its metadata", () => longName("a", '__metadata__":{"k":"'), 21, /at most 33554432 bytes/],
+  [
+    "long names one after the other",
+    () => {
+      const names = ["a", "b", "c"].map(
+        (letter) => `"${letter.repeat(textLimit / 2)}":${entry("[0]", 0, 0)}`,
+      );
+      return fileWith(`{${names}}`);
+    },
+    textLimit / 2 + entry("[0]", 0, 0).length + 5,
+    /in the list of tensors: found more text/,
+  ],
+  [
+    "shapes of many dimensions",
+    () => {
+      const shape = entry(`[${Array(64).fill(0)}]`, 0, 0);
+      return fileWith(`{${Array.from({ length: 70_000 }, (_, index) => `"${index}":${shape}`)}}`);
+    },
+    11_019_342,
+    /found 4000060 numbers in shapes and data_offsets, expected at most 4000000/,
+  ],
+];
+
+/** The header `{"` with a text that is longer than all texts may be. */
+function longName(unit: string, before: string): Uint8Array {
+  const text = Buffer.alloc(textLimit + Buffer.byteLength(unit), unit);
+  return fileWith(Buffer.concat([Buffer.from(`{"${before}`), text, Buffer.from('":7}')]));
+}
+
+describe("a header is rejected before the rest of it is read, if it has", () => {
+  for (const [fault, make, at, message] of hugeHeaders)
+    it(fault, () => {
+      rejects("BAD_FILE", () => readSafetensors(make()), new RegExp(`byte ${at}, .*${message.source}`));
+    });
+});
+
+test("dtypes are read as they are, in any spelling and order", () => {
+  const dtypes = [
+    '"F4"',
+    '"F4"',
+    '"\\u0046\\u0034"',
+    '"é"',
+    '"Ã©"',
+    '"é"',
+    '"a\\"b"',
+    '"F4"',
+    '""',
+    '"F44"',
+    '"F4"',
+  ];
+  const members = dtypes.map((dtype, index) => `"${index}":${entry("[]", 0, 0).replace('"U8"', dtype)}`);
+  const { entries } = parseHeader(Buffer.from(`{${members}}`));
+  assert.deepEqual(
+    [...entries.values()].map(({ fileDtype }) => fileDtype),
+    dtypes.map((dtype) => JSON.parse(dtype)),
+  );
+  const quoted = `{"0":${entry("[]", 0, 0).replace("U8", 'a\\"b')},"1":${entry("[]", 0, 0).replace("U8", 'a"b')}}`;
+  rejects("BAD_FILE", () => parseHeader(Buffer.from(quoted)), /found "b/);
 });
 
 test("too many names are rejected before they fill the memory", () => {

@@ -41,7 +41,7 @@ export function readSafetensors(bytes: Uint8Array, options: ReadOptions = {}): S
   const { entries, metadata } = parseHeader(bytes.subarray(lengthBytes, dataStart));
   checkPlacement(entries, bytes.length - dataStart);
   const tensors = new Map<string, StoredTensor>();
-  for (const { name, fileDtype, shape, begin, end } of entries) {
+  for (const { name, fileDtype, shape, begin, end } of entries.values()) {
     if (isSkipped(name)) continue;
     // Not subarray(), which returns a Buffer for a Buffer.
     const view = new Uint8Array(bytes.buffer, bytes.byteOffset + dataStart + begin, end - begin);

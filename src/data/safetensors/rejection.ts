@@ -2,7 +2,8 @@
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 
-const quotedLength = 60;
+/** Characters of a name that a message shows. */
+export const quotedLength = 60;
 
 export function badFile(problem: string, numbers: ErrorNumbers = {}, cause?: unknown): HoldfastError {
   const message = `${problem} The file is truncated, altered or of another format: create or download it again.`;

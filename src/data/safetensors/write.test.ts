@@ -8,7 +8,7 @@ import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { unicodeText } from "../../../test/support/unicode-text.js";
 import { dtypeNames, dtypes, isFloat8 } from "../../ir/index.js";
-import { metadataName, type StoredTensor, tensorBytes } from "./format.js";
+import { countLimit, metadataName, type StoredTensor, tensorBytes, textLimit } from "./format.js";
 import { readSafetensors } from "./read.js";
 import { writeSafetensors } from "./write.js";
 
@@ -137,6 +137,19 @@ test("too many names and too many dimensions are rejected, because the reader re
   rejects("BAD_ARGUMENT", () => writeSafetensors(many), /250001 tensors .* 250000/);
   const shape = Array(65).fill(1);
   rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; the maximum is 64/);
+});
+
+test("texts and shapes that are too long in all are rejected, because the reader rejects them", () => {
+  const longest = "x".repeat(textLimit - metadataName.length - "long".length);
+  const file = writeSafetensors([], new Map([["long", longest]]));
+  assert.equal(readSafetensors(file).metadata.get("long")?.length, longest.length);
+  const escaped = new Map([["long", `"${longest.slice(1)}`]]);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], escaped), /33554433 bytes of names and metadata/);
+  const shape = Array(64).fill(0);
+  const wide = Array.from({ length: 1 + countLimit / 66 }, (_, index) => ({
+    ...{ ...good, name: String(index), shape, bytes: new Uint8Array(0) },
+  }));
+  rejects("BAD_ARGUMENT", () => writeSafetensors(wide), /4000062 numbers in shapes and data_offsets/);
 });
 
 test("tensors and metadata may be objects with names as keys; an empty object gives an empty file", () => {

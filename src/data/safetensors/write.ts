@@ -7,6 +7,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { dtypeNames } from "../../ir/index.js";
 import { alignUp } from "../../units/index.js";
 import {
+  countLimit,
   dimensionLimit,
   dtypesByFileName,
   headerLimit,
@@ -16,6 +17,7 @@ import {
   nameLimit,
   type StoredTensor,
   tensorBytes,
+  textLimit,
 } from "./format.js";
 import { quote } from "./rejection.js";
 
@@ -85,16 +87,27 @@ export function layOutFile<Tensor extends TensorDescription>(
 ): { readonly beginning: Uint8Array; readonly sorted: readonly Tensor[] } {
   const sorted = sortForFile(tensors);
   const texts = metadataEntries(metadata);
-  const members: string[] = texts.length === 0 ? [] : [metadataMember(texts)];
+  const counts = sorted.reduce((sum, { tensor }) => sum + tensor.shape.length + 2, 0);
+  requireWithin(counts, countLimit, "numbers in shapes and data_offsets");
+  let textBytes = 0;
+  const json = (text: string): string => {
+    const quoted = JSON.stringify(text);
+    textBytes += Buffer.byteLength(quoted) - '""'.length;
+    return quoted;
+  };
+  const members: string[] = texts.length === 0 ? [] : [metadataMember(texts, json)];
   let offset = 0;
   for (const { tensor, fileName } of sorted) {
     const { name, shape } = tensor;
     const end = offset + (tensorBytes(tensor.dtype, shape) ?? 0);
-    const entry = { dtype: fileName, shape, data_offsets: [offset, end] };
-    members.push(`${JSON.stringify(name)}:${JSON.stringify(entry)}`);
+    members.push(
+      `${json(name)}:{"dtype":${json(fileName)},"shape":[${shape}],"data_offsets":[${offset},${end}]}`,
+    );
     offset = end;
   }
-  return { beginning: beginningOf(members), sorted: sorted.map(({ tensor }) => tensor) };
+  const beginning = beginningOf(members);
+  requireWithin(textBytes, textLimit, "bytes of names and metadata");
+  return { beginning, sorted: sorted.map(({ tensor }) => tensor) };
 }
 
 function tensorList(tensors: TensorsToWrite): readonly StoredTensor[] {
@@ -136,7 +149,7 @@ function sortForFile<Tensor extends TensorDescription>(
     }
     byName.set(tensor.name, tensor);
   }
-  checkNames(byName.size, "tensors");
+  requireWithin(byName.size, nameLimit, "tensors");
   const names = [...byName.keys()].sort(compareTexts);
   const sorted = names.flatMap((name) => byName.get(name) ?? []);
   return fileOrder.flatMap(({ dtype, fileName }) =>
@@ -187,22 +200,23 @@ function badTensor(name: string, what: string): HoldfastError {
   return new HoldfastError("BAD_ARGUMENT", message, { numbers: { name: quote(name) } });
 }
 
-function metadataMember(texts: readonly [string, string][]): string {
-  checkNames(texts.length, "texts of metadata");
+function metadataMember(texts: readonly [string, string][], json: (text: string) => string): string {
+  requireWithin(texts.length, nameLimit, "texts of metadata");
   const members = texts
     .toSorted(([a], [b]) => compareTexts(a, b))
     .map(([key, value]) => {
       checkText(key, "key of the metadata");
       checkText(value, `value of ${quote(key)} in the metadata`);
-      return `${JSON.stringify(key)}:${JSON.stringify(value)}`;
+      return `${json(key)}:${json(value)}`;
     });
-  return `${JSON.stringify(metadataName)}:{${members.join(",")}}`;
+  return `${json(metadataName)}:{${members.join(",")}}`;
 }
 
-function checkNames(count: number, what: string): void {
-  if (count <= nameLimit) return;
-  const message = `${count} ${what} exceed the maximum of ${nameLimit}. Write several files.`;
-  throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { count, nameLimit } });
+/** Rejects what the reader rejects. */
+function requireWithin(count: number, limit: number, what: string): void {
+  if (count <= limit) return;
+  const message = `${count} ${what} exceed the maximum of ${limit}. Write several files.`;
+  throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { count, limit } });
 }
 
 function checkText(text: string, what: string): void {
