@@ -6,21 +6,14 @@
 import { epilogueCandidates, trafficUs } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, literalKey } from "../../units/index.js";
-import { minMeasuredElements, pdlCreditUs } from "../cost-model.js";
+import { pdlCreditUs } from "../cost-model.js";
 import { type FusionCandidate, type FusionSelection, isProbablyFaster } from "../fusion/epilogue.js";
 import type { GemmEpilogueCall } from "../program/kinds/gemm-epilogue.js";
 import type { Call, GemmCall, Program } from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
 import { describeGemm } from "./gemm-desc.js";
-import { measureGemms, tunedUsOf } from "./gemms.js";
-import {
-  choiceOf,
-  choicesIn,
-  type KnownChoices,
-  measureCalls,
-  type TunableKind,
-  tuneCalls,
-} from "./tune-calls.js";
+import { measureFused } from "./measure-fused.js";
+import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
 
 const knownEpilogues: KnownChoices = new Map();
 
@@ -66,26 +59,17 @@ export function measureFusions(
   { known = knownEpilogues, clock }: { readonly known?: KnownChoices; readonly clock?: Clock } = {},
 ): FusionSelection {
   const tuning = { known, ...(clock && { clock }) };
-  const large = candidates.filter(
-    ({ gemm: { problem } }) => problem.m * problem.n >= minMeasuredElements(runtime.device),
-  );
-  measureCalls(
-    epilogues,
-    runtime,
-    large.map(({ fused }) => storedFused(runtime, fused.work)),
-    tuning,
-  );
-  measureGemms(
-    runtime,
-    large.map(({ gemm }) => storedGemm(runtime, gemm)),
-    clock ? { clock } : {},
-  );
+  const stored = ({ fused, gemm }: FusionCandidate) => ({
+    work: storedFused(runtime, fused.work),
+    gemms: [storedGemm(runtime, gemm)],
+  });
+  const timesOf = measureFused(epilogues, runtime, candidates.map(stored), tuning);
   const estimate = isProbablyFaster(runtime);
   return (candidate) => {
-    const fusedUs = choiceOf(epilogues, runtime, storedFused(runtime, candidate.fused.work), known)?.us;
-    const gemmUs = tunedUsOf(runtime, storedGemm(runtime, candidate.gemm));
-    if (fusedUs === undefined || gemmUs === undefined) return estimate(candidate);
-    return fusedUs < gemmUs + pdlCreditUs + trafficUs(runtime.device, trafficOf(runtime, candidate));
+    const times = timesOf(stored(candidate));
+    if (!times) return estimate(candidate);
+    const elementwiseUs = trafficUs(runtime.device, trafficOf(runtime, candidate));
+    return times.fusedUs < times.gemmsUs + elementwiseUs + pdlCreditUs;
   };
 }
 

@@ -3,20 +3,13 @@
 import { prefersSum, sumCandidates, trafficUs } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, literalKey } from "../../units/index.js";
-import { minMeasuredElements, pdlCreditUs } from "../cost-model.js";
+import { pdlCreditUs } from "../cost-model.js";
 import type { FusedSum } from "../fusion/gemm-sums.js";
 import type { GemmSumCall } from "../program/kinds/gemm-sum.js";
 import type { Call, Program } from "../program/program.js";
 import { describeAddend, describeGemm } from "./gemm-desc.js";
-import { measureGemms, tunedUsOf } from "./gemms.js";
-import {
-  choiceOf,
-  choicesIn,
-  type KnownChoices,
-  measureCalls,
-  type TunableKind,
-  tuneCalls,
-} from "./tune-calls.js";
+import { measureFused } from "./measure-fused.js";
+import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
 
 const knownSums: KnownChoices = new Map();
 
@@ -61,28 +54,13 @@ export function measureSums(
   { known = knownSums, clock }: { readonly known?: KnownChoices; readonly clock?: Clock } = {},
 ): (candidate: FusedSum) => boolean {
   const tuning = { known, ...(clock && { clock }) };
-  const large = candidates.filter(
-    ({ work: { problem } }) => problem.m * problem.n >= minMeasuredElements(runtime.device),
-  );
-  measureCalls(
-    sums,
-    runtime,
-    large.map(({ work }) => work),
-    tuning,
-  );
-  measureGemms(
-    runtime,
-    large.flatMap(({ gemms }) => gemms),
-    clock ? { clock } : {},
-  );
-  return ({ work, gemms, additions }) => {
-    const sumUs = choiceOf(sums, runtime, work, known)?.us;
-    const gemmUs = gemms.map((gemm) => tunedUsOf(runtime, gemm));
-    if (sumUs === undefined || !gemmUs.every((us) => us !== undefined))
-      return prefersSum(describeGemm(work.problem), work.addends);
+  const timesOf = measureFused(sums, runtime, candidates, tuning);
+  return (candidate) => {
+    const { work, additions } = candidate;
+    const times = timesOf(candidate);
+    if (!times) return prefersSum(describeGemm(work.problem), work.addends);
     // Fused with its neighbours, an addition costs one more operand.
     const bytes = additions.length * work.problem.c.slice.size;
-    const separateUs = gemmUs.reduce((sum, us) => sum + us, 0) + trafficUs(runtime.device, bytes);
-    return sumUs < separateUs + pdlCreditUs;
+    return times.fusedUs < times.gemmsUs + trafficUs(runtime.device, bytes) + pdlCreditUs;
   };
 }
