@@ -54,8 +54,7 @@ export function writeCheckpoint(
   const state = { ...checkpoint.state, split: { shapes, parts: parts.slice(1) } };
   writeAtomically(path, encodeChecked({ ...checkpoint, state }).chunks, options);
   const used = new Set(parts.map((part) => part?.name));
-  for (const name of partsOf(dirname(path), stem(path)))
-    if (!used.has(name)) rmSync(join(dirname(path), name), { force: true });
+  removeParts(dirname(path), (name, owner) => owner === stem(path) && !used.has(name));
 }
 
 /** Writes the elements of this rank. The name has the checksum, so that no file of an older checkpoint is replaced. */
@@ -96,7 +95,7 @@ export function readCheckpoint(path: string): Checkpoint {
 /** Removes a checkpoint with its parts. It is no checkpoint any more before the first part is gone. */
 export function removeCheckpoint(path: string): void {
   rmSync(path, { force: true });
-  for (const name of partsOf(dirname(path), stem(path))) rmSync(join(dirname(path), name), { force: true });
+  removeParts(dirname(path), (_, owner) => owner === stem(path));
 }
 
 /** Removes parts whose checkpoint was never completed. */
@@ -105,14 +104,19 @@ export function removeUnusedParts(folder: string): void {
   const used = new Set(
     names.filter((name) => !partName.test(name)).map((name) => name.replace(".superseded", "")),
   );
-  for (const name of names) {
-    const [, owner] = partName.exec(name) ?? [];
-    if (owner !== undefined && !used.has(owner + extension)) rmSync(join(folder, name), { force: true });
-  }
+  removeParts(folder, (_, owner) => !used.has(owner + extension), names);
 }
 
-function partsOf(folder: string, owner: string): readonly string[] {
-  return readdirSync(folder).filter((name) => partName.exec(name)?.[1] === owner);
+/** Removes the parts that are unused, by their name and that of their checkpoint without its extension. */
+function removeParts(
+  folder: string,
+  isUnused: (name: string, owner: string) => boolean,
+  names: readonly string[] = readdirSync(folder),
+): void {
+  for (const name of names) {
+    const [, owner] = partName.exec(name) ?? [];
+    if (owner !== undefined && isUnused(name, owner)) rmSync(join(folder, name), { force: true });
+  }
 }
 
 function stem(path: string): string {
