@@ -12,7 +12,6 @@ import { autotuneExactGemms, exactAlgorithmsIn } from "./autotune/exact-gemms.js
 import { autotuneGemmSums, sumTilesIn } from "./autotune/gemm-sums.js";
 import { algorithmsIn, autotuneGemms, type GemmReport } from "./autotune/gemms.js";
 import { autotuneGroupedGemms, groupedAlgorithmsIn, tunedGroupsIn } from "./autotune/grouped-gemms.js";
-import { collectivesIn } from "./collectives.js";
 import { streamOptions } from "./cost-model.js";
 import { WeightCopies } from "./execute/weight-copies.js";
 import { planAgreed, planOptional } from "./fallback.js";
@@ -36,6 +35,7 @@ import {
 } from "./pipeline.js";
 import type { PlannedStep } from "./planned-step.js";
 import { type Call, Program } from "./program/program.js";
+import { collectivesIn, workLines } from "./ranks.js";
 import { lifetimesOf } from "./schedule/liveness.js";
 import { markPdl } from "./schedule/pdl.js";
 import { type ScheduleOptions, scheduleCalls } from "./schedule/schedule.js";
@@ -53,16 +53,17 @@ const withoutExtraMemory = {
   weightCopies: false,
 } as const satisfies PassSettings;
 
-/** Plans a traced step. `name` is the step's name, for warnings. */
+/** Plans a traced step. `name` is the step's name, for warnings; `inputs` describes its inputs, for the comparison of ranks. */
 export function planStep(
   runtime: Runtime,
   trace: Trace<unknown>,
   settings: PassSettings = {},
   name = "step",
+  inputs = "",
 ): PlannedStep {
   const recorded = recordStep(runtime, trace);
   const placed = placeConstants(runtime, recorded.calls, trace.constants);
-  const isShared = collectivesIn(runtime, placed.calls).length > 0;
+  const isShared = trace.inCommon !== "nothing" || collectivesIn(runtime, placed.calls).length > 0;
   const regions = [...placed.regions, ...recorded.regions];
   const copies = new WeightCopies(runtime);
   const plan = (): PlannedStep => {
@@ -80,6 +81,7 @@ export function planStep(
   };
   try {
     if (!isShared) return plan();
+    requireSameWork(runtime, trace, name, inputs);
     const planned = runtime.choices.share(`step "${name}"`, plan);
     const calls = planned.schedule.calls.map(({ call }) => call);
     runtime.choices.requireSame(`the collectives of step "${name}"`, collectivesIn(runtime, calls));
@@ -89,6 +91,16 @@ export function planStep(
     for (const region of regions) runtime.persistent.release(region);
     throw error;
   }
+}
+
+/** Throws on every rank if one of them has traced another step. Before anything is planned: rank 0 plans first. */
+function requireSameWork(runtime: Runtime, trace: Trace<unknown>, name: string, inputs: string): void {
+  const { precision } = runtime.settings;
+  const isComparable = trace.inCommon === "work";
+  // Of inputs of other shapes, ranks may do other work.
+  const given = isComparable ? inputs : "rows of different sizes";
+  const lines = isComparable ? workLines(trace) : [];
+  runtime.choices.requireSame(`the work of step "${name}"`, [`precision ${precision}`, ...lines], given);
 }
 
 /** Plans the calls with weight copies, or without them if the step would need more memory. */

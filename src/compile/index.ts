@@ -1,6 +1,5 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
-export { collectivesIn } from "./collectives.js";
 export { assignStreams, planStep, serializedStep } from "./compile.js";
 export { streamOptions } from "./cost-model.js";
 export { timeCalls } from "./execute/call-times.js";
@@ -17,6 +16,7 @@ export {
 } from "./pipeline.js";
 export type { PlannedStep } from "./planned-step.js";
 export type { Call } from "./program/program.js";
+export { collectivesIn } from "./ranks.js";
 export { describeCalls } from "./report/call-table.js";
 export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
 export { reportPlan } from "./report/plan-report.js";

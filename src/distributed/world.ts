@@ -165,7 +165,11 @@ class ConnectedWorld implements World {
     this.#attached.add(runtime);
     this.#peers.watch(runtime.sharedStatus);
     if (runtime.device.kind === "cuda") this.#attachGpu(runtime);
-    else this.communicator.mpi.observer = this.#peers;
+    else {
+      this.communicator.mpi.observer = this.#peers;
+      // Nothing that ranks on CPUs measure changes their collectives.
+      runtime.choices.compare(this.#peers);
+    }
   }
 
   #attachGpu(runtime: Runtime): void {

@@ -104,9 +104,11 @@ export type {
 export {
   copyInto,
   inComposite,
+  inRankPart,
   inRecomputation,
   inStepPhase,
   type LoweredOp,
+  noteRanks,
   type OpCall,
   OpTrace,
 } from "./op-trace.js";

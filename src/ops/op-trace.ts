@@ -33,6 +33,15 @@ export abstract class OpTrace extends CallTrace {
   }
   /** Returns the function that ends the phase. */
   abstract enterStepPhase(phase: StepPhase): () => void;
+  /**
+   * The ranks of a run trace this step together. `isEven`: the work must be the same on all of them; otherwise, as for shards of different
+   * sizes, only the collectives must.
+   */
+  noteRanks(_isEven: boolean): void {}
+  /** Marks the calls until the returned function is called: they are those of this rank, and other ranks have others. */
+  enterRankPart(): () => void {
+    return () => undefined;
+  }
   /** Marks the calls until the returned function is called: they repeat earlier ones. */
   abstract enterRecomputation(): () => void;
 }
@@ -41,6 +50,23 @@ export abstract class OpTrace extends CallTrace {
 export function inRecomputation<T>(runtime: Runtime, body: () => T): T {
   const trace = runtime.traceSink;
   const leave = trace instanceof OpTrace ? trace.enterRecomputation() : undefined;
+  try {
+    return body();
+  } finally {
+    leave?.();
+  }
+}
+
+/** Notes that all ranks trace this step together; see `OpTrace.noteRanks`. */
+export function noteRanks(runtime: Runtime, isEven: boolean): void {
+  const trace = runtime.traceSink;
+  if (trace instanceof OpTrace) trace.noteRanks(isEven);
+}
+
+/** Runs a function whose calls depend on the rank. Only a trace records that. */
+export function inRankPart<T>(runtime: Runtime, body: () => T): T {
+  const trace = runtime.traceSink;
+  const leave = trace instanceof OpTrace ? trace.enterRankPart() : undefined;
   try {
     return body();
   } finally {

@@ -7,6 +7,7 @@
 import type { World } from "../distributed/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
+import { inRankPart } from "../ops/index.js";
 import { DataParallel } from "../parallel/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { Tensor } from "../tensor/index.js";
@@ -221,8 +222,13 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     const { groups } = this;
     this.#runtime.traceSink?.addGuard(() => this.groups === groups);
     for (const group of groups) group.requireUnmoved();
-    for (const group of groups) group.step();
-    this.#shards?.gather();
+    const shards = this.#shards;
+    const update = (): void => {
+      for (const group of groups) group.step();
+      shards?.gather();
+    };
+    if (shards) inRankPart(this.#runtime, update);
+    else update();
   }
 
   /**

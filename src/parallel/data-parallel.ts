@@ -5,7 +5,7 @@ import { type Leaf, noGrad, tracing, type Value } from "../autograd/index.js";
 import type { World } from "../distributed/index.js";
 import { checkOptions, HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
-import { broadcast } from "../ops/index.js";
+import { broadcast, noteRanks } from "../ops/index.js";
 import {
   type Device,
   type GradientDelivery,
@@ -44,6 +44,8 @@ export interface ParallelBackwardOptions {
 }
 
 interface BackwardShardsOptions extends ParallelBackwardOptions {
+  /** True if all shards of all ranks have as many rows. Default: true. */
+  readonly isEven?: boolean;
   /** The weight of the batch in a step of several batches. */
   readonly weight?: ((loss: Tensor) => Tensor) | undefined;
 }
@@ -247,12 +249,14 @@ export class DataParallel implements StepParallelism {
   backwardShards(
     parameters: readonly Tensor[],
     shards: readonly Shard[],
-    { noSync = false, weight }: BackwardShardsOptions = {},
+    { noSync = false, weight, isEven = true }: BackwardShardsOptions = {},
   ): Tensor {
     const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
     const { device } = parameters[0] ?? noParameters();
-    if (this.world.communicator)
+    if (this.world.communicator) {
       for (const parameter of trained) this.#requireShared(parameter.accumulator());
+      noteRanks(device.runtime, isEven);
+    }
     // Backward reaches the last layers first. The loss is there before all gradients.
     const expected = trained.toReversed();
     const buckets = cutBuckets([lossSlot, ...expected], this.#bucketBytes);
@@ -339,6 +343,7 @@ export class DataParallel implements StepParallelism {
         { numbers: { shards: this.shards, ranks: size } },
       );
     if (!communicator) return body();
+    noteRanks(device.runtime, true);
     const draws = device.randomState.clone();
     const outer = device.gradientExchange;
     enterShard(device, draws, rank);

@@ -4,6 +4,7 @@
  */
 
 import { noGrad } from "../autograd/index.js";
+import { inRankPart } from "../ops/index.js";
 import { cat, type Device, full, type Tensor } from "../tensor/index.js";
 
 /** The words of a device's random state: the seed and the counter of draws, low words first. */
@@ -14,7 +15,8 @@ const spread = 0x9e3779b9;
 
 /** The stream of a shard of the whole batch. `start`: the random state at the start of the step. */
 export function enterShard(device: Device, start: Tensor, shard: number): void {
-  const high = start.narrow(0, words.seedHigh, 1).bitwiseXor(Math.imul(shard, spread));
+  const seedHigh = start.narrow(0, words.seedHigh, 1);
+  const high = inRankPart(device.runtime, () => seedHigh.bitwiseXor(Math.imul(shard, spread)));
   setState(device, [start.narrow(0, words.seedLow, 1), high, start.narrow(0, words.counterLow, 2)]);
 }
 

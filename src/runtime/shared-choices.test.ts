@@ -90,10 +90,36 @@ test("rank 0 decides, also for nothing", () => {
 });
 
 test("the rank that differs is named, with what it has", () => {
-  const { choices } = choicesOf(0, [[undefined, ["a", "b"], ["a"]]]);
+  const other = { hash: "other", given: "" };
+  const { choices } = choicesOf(0, [
+    [undefined, undefined, other],
+    [undefined, undefined, ["a"]],
+  ]);
   rejects(
     "RANKS_DIFFER",
     () => choices.requireSame("the calls", ["a", "b"]),
-    /at place 2: rank 0 has b, and rank 2 has nothing/,
+    /the calls, at place 2: rank 0 has b, and rank 2 has nothing\. All ranks/,
   );
+});
+
+test("what most ranks have counts, and the lines are sent only if the hashes differ", () => {
+  const other = { hash: "other", given: "" };
+  const { choices, sent } = choicesOf(0, [
+    [undefined, undefined],
+    [undefined, other, other, { hash: "third", given: "" }],
+    [undefined, ["b"], ["b"], ["c"]],
+  ]);
+  choices.requireSame("the calls", ["a"]);
+  assert.equal(sent.length, 1);
+  rejects(
+    "RANKS_DIFFER",
+    () => choices.requireSame("the calls", ["a"]),
+    /at place 1: rank 1 has b, and rank 0 has a\. Other ranks that differ: 3\./,
+  );
+});
+
+test("ranks with other inputs do not compare their work", () => {
+  const { choices, sent } = choicesOf(0, [[undefined, { hash: "other", given: "f32 [3]" }]]);
+  choices.requireSame("the calls", ["a"], "f32 [4]");
+  assert.equal(sent.length, 1);
 });

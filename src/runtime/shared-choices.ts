@@ -3,6 +3,7 @@
  * notes. Collectives of ranks that choose by themselves would wait for each other for ever.
  */
 
+import { createHash } from "node:crypto";
 import { HoldfastError } from "../errors/index.js";
 
 /** How a runtime reaches those of the other ranks. */
@@ -21,6 +22,7 @@ interface NoteStore {
 export class SharedChoices {
   readonly #store: NoteStore;
   #link: RankLink | undefined;
+  #comparison: RankLink | undefined;
   /** The notes that are being shared: rank 0's. */
   #notes: Map<string, string> | undefined;
 
@@ -30,6 +32,12 @@ export class SharedChoices {
 
   link(link: RankLink): void {
     this.#link = link;
+    this.compare(link);
+  }
+
+  /** Choices stay those of each rank, but `requireSame` compares. */
+  compare(link: RankLink): void {
+    this.#comparison = link;
   }
 
   /** True while choices are shared: they are kept apart from those that a rank has made by itself. */
@@ -78,21 +86,33 @@ export class SharedChoices {
     return (first ?? [])[0] as T;
   }
 
-  /** Throws on every rank if one of them has other lines. All ranks call it. */
-  requireSame(name: string, lines: readonly string[]): void {
-    const all = this.#link?.exchange(name, lines) ?? [];
-    const [first = []] = all;
-    for (const [rank, other] of all.entries()) {
-      const at = Array.from({ length: Math.max(first.length, other.length) }, (_, index) => index).find(
-        (index) => first[index] !== other[index],
-      );
-      if (at === undefined) continue;
-      throw new HoldfastError(
-        "RANKS_DIFFER",
-        `The ranks differ in ${name}, at place ${at + 1}: rank 0 has ${first[at] ?? "nothing"}, and rank ${rank} has ${other[at] ?? "nothing"}. All ranks must run the same ` +
-          "program, with the same settings and with inputs of the same shapes.",
-        { numbers: { rank, place: at + 1 } },
-      );
-    }
+  /**
+   * Throws on every rank if one of them has other lines: those of most ranks count. Compares nothing if `given` is not the same on all ranks.
+   * All ranks call it.
+   */
+  requireSame(name: string, lines: readonly string[], given = ""): void {
+    const link = this.#comparison;
+    if (!link) return;
+    const hash = createHash("sha256").update(JSON.stringify(lines)).digest("hex");
+    const all = link.exchange(name, { hash, given });
+    if (all.some((other) => other.given !== given) || all.every((other) => other.hash === hash)) return;
+    const counts = new Map<string, number>();
+    for (const { hash } of all) counts.set(hash, (counts.get(hash) ?? 0) + 1);
+    const usual = Math.max(...counts.values());
+    const reference = all.findIndex(({ hash }) => counts.get(hash) === usual);
+    const differing = [...all.keys()].filter((rank) => all[rank]?.hash !== all[reference]?.hash);
+    const [rank = 0] = differing;
+    const lists = link.exchange(`all of ${name}`, lines);
+    const [expected = [], other = []] = [lists[reference], lists[rank]];
+    const length = Math.max(expected.length, other.length);
+    const at = Array.from({ length }, (_, index) => index).find((index) => expected[index] !== other[index]);
+    const place = at ?? 0;
+    const also = differing.length > 1 ? ` Other ranks that differ: ${differing.slice(1).join(", ")}.` : "";
+    throw new HoldfastError(
+      "RANKS_DIFFER",
+      `The ranks differ in ${name}, at place ${place + 1}: rank ${reference} has ${expected[place] ?? "nothing"}, and rank ${rank} has ${other[place] ?? "nothing"}.${also} ` +
+        "All ranks must run the same program, with the same settings and with inputs of the same shapes.",
+      { numbers: { rank, place: place + 1 } },
+    );
   }
 }

@@ -223,7 +223,8 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
       }));
       const of = this.#weight;
       const weight = of && ((loss: Tensor) => of.like(loss));
-      return { loss: parallel.backwardShards(model.parameters(), shards, { noSync, weight }) };
+      const isEven = count % parallel.shards === 0;
+      return { loss: parallel.backwardShards(model.parameters(), shards, { noSync, weight, isEven }) };
     }
     const loss = lossOf(...this.#rows.gather(rows));
     loss.backward(this.#weight?.like(loss));

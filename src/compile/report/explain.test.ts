@@ -41,6 +41,8 @@ function smallStep(passes: PassSettings = {}): PlannedStep {
     guards: [],
     checks: [],
     deadOnExit: [],
+    inCommon: "nothing" as const,
+    rankParts: [],
     usesPdl: false,
     types: new Map(),
     holds: () => true,

@@ -58,17 +58,28 @@ export interface Trace<T> {
   readonly deadOnExit: readonly BufferSlice[];
   /** The dtype and shape of each buffer that holds one array, by buffer id. */
   readonly types: ReadonlyMap<number, string>;
+  /** What the ranks of a run must have in common: nothing, their collectives, or all work. */
+  readonly inCommon: "nothing" | "collectives" | "work";
+  /** The ranges of calls that depend on the rank. */
+  readonly rankParts: readonly CallRange[];
   /** True if all guards of the function still hold, besides shapes. */
   readonly holds: () => boolean;
+}
+
+/** Calls of a trace: from index `from` up to but not including `to`. */
+export interface CallRange {
+  readonly from: number;
+  readonly to: number;
 }
 
 export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const result = runTraced(runtime, tracer, body);
-  const { calls, ops, constants, traceGuards, guards, checks, discards, types } = tracer;
+  const { calls, ops, constants, traceGuards, guards, checks, discards, types, inCommon, rankParts } = tracer;
   const deadOnExit = deadAfter(calls, discards);
   const holds = (): boolean => traceGuards.every((guardHolds) => guardHolds());
-  return { result, calls, ops, constants, guards, checks, deadOnExit, types, holds };
+  const traced = { result, calls, ops, constants, guards, checks, types };
+  return { ...traced, deadOnExit, inCommon, rankParts, holds };
 }
 
 /** The work of an earlier trace, for an audit. */
@@ -121,6 +132,8 @@ class Tracer extends OpTrace {
   readonly checks: TracedCheck[] = [];
   readonly types = new Map<number, string>();
   readonly discards: Discard[] = [];
+  inCommon: Trace<unknown>["inCommon"] = "nothing";
+  readonly rankParts: CallRange[] = [];
   readonly #runtime: Runtime;
   /** The op whose calls are being recorded. */
   #op: string | undefined;
@@ -171,6 +184,15 @@ class Tracer extends OpTrace {
     return () => {
       this.#phase = outer;
     };
+  }
+
+  override noteRanks(isEven: boolean): void {
+    this.inCommon = isEven && this.inCommon !== "collectives" ? "work" : "collectives";
+  }
+
+  override enterRankPart(): () => void {
+    const from = this.calls.length;
+    return () => void this.rankParts.push({ from, to: this.calls.length });
   }
 
   enterRecomputation(): () => void {

@@ -62,7 +62,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     const slots = new StepInputs(device, step.name, inputs, releaseLater);
     const { trace, guards } = traceUntilStable(device, step, slots, releaseLater);
     const { result: results } = trace;
-    const unscheduled = planStep(runtime, trace, step.passes, step.name);
+    const unscheduled = planStep(runtime, trace, step.passes, step.name, keyOf(inputs));
     for (const region of unscheduled.regions) releaseLater(region);
     undo.push(() => unscheduled.copies.close());
     const planned = chooseSchedule(runtime, step, unscheduled);
