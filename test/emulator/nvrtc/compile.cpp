@@ -5,6 +5,8 @@
 #include "compile.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +24,7 @@ namespace emulator {
 
 namespace {
 
-constexpr int compilationFailed = 6, toolFailed = 7;
+constexpr int compilationFailed = 6;
 
 /**
  * A kernel includes nothing. Vector loads read memory under another type than it was written with. Without
@@ -133,6 +135,22 @@ bool hasClusters(const std::string& source) {
   return false;
 }
 
+/** While it exists, other processes that need the kernel wait: one of the ranks of a run compiles it, for all. */
+class KernelLock {
+  std::string path;
+  int file;
+
+ public:
+  explicit KernelLock(const std::string& kernel) : path(kernel + ".lock"), file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+    if (file >= 0) flock(file, LOCK_EX);
+  }
+  ~KernelLock() {
+    unlink(path.c_str());
+    if (file >= 0) close(file);
+  }
+  KernelLock(const KernelLock&) = delete;
+};
+
 /** The text for g++: the source, followed by the table of its kernels. */
 std::string withTable(const std::string& source, const std::string& name) {
   const std::string bare = withoutComments(source);
@@ -162,6 +180,26 @@ std::string findExcess(const std::string& path) {
          std::to_string(emulatorSharedLimit) + " max)";
 }
 
+/** Writes the object; returns the log if that fails. */
+std::string compileTo(const std::string& path, const std::string& allFlags, const std::string& text) {
+  static std::atomic<int> serial{0};
+  const std::string part = kernelFolder() + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
+  if (!writeFile(part + ".cu", text)) return "no file could be written to " + kernelFolder();
+  const std::string header = precompiledHeader(allFlags, part);
+  const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include " + header + " -x c++ " +
+                              quote(part + ".cu") + " -o " + quote(part + ".so") + " " + linkFlags;
+  const Ended ended = run(command);
+  unlink((part + ".cu").c_str());
+  const std::string excess = ended.status == 0 ? findExcess(part + ".so") : "";
+  if (ended.status == 0 && excess.empty()) {
+    std::rename((part + ".so").c_str(), path.c_str());
+    return "";
+  }
+  unlink((part + ".so").c_str());
+  const std::string log = ended.output + excess;
+  return log.empty() ? "g++ ended with code " + std::to_string(ended.status) : log;
+}
+
 }  // namespace
 
 int emulationNumber() { return static_cast<int>(hashOf(emulation() + flags + linkFlags, 0xcbf29ce484222325ull) % 100000); }
@@ -178,21 +216,11 @@ Compiled compile(const std::string& source, const std::string& name, const Compi
   const std::string folder = kernelFolder();
   const std::string path = folder + "/" + hash + ".so";
   if (access(path.c_str(), R_OK) != 0) {
-    static std::atomic<int> serial{0};
     mkdir(folder.c_str(), 0700);
-    const std::string part = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
-    if (!writeFile(part + ".cu", text)) return {toolFailed, "no file could be written to " + folder, ""};
-    const std::string header = precompiledHeader(allFlags, part);
-    const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include " + header + " -x c++ " +
-                                quote(part + ".cu") + " -o " + quote(part + ".so") + " " + linkFlags;
-    const Ended ended = run(command);
-    unlink((part + ".cu").c_str());
-    const std::string excess = ended.status == 0 ? findExcess(part + ".so") : "";
-    if (ended.status != 0 || !excess.empty()) {
-      unlink((part + ".so").c_str());
-      return {compilationFailed, ended.output + excess, ""};
-    }
-    std::rename((part + ".so").c_str(), path.c_str());
+    const KernelLock lock(path);
+    const bool isCompiled = access(path.c_str(), R_OK) == 0;
+    const std::string log = isCompiled ? "" : compileTo(path, allFlags, text);
+    if (!log.empty()) return {compilationFailed, log, ""};
   }
   if (options.architecture == 0) return {0, "", ""};
   const std::string object = readFile(path);
