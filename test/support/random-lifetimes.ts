@@ -5,12 +5,15 @@ import type { Plan } from "../../src/compile/program/program.js";
 import type { Lifetime } from "../../src/compile/schedule/liveness.js";
 import { randomFrom } from "./op-cases/arbitraries.js";
 
-/** Lifetimes at few positions and of few sizes, so that they overlap, nest, equal each other and are empty. */
+/**
+ * Lifetimes at few positions and of few sizes, so that they overlap, nest, equal each other and are empty. Some begin or end between two
+ * positions, as those of calls on side streams do.
+ */
 export const someLifetimes: fc.Arbitrary<readonly Lifetime[]> = fc
   .array(
     fc.record({
-      first: fc.nat(24),
-      length: fc.oneof(fc.nat(3), fc.nat(24)),
+      first: fc.nat(48).map(halved),
+      length: fc.oneof(fc.nat(6), fc.nat(48)).map(halved),
       bytes: fc.oneof(fc.constantFrom(0, 1, 256, 257, 4096), fc.nat(10_000)),
     }),
     { maxLength: 40 },
@@ -18,6 +21,10 @@ export const someLifetimes: fc.Arbitrary<readonly Lifetime[]> = fc
   .map((entries) =>
     entries.map(({ first, length, bytes }, id) => lifetime(id, first, first + length, bytes)),
   );
+
+function halved(count: number): number {
+  return count / 2;
+}
 
 export function lifetime(id: number, first: number, last: number, bytes: number): Lifetime {
   return { buffer: { id, bytes, label: `buffer ${id}` }, first, last };

@@ -75,7 +75,8 @@ test("nested live ranges need exactly the lower bound", () => {
 test("the lower bound is the largest sum of live bytes over all positions", () => {
   fc.assert(
     fc.property(someLifetimes, (lifetimes) => {
-      const sums = Array.from({ length: 60 }, (_, position) =>
+      const positions = Array.from({ length: 120 }, (_, index) => index / 2);
+      const sums = positions.map((position) =>
         lifetimes
           .filter(({ first, last }) => first <= position && position <= last)
           .reduce((sum, { buffer }) => sum + Math.ceil(buffer.bytes / 256) * 256, 0),

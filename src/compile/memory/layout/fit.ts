@@ -58,15 +58,15 @@ class BoxesByOffset {
   readonly #starts: Float64Array;
   readonly #ends: Float64Array;
   /** Live ranges. */
-  readonly #firsts: Int32Array;
-  readonly #lasts: Int32Array;
+  readonly #firsts: Float64Array;
+  readonly #lasts: Float64Array;
 
   constructor(boxes: readonly Box[]) {
     this.#boxes = boxes;
     this.#starts = new Float64Array(boxes.length);
     this.#ends = new Float64Array(boxes.length);
-    this.#firsts = new Int32Array(boxes.length);
-    this.#lasts = new Int32Array(boxes.length);
+    this.#firsts = new Float64Array(boxes.length);
+    this.#lasts = new Float64Array(boxes.length);
   }
 
   /** The lowest offset where a box overlaps no placed one. */
@@ -88,7 +88,7 @@ class BoxesByOffset {
   add(rank: number, offset: number): void {
     const { first, last, size } = this.#boxes[rank] as Box;
     const at = this.#countBelow(offset);
-    const insert = (column: Float64Array | Int32Array, value: number): void => {
+    const insert = (column: Float64Array, value: number): void => {
       column.copyWithin(at + 1, at, this.#count);
       column[at] = value;
     };
