@@ -255,6 +255,21 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     ]);
   });
 
+  test("many rows of few columns, which 64 to 256 blocks share, have the same bits", () => {
+    compare(runtime, [
+      plain(sumOf("f32"), 16_400, 3),
+      ...effort({
+        quick: [],
+        thorough: [plain(normGradients, 33_000, 24), plain(sumOf("bf16"), 33_000, 160)],
+      }),
+      plain(sumOf("bf16"), 65_600, 2),
+      ...effort({
+        quick: [],
+        thorough: [plain(normGradients, 65_600, 33), plain(sumOf("f32"), 65_537, 128)],
+      }),
+    ]);
+  });
+
   test("unaligned rows, odd strides and strided outputs have the same bits", () => {
     const of = (kernel: ColumnKernel, gap: number, offset: number): Problem => ({
       ...plain(kernel, 1060, 24),

@@ -25,7 +25,7 @@ export {
 } from "./backend.js";
 export type { Backend } from "./backend-interface.js";
 export type { Capabilities } from "./capabilities.js";
-export { reducesInThread } from "./codegen/cuda/column-config.js";
+export { maxColumnsPerBlock, reducesInThread } from "./codegen/cuda/column-config.js";
 export {
   type ColumnSumLayout,
   columnSumSlowdown,

@@ -133,6 +133,18 @@ test("one that reads another's result stays behind it, and one whose operand is 
   assert.deepEqual(groupReductions(hopper, apart), apart);
 });
 
+test("a reduction alone has two phases if its blocks would leave multiprocessors idle for long", () => {
+  const alone = (rows: number, columns: number, parallelism = 132) => {
+    const [call] = groupReductions(on("cuda", parallelism), [
+      reduce(bufferOf(4 * rows * columns), rows, columns),
+    ]);
+    return call!.work.kind;
+  };
+  assert.equal(alone(1 << 16, 64), "grouped-reduce");
+  assert.equal(alone(4096, 64), "column", "a block is done soon");
+  assert.deepEqual([alone(1 << 14, 2048), alone(1 << 14, 2048, 512)], ["column", "grouped-reduce"]);
+});
+
 test("what follows on a reduction waits with it until it is needed", () => {
   const [first, second] = [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)];
   const following = copyOf(first.result);

@@ -1,7 +1,15 @@
 /** Grouped column reductions, such as the gradients of biases and of norms' weights. Each keeps the bits that it has alone. */
 
 import { dtypes } from "../../ir/index.js";
-import { canGroupColumns, capabilitiesOf, columnScratchBytes, reducesInThread } from "../../kernels/index.js";
+import {
+  canGroupColumns,
+  capabilitiesOf,
+  columnScratchBytes,
+  isSplitReduction,
+  launchBytes,
+  maxColumnsPerBlock,
+  reducesInThread,
+} from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { busyReductionBytes, maxGroupedReductions } from "../cost-model.js";
 import type { BufferSlice, ColumnCall, Program } from "../program/program.js";
@@ -29,6 +37,25 @@ export function groupReductions(runtime: Runtime, program: Program): void {
       return { work: { kind: "grouped-reduce", columns, ...(scratch && { scratch }) } };
     },
   });
+  for (const node of program.nodes) {
+    const { work } = node.call;
+    if (work.kind !== "column" || !isSplitReduction(work) || !isNarrow(runtime, work)) continue;
+    const scratch = scratchFor(program, [work]);
+    if (scratch)
+      program.replace(node, { ...node.call, work: { kind: "grouped-reduce", columns: [work], scratch } });
+  }
+}
+
+/** A block that reads so many launches' worth takes longer than two phases. */
+const longReduction = 4;
+
+/**
+ * True if a kernel of one phase, with a block for a few columns, leaves multiprocessors idle for longer than a launch takes. In two phases,
+ * blocks share the rows of a column.
+ */
+function isNarrow({ device }: Runtime, { rows, columns }: ColumnCall): boolean {
+  const isLong = rows * maxColumnsPerBlock * dtypes.f32.bytes > longReduction * launchBytes;
+  return isLong && columns < maxColumnsPerBlock * device.parallelism;
 }
 
 /** Allocates the partials of two-phase reductions; undefined if all of them take one phase. */

@@ -203,6 +203,22 @@ test("results of the step and gradients of weights stay f32, also behind other e
   assert.deepEqual(narrowed(plain, [gradient, normed(gradient.made)]), []);
 });
 
+test("a small part may reach a result, such as the first row from which a channel's distances are summed", () => {
+  const one = product();
+  const partOf = (count: number): Call => {
+    const { work, op } = rows(one.made, { to: kept(4 * count) });
+    const between = bufferOf(4 * count);
+    return { op, work: { ...work, operands: [{ ...whole(one.made), size: 4 * count }, whole(between)] } };
+  };
+  const keptAfter = (count: number): readonly Call[] => {
+    const part = partOf(count);
+    const { buffer } = (part.work as RowCall).operands[1]!;
+    return [one, part, rows(buffer, { to: kept(4 * count) })];
+  };
+  assert.deepEqual(narrowed(plain, keptAfter(n)), [one.made.id]);
+  assert.deepEqual(narrowed(plain, keptAfter((m * n) / 2)), []);
+});
+
 test("rows that would begin on fewer than 16 bytes stay f32, and so does a part of a buffer", () => {
   const odd = bufferOf(4 * m * 1020);
   const narrow = product({ n: 1020, c: { slice: whole(odd), rowStride: 1020 } }, odd);

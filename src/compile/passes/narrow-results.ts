@@ -12,6 +12,7 @@ import { movedValueOf } from "../program/casts.js";
 import { type AttentionCall, readAsHalves, resultsOf } from "../program/kinds/attention.js";
 import type { ConvolutionCall } from "../program/kinds/convolution.js";
 import {
+  type Access,
   type Buffer,
   type BufferSlice,
   type Call,
@@ -150,19 +151,33 @@ function imageOf({ shape, operands }: ConvolutionCall): readonly Buffer[] {
   return isAligned && fillsAll && !buffer.storage ? [buffer] : [];
 }
 
-/** True if the value, or an elementwise function of it, reaches persistent memory: a result or a gradient. */
+/**
+ * True if the value, or an elementwise function of it, reaches persistent memory: a result or a gradient. A function of a small part of it
+ * is another value, such as a running mean, which is a sum of the channel's distances from its first element.
+ */
 function isKept(program: Program, from: Buffer): boolean {
   const reached = new Set([from]);
   for (const buffer of reached) {
     for (const { call, accesses } of program.uses(buffer).readers) {
       if (!["row", "gemm-epilogue", "copy", "launch"].includes(call.work.kind)) continue;
+      if (!readsMuch(accesses, buffer)) continue;
       for (const { slice, writes } of accesses) {
         if (writes && slice.buffer.storage) return true;
-        if (writes && isElementwise(call.work, buffer)) reached.add(slice.buffer);
+        if (writes && isElementwise(call.work, buffer))
+          reached.add(slice.buffer);
       }
     }
   }
   return false;
+}
+
+/** A part of a buffer that is smaller than this share of it is small. */
+const smallShare = 1 / 16;
+
+function readsMuch(accesses: readonly Access[], buffer: Buffer): boolean {
+  return accesses.some(
+    ({ slice, reads }) => reads && slice.buffer === buffer && slice.size >= smallShare * buffer.bytes,
+  );
 }
 
 /** True if a call's results are elementwise functions of a buffer. An epilogue's are; what its GEMM multiplies is not. */

@@ -15,7 +15,7 @@ const minPartials = 32;
 export const mediumPartials = 128;
 export const maxPartials = 1024;
 /** Columns of a block: at most a sector of f32, and as many as a block with 32 partials per column has warps. */
-const maxColumns = sectorBytes / dtypes.f32.bytes;
+export const maxColumnsPerBlock = sectorBytes / dtypes.f32.bytes;
 /** Loads in flight per thread, over all inputs: enough to hide DRAM latency. Measured on an H200 (`bench/gpu/compiled.ts`, CrossAsset). */
 const maxLoadsInFlight = 16;
 
@@ -65,7 +65,7 @@ export function columnPartials(rows: number): number {
 function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
   const varying = inputs.filter((_, index) => strides[index]?.column === "unit");
   const widest = Math.max(...varying.map((dtype) => dtypes[dtype].bytes), 1);
-  return Math.min(maxColumns, sectorBytes / widest);
+  return Math.min(maxColumnsPerBlock, sectorBytes / widest);
 }
 
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {

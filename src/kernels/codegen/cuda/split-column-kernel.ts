@@ -22,14 +22,14 @@ export const splitThreads = 256;
 /** Neighbouring threads per column in the second phase, and so the columns of a block. */
 const combineLanes = 4;
 export const combineColumns = splitThreads / combineLanes;
-/** How many blocks split the rows of a column; scratch memory is allocated in units of their partials in f32. */
-export const rowSplits = 32;
-export const unitBytes = rowSplits * dtypes.f32.bytes;
+/** How many blocks split the rows of a column, at least and at most. Scratch memory is allocated in units of the least partials in f32. */
+export const [minRowSplits, maxRowSplits] = [32, 256];
+export const unitBytes = minRowSplits * dtypes.f32.bytes;
 
 /** All numbers except `unroll` are powers of two. */
 export interface SplitLayout {
   readonly strides: readonly ColumnStride[];
-  /** How many blocks split the rows of a column: 1 (single phase) or `rowSplits`. */
+  /** How many blocks split the rows of a column: 1 (single phase), or `minRowSplits` to `maxRowSplits`. */
   readonly splits: number;
   /** Partials of a column that a block computes. */
   readonly partials: number;
@@ -259,6 +259,8 @@ export interface ColumnCombine {
   readonly type: Compute;
   readonly dtype: Dtype;
   readonly outputLayout?: OutputLayout | undefined;
+  /** Partials of a column. */
+  readonly splits: number;
 }
 
 /**
@@ -266,7 +268,7 @@ export interface ColumnCombine {
  * that are equal mod `combineLanes` are combined first, each set by one thread.
  */
 export function printColumnCombine(
-  { op, type, dtype, outputLayout }: ColumnCombine,
+  { op, type, dtype, outputLayout, splits }: ColumnCombine,
   name: string,
 ): BlockFunction {
   const text = new KernelText();
@@ -279,12 +281,12 @@ export function printColumnCombine(
   // Threads beyond the last column repeat it, because neighbours take part in the shuffles.
   text.line("const unsigned column = threadColumn < columns ? threadColumn : columns - 1u;");
   text.line(`const ${real}* const splitPartials = ${atUnit(`const ${real}`, "unit")};`);
-  text.line(`${real} partials[${rowSplits / combineLanes}];`);
-  text.unrolled("partial", rowSplits / combineLanes, () => {
+  text.line(`${real} partials[${splits / combineLanes}];`);
+  text.unrolled("partial", splits / combineLanes, () => {
     const split = `partial * ${combineLanes}u + threadIdx.x % ${combineLanes}u`;
     text.line(`partials[partial] = splitPartials[(long long)(${split}) * columns + column];`);
   });
-  combineHalves(text, op, type, "partials", rowSplits / combineLanes);
+  combineHalves(text, op, type, "partials", splits / combineLanes);
   for (let distance = combineLanes / 2; distance >= 1; distance /= 2) {
     const other = `__shfl_xor_sync(0xffffffffu, partials[0], ${distance})`;
     text.line(`partials[0] = ${binary(text, op, type, "partials[0]", other)};`);

@@ -88,8 +88,21 @@ test("32 blocks split the rows of the columns that a warp loads at once, each wi
 
 test("one block reduces a short column, if it has registers for the partials", () => {
   assert.deepEqual([blocksOf(sum, 3072, 3), blocksOf(sum, 3072, 4), blocksOf(sum, 1024, 12)], [1, 1, 2]);
-  assert.deepEqual([blocksOf(sum, 3072, 6), blocksOf(sum, 16_385, 1)], [32, 32]);
+  assert.deepEqual([blocksOf(sum, 3072, 6), blocksOf(sum, 16_385, 1)], [32, 64]);
   assert.deepEqual([blocksOf(normGradients, 3072, 3), blocksOf(sumOf("f64"), 3072, 3)], [32, 32]);
+});
+
+test("more blocks split many rows of few columns, until they fill a large GPU", () => {
+  const rowCounts = [16_383, 16_384, 32_768, 65_536, 1 << 20];
+  assert.deepEqual(
+    rowCounts.map((rows) => blocksOf(sum, rows, 64)),
+    [32, 64, 128, 256, 256],
+  );
+  assert.deepEqual(
+    [128, 256, 512, 1024].map((columns) => blocksOf(sum, 1 << 20, columns)),
+    [256, 256, 256, 256],
+  );
+  assert.equal(blocksOf(sum, 1 << 20, 24), 256, "rows of fewer columns than a block has threads along them");
 });
 
 test("one block reduces all of a few rows, for the columns of a cache line", () => {

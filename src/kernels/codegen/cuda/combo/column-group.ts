@@ -13,9 +13,10 @@ import type { Columns } from "../../../launch-config.js";
 import { columnPartials, columnSizes, maxPartials } from "../column-config.js";
 import {
   combineColumns,
+  maxRowSplits,
+  minRowSplits,
   printColumnCombine,
   printColumnPartials,
-  rowSplits,
   type SplitLayout,
   splitThreads,
   threadPartials,
@@ -32,6 +33,8 @@ export interface ColumnGroupMember extends ColumnDesc {
 /** Resident blocks per SM: one loads while the other reduces. */
 const blocksPerSm = 2;
 const options = { threads: splitThreads, blocksPerSm };
+/** Rows are split further until the first phase has so many blocks of this many columns, as long as a block has so many rows. */
+const [busyBlocks, busyColumns, minSplitRows] = [256, 128, 512];
 /** Threads along a row: a warp for split reductions; fewer for the others, whose few rows need more threads along the column. */
 const [maxLanes, maxUnsplitLanes, minLanes] = [32, 8, 8];
 const maxWidth = 8;
@@ -67,14 +70,20 @@ export function columnScratchBytes(members: readonly ColumnDesc[]): number {
 /** The scratch memory of each value of a kernel, in units. */
 function unitsOf(member: ColumnDesc): readonly number[] {
   const { kernel, columns } = member;
-  if (splitsOf(member) === 1) return kernel.values.map(() => 0);
-  return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
+  const splits = splitsOf(member);
+  if (splits === 1) return kernel.values.map(() => 0);
+  const perColumn = splits / minRowSplits / dtypes.f32.bytes;
+  return kernel.values.map(({ type }) => columns * dtypes[type].bytes * perColumn);
 }
 
 /** How many blocks split the rows of a column. One block reduces a short column, if its registers suffice for all partials. */
 function splitsOf({ kernel, rows, columns }: ColumnDesc): number {
   const isShort = rows * columns <= maxUnsplitElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
-  return columnPartials(rows) === maxPartials && !isShort ? rowSplits : 1;
+  if (columnPartials(rows) < maxPartials || isShort) return 1;
+  let splits = minRowSplits;
+  const isBusy = (): boolean => splits * Math.ceil(columns / busyColumns) >= busyBlocks;
+  while (splits < maxRowSplits && !isBusy() && rows >= minSplitRows * splits) splits *= 2;
+  return splits;
 }
 
 function bytesOfValues({ values }: ColumnKernel): number {
@@ -156,7 +165,7 @@ function combinesOf(
   return kernel.values.flatMap(({ type }, index) => {
     const output = operands[inputs.length + index];
     if (!output) return [];
-    const combine = { op, type, dtype: outputs[index] ?? "f32", outputLayout };
+    const combine = { op, type, dtype: outputs[index] ?? "f32", outputLayout, splits: layout.splits };
     return {
       name: `${kernel.name} combined`,
       codeKey: Object.values({ ...combine, outputLayout: literalKey(outputLayout ?? {}) }).join(),
@@ -200,11 +209,14 @@ function layoutOf(member: ColumnGroupMember): SplitLayout {
   const partials = columnPartials(rows) / splits;
   const valueBytes = bytesOfValues(kernel);
   let width = widthOf(member);
-  let lanes = lanesOf(columns / width, splits);
-  // A thread with fewer columns has fewer partials.
-  while (width > 1 && threadPartials({ partials, lanes }) * width * valueBytes > partialBytes) {
+  let lanes = lanesOf(columns / width, splits, partials);
+  // A thread with fewer columns has fewer partials; and a block whose rows have few columns has no idle threads along them.
+  const isTooWide = (): boolean =>
+    threadPartials({ partials, lanes }) * width * valueBytes > partialBytes ||
+    (splits > 1 && lanes * width >= 2 * columns);
+  while (width > 1 && isTooWide()) {
     width /= 2;
-    lanes = lanesOf(columns / width, splits);
+    lanes = lanesOf(columns / width, splits, partials);
   }
   const loaded = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
     strides[input]?.column === "unit" ? width * dtypes[dtype].bytes : dtypes[dtypes[dtype].compute].bytes,
@@ -233,9 +245,10 @@ function widthOf({ kernel, columns, strides, operands }: ColumnGroupMember): num
   return width;
 }
 
-function lanesOf(count: number, splits: number): number {
+/** At least so many that every thread has a partial. */
+function lanesOf(count: number, splits: number, partials: number): number {
   const limit = splits > 1 ? maxLanes : maxUnsplitLanes;
-  let lanes = minLanes;
+  let lanes = Math.max(minLanes, splitThreads / partials);
   while (lanes < count && lanes < limit) lanes *= 2;
   return lanes;
 }
