@@ -163,8 +163,7 @@ function isKept(program: Program, from: Buffer): boolean {
       if (!readsMuch(accesses, buffer)) continue;
       for (const { slice, writes } of accesses) {
         if (writes && slice.buffer.storage) return true;
-        if (writes && isElementwise(call.work, buffer))
-          reached.add(slice.buffer);
+        if (writes && isElementwise(call.work, buffer)) reached.add(slice.buffer);
       }
     }
   }
