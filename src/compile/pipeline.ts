@@ -37,6 +37,7 @@ import { mergeDraws } from "./passes/merge-draws.js";
 import { pretransposeOperands } from "./passes/pretranspose-operands.js";
 import { pretransposeWeights } from "./passes/pretranspose-weights.js";
 import { recomputeActivations } from "./passes/recompute-activations.js";
+import { recomputeCheapValues } from "./passes/recompute-cheap-values.js";
 import { recomputeInReaders } from "./passes/recompute-in-readers.js";
 import { rematerialize } from "./passes/rematerialize.js";
 import { renameBuffers } from "./passes/rename-buffers.js";
@@ -212,6 +213,12 @@ export const phases = {
     run(program, runtime, { isTuned }) {
       if (isTuned) storeActivationsAsBf16(runtime, program);
     },
+  },
+  // After `bf16Activations`, which halves what values are computed from; before `columnReductions`, which adds sums to row kernels.
+  recomputeCheapValues: {
+    pass: "rematerialize",
+    purpose: "on a GPU, a large value is computed again by readers that load no more for that than the value",
+    run: (program, runtime) => recomputeCheapValues(runtime, program),
   },
   // Before `columnReductions`: a kernel with column sums cannot be split into chunks of rows, but the kernel of a chunk can start its sum.
   rowTiling: {

@@ -1,6 +1,6 @@
 /**
  * Which buffers of a bf16 step can hold bf16 instead of f32: results of GEMMs, channels-last convolutions and attention that later kernels
- * convert on load, and results of row kernels that only attention reads, which rounds its operands anyway. In-place sums, values that
+ * convert on load, and results of row kernels that only attention and convolutions read, which round their operands anyway. In-place sums, values that
  * are kept and weight gradients stay f32.
  */
 
@@ -94,8 +94,13 @@ function canNarrow(runtime: Runtime, program: Program, buffer: Buffer, work: Wor
     call.work.kind === "row" && writesOnlyElements(call.work, buffer);
   return (
     writers.every(isStored) &&
-    readers.every(({ call }) => call.work.kind === "attention" && canRead(runtime, call, buffer))
+    readers.every(({ call }) => roundsOperands(call.work) && canRead(runtime, call, buffer))
   );
+}
+
+/** Attention and convolutions take their operands as bf16, as in PyTorch's autocast. */
+function roundsOperands({ kind }: Work): boolean {
+  return kind === "attention" || kind === "convolution";
 }
 
 /** The outputs of a row kernel with an f32 for each element. */

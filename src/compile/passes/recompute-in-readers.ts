@@ -27,7 +27,7 @@ export function recomputeInReaders(runtime: Runtime, program: Program): void {
 }
 
 /** The large buffers of step memory that a row call alone writes, the last one first. */
-function valuesOf(program: Program, node: Node, minBytes: number): readonly Buffer[] {
+export function valuesOf(program: Program, node: Node, minBytes: number): readonly Buffer[] {
   if (node.call.work.kind !== "row" || node.call.isRematerialized) return [];
   const written = new Set(node.accesses.filter(isWriting).map(({ slice }) => slice.buffer));
   return [...written]
@@ -86,7 +86,7 @@ function readerWith(
 }
 
 /** True if another call, or the reader itself, writes a buffer that the producer read. */
-function isWrittenBetween(program: Program, buffer: Buffer, producer: Node, reader: Node): boolean {
+export function isWrittenBetween(program: Program, buffer: Buffer, producer: Node, reader: Node): boolean {
   return program
     .uses(buffer)
     .writers.some((writer) => !writer.isBefore(producer) && !reader.isBefore(writer) && writer !== producer);
