@@ -42,6 +42,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "tf32Operands",
   "weightCopies",
   "recomputeInReaders",
+  "recomputeCheapValues",
   "gemmSums",
 ]);
 

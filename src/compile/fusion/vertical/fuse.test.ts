@@ -20,6 +20,8 @@ import { term } from "../../../ir/index.js";
 import type { Runtime } from "../../../runtime/index.js";
 import type { Buffer, Call, RowCall } from "../../program/program.js";
 import { describeFusions, fuse as fuseIn } from "./fuse.js";
+import { fusionNodeOf } from "./fusion-node.js";
+import { iterationSpaceOf } from "./iteration-space.js";
 
 const fuse = onCalls(fuseIn);
 
@@ -374,6 +376,18 @@ describe("values of a few classes", () => {
 });
 
 describe("stay apart:", () => {
+  test("elementwise calls of which one would have a value for each few elements of the other", () => {
+    const halved = (label: string, elements: number): Call => {
+      const shape = [elements];
+      const [from, to] = [bufferOf(shape, { label: `${label}0` }), bufferOf(shape, { label })];
+      return elementwise(label, (x) => term.mul(x, 0.5), [from], to);
+    };
+    const rowSizeOf = (...elements: readonly number[]): number | undefined =>
+      iterationSpaceOf(elements.map((count, call) => fusionNodeOf(halved(`call${call}`, count))!))?.rowSize;
+    assert.equal(rowSizeOf(N * D, N), D);
+    assert.deepEqual([rowSizeOf(N * D, (N * D) / 2), rowSizeOf(N * D, (N * D) / 32)], [undefined, 32]);
+  });
+
   const [x, a, y] = [whole("x"), whole("a"), whole("y")];
 
   const staysApart = (kept: readonly View[], ...calls: readonly Call[]): void => {

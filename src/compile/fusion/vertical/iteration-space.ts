@@ -1,6 +1,7 @@
 /** The common iteration space of fused calls: they run over the same points in the same order, or over the rows of one of them. */
 
 import type { Dtype } from "../../../ir/index.js";
+import { warpSize } from "../../../kernels/index.js";
 import { alongRows, type FusionNode, isSameElement, neverMeet, type Operand } from "./fusion-node.js";
 
 export interface IterationSpace {
@@ -30,6 +31,9 @@ export function iterationSpaceOf(members: readonly FusionNode[]): IterationSpace
     if (length !== undefined) lengths.add(length);
   }
   const [rowSize] = lengths;
+  // Nobody needs such rows, and most lanes of a warp would do nothing.
+  const dependsOnRows = members.some((member) => member.rowSize !== undefined);
+  if (!dependsOnRows && rowSize !== undefined && rowSize < warpSize) return undefined;
   if (lengths.size > 1 || (rowSize !== undefined && elements % rowSize !== 0)) return undefined;
   const seen = members.map((member) => seenFrom(member, elements, rowSize));
   return haveOwnPoints(seen) ? { elements, rowSize, seen } : undefined;
