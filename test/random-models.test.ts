@@ -83,7 +83,7 @@ const generatedElsewhere = `
   .trim()
   .split(/\s+/);
 
-const sample = fc.sample(anyModelProgram(), { seed, numRuns: 2500 });
+const sample = fc.sample(anyModelProgram(), { seed, numRuns: 4000 });
 
 test("every layer and loss of nn, every optimizer and every schedule is generated", () => {
   const names = new Set(sample.flatMap(namesOf));
