@@ -36,6 +36,7 @@ export function trainOnRanks(
     readonly size: number;
     readonly onOutput?: (output: string) => void;
     readonly withinMs?: number;
+    readonly env?: Readonly<Record<string, string>>;
   },
 ): StartedRanks {
   return startRanks({ ...options, command: commandOf(job) });

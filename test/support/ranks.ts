@@ -111,6 +111,8 @@ export interface StartOptions extends Pick<RanksOptions, "mpi" | "size" | "env" 
 
 export interface StartedRanks {
   readonly result: Promise<RanksResult>;
+  /** The process of mpirun. */
+  readonly launcher: number;
   /** The process of a rank; undefined if it does not run. */
   processOf(rank: number): number | undefined;
 }
@@ -149,6 +151,7 @@ export function startRanks(options: StartOptions): StartedRanks {
   };
   return {
     result: end(),
+    launcher: child.pid ?? 0,
     processOf: (rank) => processWith([`TEST_RANKS=${mark}`, `${rankVariables[mpi]}=${rank}`]),
   };
 }
