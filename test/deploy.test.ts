@@ -140,9 +140,81 @@ test("the Job lists every exit code of the command, with its meaning", () => {
   assert.ok((at(job, "spec", "backoffLimit") as number) > 0);
 });
 
+describe("kubernetes-jobset.yaml", () => {
+  const jobset = documentsOf("kubernetes-jobset.yaml").find((document) => at(document, "kind") === "JobSet");
+  const replicated = at(jobset, "spec", "replicatedJobs", 0);
+  const spec = at(replicated, "template", "spec");
+  const container = at(spec, "template", "spec", "containers", 0);
+  const args = at(container, "args") as readonly string[];
+  const inner = args.slice(args.indexOf("--") + 1);
+  const optionIn = (list: readonly string[], option: string): string =>
+    list[list.indexOf(option) + 1] ?? assert.fail(option);
+
+  it("passes only options that the commands have", () => {
+    assert.deepEqual([args[0], ...inner.slice(0, 3)], ["launch", "holdfast", "train", "crossasset"]);
+    assert.deepEqual(unknownOptions(["launch"], args.slice(0, args.indexOf("--"))), []);
+    assert.deepEqual(unknownOptions(inner.slice(1, 3), inner), []);
+  });
+
+  it("starts a process for each GPU of each machine, which meet at the first pod", () => {
+    const machines = at(spec, "parallelism") as number;
+    assert.deepEqual([at(spec, "completions"), at(spec, "completionMode")], [machines, "Indexed"]);
+    assert.equal(optionIn(args, "--machines"), String(machines));
+    const gpus = at(container, "resources", "limits", "nvidia.com/gpu") as number;
+    assert.equal(optionIn(args, "--processes"), String(gpus));
+    assert.equal(Number(optionIn(inner, "--shards")) % (gpus * machines), 0);
+    const variables = Object.fromEntries(
+      (at(container, "env") as readonly Yaml[]).map((entry) => [at(entry, "name"), at(entry, "value")]),
+    );
+    // NAME-JOB-0-POD.NAME, as the JobSet names its pods.
+    const name = at(jobset, "metadata", "name");
+    assert.equal(variables["MASTER_ADDR"], `${name}-${at(replicated, "name")}-0-0.${name}`);
+    assert.match(String(variables["MASTER_PORT"]), /^\d+$/);
+    assert.equal(at(jobset, "spec", "network", "enableDNSHostnames"), true);
+  });
+
+  it("writes to a volume of all machines, and fails where the next start would fail again", () => {
+    const claim = at(documentsOf("kubernetes-jobset.yaml")[0], "spec", "accessModes");
+    assert.deepEqual(claim, ["ReadWriteMany"]);
+    const mounts = at(container, "volumeMounts") as readonly Yaml[];
+    assert.ok(mounts.some((mount) => optionIn(inner, "--out").startsWith(`${at(mount, "mountPath")}/`)));
+    const actions = (at(spec, "podFailurePolicy", "rules") as readonly Yaml[]).map((rule) => [
+      at(rule, "action"),
+      at(rule, "onExitCodes", "values"),
+    ]);
+    const codesOf = (kind: string): number[] =>
+      Object.values(exitCodes).flatMap(({ code, retry }) => (retry === kind ? [code] : []));
+    assert.deepEqual(actions, [
+      ["Ignore", codesOf("resumes")],
+      ["FailJob", codesOf("fails again").sort()],
+    ]);
+    // All pods start again together, so one that fails ends the job.
+    assert.equal(at(spec, "backoffLimit"), 0);
+    assert.equal(at(spec, "template", "spec", "restartPolicy"), "Never");
+  });
+});
+
+test("the host file has a process for each slot, and a command with existing options", () => {
+  const text = readRepositoryFile("deploy/mpirun.hosts");
+  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const slots = lines.map((line) => Number(/^\w+ slots=(\d+)$/.exec(line)?.[1] ?? assert.fail(line)));
+  const command = /^# {3}mpirun (?:.*\n)+?.*--out \S+$/m.exec(text)?.[0] ?? assert.fail();
+  const processes = slots.reduce((sum, count) => sum + count, 0);
+  assert.match(command, new RegExp(` -n ${processes} `));
+  const args = command.slice(command.indexOf("holdfast ")).split(/\s+/);
+  assert.deepEqual(unknownOptions(args.slice(1, 3), args), []);
+  assert.equal(Number(args[args.indexOf("--shards") + 1]) % processes, 0);
+});
+
 test("exit codes in comments and on the page are the command's", () => {
   const codes = new Set<number>(Object.values(exitCodes).map(({ code }) => code));
-  const named = ["kubernetes-job.yaml", "pod.yaml", "README.md", "Containerfile"].flatMap((name) =>
+  const named = [
+    "kubernetes-job.yaml",
+    "kubernetes-jobset.yaml",
+    "pod.yaml",
+    "README.md",
+    "Containerfile",
+  ].flatMap((name) =>
     [
       ...readRepositoryFile(`deploy/${name}`).matchAll(
         /exit code (\d+)|# (\d+), |[;,] (?:and )?(\d+), (?:the|a) /g,

@@ -1,6 +1,6 @@
 /**
  * `holdfast launch`: starts a program several times on this machine, and all of them again when one is lost. On CPUs mpirun starts them, so
- * that they can exchange bytes; otherwise they get the variables of torchrun.
+ * that they can exchange bytes; otherwise they get the variables of torchrun. For several machines it runs on each of them.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -17,6 +17,8 @@ interface LaunchOptions {
   readonly processes?: number;
   readonly restarts: number;
   readonly by: "auto" | "mpirun" | "variables";
+  readonly machines: number;
+  readonly machine: number;
 }
 
 /** Exit codes after which another start would end in the same way. */
@@ -52,17 +54,32 @@ export function addLaunch(program: Command, end: (code: number) => void): void {
         .choices(["auto", "mpirun", "variables"])
         .default("auto"),
     )
+    .addOption(
+      new Option(
+        "--machines <number>",
+        "how many machines start as many processes each, by variables; MASTER_ADDR names the first",
+      )
+        .argParser(wholeNumber(1))
+        .default(1),
+    )
+    .addOption(
+      new Option("--machine <index>", "the index of this machine, from 0")
+        .argParser(wholeNumber(0))
+        .env("JOB_COMPLETION_INDEX")
+        .default(0),
+    )
     .action(async (command: string[], options: LaunchOptions) => end(await launch(command, options)));
 }
 
 /** Runs the processes until they succeed, can't, or were restarted often enough. Returns the exit code. */
 async function launch(
   command: readonly string[],
-  { processes, restarts, by }: LaunchOptions,
+  { processes, restarts, by, machines, machine }: LaunchOptions,
 ): Promise<number> {
   if (processes === undefined)
     throw new HoldfastError("BAD_ARGUMENT", "Pass the number of processes: holdfast launch -n 4 -- PROGRAM");
-  const mpirun = by === "variables" ? undefined : findProgram("mpirun");
+  const place = machines > 1 ? requirePlace({ by, machines, machine }) : undefined;
+  const mpirun = by === "variables" || place ? undefined : findProgram("mpirun");
   if (by === "mpirun" && mpirun === undefined)
     throw new HoldfastError(
       "UNSUPPORTED",
@@ -72,12 +89,34 @@ async function launch(
     const variables = { TORCHELASTIC_RESTART_COUNT: String(restart) };
     const code = mpirun
       ? await runByMpirun(mpirun, command, processes, variables)
-      : await runByVariables(command, processes, variables);
+      : await runByVariables(command, processes, variables, place);
     if (finalCodes.has(code) || restart >= restarts) return code;
     console.error(
       `holdfast: a process ended with exit code ${code}; starting all ${processes} again, restart ${restart + 1} of ${restarts}.`,
     );
   }
+}
+
+/** Of this machine among those of the run. */
+interface Place {
+  readonly machines: number;
+  readonly machine: number;
+  readonly host: string;
+  readonly port: number;
+}
+
+function requirePlace({ by, machines, machine }: Pick<LaunchOptions, "by" | "machines" | "machine">): Place {
+  const { MASTER_ADDR: host = "", MASTER_PORT: port = "29500" } = process.env;
+  const problem =
+    by === "mpirun"
+      ? "mpirun starts the processes of all machines by itself, with its own options"
+      : machine >= machines
+        ? `the machines of ${machines} are 0 to ${machines - 1}, and this is --machine ${machine}`
+        : host === ""
+          ? "MASTER_ADDR is not set: it names the first machine"
+          : undefined;
+  if (problem !== undefined) throw new HoldfastError("BAD_ARGUMENT", `--machines ${machines}: ${problem}.`);
+  return { machines, machine, host, port: Number(port) };
 }
 
 type Variables = Readonly<Record<string, string>>;
@@ -117,13 +156,20 @@ async function runByVariables(
   [program = "", ...args]: readonly string[],
   processes: number,
   variables: Variables,
+  place?: Place,
 ): Promise<number> {
-  const port = await freePort();
-  const children = Array.from({ length: processes }, (_, rank) =>
+  const { machines, machine, host, port } = place ?? {
+    machines: 1,
+    machine: 0,
+    host: "127.0.0.1",
+    port: await freePort(),
+  };
+  const children = Array.from({ length: processes }, (_, localRank) =>
     spawn(program, args, {
       env: {
-        ...{ ...process.env, ...variables, RANK: String(rank), LOCAL_RANK: String(rank) },
-        ...{ WORLD_SIZE: String(processes), MASTER_ADDR: "127.0.0.1", MASTER_PORT: String(port) },
+        ...{ ...process.env, ...variables, LOCAL_RANK: String(localRank) },
+        ...{ RANK: String(machine * processes + localRank), WORLD_SIZE: String(machines * processes) },
+        ...{ MASTER_ADDR: host, MASTER_PORT: String(port) },
       },
       stdio: ["ignore", "inherit", "inherit"],
     }),
