@@ -32,10 +32,11 @@ import {
   phases,
   rewritePhases,
   type Stage,
+  streamSetting,
 } from "./pipeline.js";
 import type { PlannedStep } from "./planned-step.js";
 import { type Call, Program } from "./program/program.js";
-import { collectivesIn, workLines } from "./ranks.js";
+import { collectivesIn, isCollective, workLines } from "./ranks.js";
 import { lifetimesOf } from "./schedule/liveness.js";
 import { markPdl } from "./schedule/pdl.js";
 import { type ScheduleOptions, scheduleCalls } from "./schedule/schedule.js";
@@ -153,7 +154,9 @@ function planCalls(
     { stages, usesPdl: pdlSetting(settings) },
     (proposal) => {
       const calls = proposal.stages.at(-1)?.calls ?? [];
-      return planSchedule(runtime, calls, { streams: 0, lag: 0, usesPdl: proposal.usesPdl });
+      const isCollective = streamSetting(settings) === false ? undefined : collectivesOf(runtime);
+      const options = { streams: 0, lag: 0, usesPdl: proposal.usesPdl };
+      return planSchedule(runtime, calls, { ...options, ...(isCollective && { isCollective }) });
     },
   );
   const gemms = fallback?.leftOut.includes(gemmAlgorithms.name) ? undefined : report;
@@ -186,12 +189,21 @@ export function assignStreams(
 ): PlannedStep | undefined {
   const { name, usesPdl } = planned;
   const calls = renamedCalls(runtime, planned);
+  const isCollective = collectivesOf(runtime);
   const schedule = options.isMainFirst ? "side streams of low priority" : "side streams";
   const streamed = planOptional(runtime, { name, schedule, calls }, () =>
-    planSchedule(runtime, calls, { ...options, usesPdl }),
+    planSchedule(runtime, calls, { ...options, ...(isCollective && { isCollective }), usesPdl }),
   );
-  const hasSideStreams = streamed?.schedule.calls.some(({ stream }) => stream !== 0);
-  return streamed && hasSideStreams ? { ...planned, ...streamed } : undefined;
+  const countSideCalls = ({ calls }: PlannedStep["schedule"]): number =>
+    calls.filter(({ stream }) => stream !== 0).length;
+  const hasSideStreams = streamed && countSideCalls(streamed.schedule) > countSideCalls(planned.schedule);
+  return hasSideStreams ? { ...planned, ...streamed } : undefined;
+}
+
+/** Which calls are collectives; undefined on devices without streams. */
+function collectivesOf(runtime: Runtime): ScheduleOptions["isCollective"] {
+  if (!capabilitiesOf(runtime).hasStreams) return undefined;
+  return (call) => isCollective(runtime, call);
 }
 
 /** The same step, bit for bit, without programmatic dependent launch; undefined if no launch uses it. */

@@ -4,11 +4,15 @@ import type { Runtime } from "../runtime/index.js";
 import { accessesOf, type Call } from "./program/program.js";
 import type { Trace } from "./trace/trace.js";
 
+export function isCollective(runtime: Runtime, { work }: Call): boolean {
+  return work.kind === "launch" && runtime.isCollective(work.kernel);
+}
+
 /** The collectives, each with the bytes of its operands. They must be the same on every rank, in the same order. */
 export function collectivesIn(runtime: Runtime, calls: readonly Call[]): readonly string[] {
   return calls.flatMap((call) => {
     const { work } = call;
-    if (work.kind !== "launch" || !runtime.isCollective(work.kernel)) return [];
+    if (work.kind !== "launch" || !isCollective(runtime, call)) return [];
     const sizes = accessesOf(call).map(({ slice }) => `${slice.size} bytes`);
     return [`${work.kernel.name} (${sizes.join(", ")})`];
   });

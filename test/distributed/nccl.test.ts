@@ -90,7 +90,7 @@ describe("NCCL", { skip: emulatorMissing, concurrency: 2 }, () => {
   if (isThorough) testRareCases();
 
   for (const size of isThorough ? [2, 3, 4, 8] : [2])
-    test(`${size} ranks of a captured training step have the bits of one process`, async () => {
+    test(`${size} ranks of a captured training step have the bits of one process, and exchange gradients during backward`, async () => {
       const args = [24, 2];
       const [alone, together] = await Promise.all([
         runGpus("gpu-training", 1, args),
@@ -101,6 +101,10 @@ describe("NCCL", { skip: emulatorMissing, concurrency: 2 }, () => {
       const [expected] = linesOf(alone) ?? [];
       assert.match(expected ?? alone.output, /^graph: losses ([0-9a-f]{8} ){2}weights [0-9a-f]{64} end$/);
       assert.deepEqual(linesOf(together), new Array(size).fill(expected));
+      const overlaps = together.output.match(
+        /7 collectives on stream 1, next to [1-9]\d* calls of backward/g,
+      );
+      assert.equal(overlaps?.length, size, together.output);
     });
 });
 

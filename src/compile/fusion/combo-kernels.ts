@@ -7,8 +7,16 @@ import { factsOf } from "../../ir/index.js";
 import { canComboRows, capabilitiesOf } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { comboLimits, maxComboKernels, maxHeldBytes } from "../cost-model.js";
-import { accessesOf, type Call, type Node, type Program, type RowCall } from "../program/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  type Node,
+  type Program,
+  type RowCall,
+} from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
+import { isCollective } from "../ranks.js";
 import { type Group, groupCalls } from "./group-calls.js";
 
 interface ComboItem {
@@ -24,11 +32,14 @@ interface ComboItem {
 export function fuseHorizontally(runtime: Runtime, program: Program): void {
   const { device } = runtime;
   if (!capabilitiesOf(runtime).combinesKernels) return;
+  const received = receivedBuffers(runtime, program);
   const { launchTraffic, largeBytes, maxReducedElements, maxHeldRow } = comboLimits(device);
 
   const itemOf = (call: Call): ComboItem | undefined => {
     const { work, isRematerialized } = call;
     if (work.kind !== "row" || isRematerialized) return undefined;
+    // The other kernels would wait for the other ranks.
+    if (accessesOf(call).some(({ slice }) => received.has(slice.buffer))) return undefined;
     const { isElementwise } = factsOf(work.kernel);
     const { elements, row } = work.iteration;
     if (!isElementwise && elements > maxReducedElements) return undefined;
@@ -67,6 +78,16 @@ export function fuseHorizontally(runtime: Runtime, program: Program): void {
     mayMove: (group, joining, anchor) => heldBytes([group, joining], anchor) <= maxHeldBytes,
     merge: ({ items }) => ({ work: { kind: "combo", rows: items.map(({ work }) => work) } }),
   });
+}
+
+/** What collectives write. */
+function receivedBuffers(runtime: Runtime, program: Program): ReadonlySet<Buffer> {
+  const writers = program.nodes.filter(({ call }) => isCollective(runtime, call));
+  return new Set(
+    writers.flatMap(({ accesses }) =>
+      accesses.flatMap(({ slice, writes }) => (writes ? [slice.buffer] : [])),
+    ),
+  );
 }
 
 const trafficOf = (items: readonly ComboItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);

@@ -83,6 +83,51 @@ test("fills, copies and the last call stay on the main stream", () => {
   assert.deepEqual(calls.at(-1)?.after, [2, 3, 4]);
 });
 
+/** A backward pass whose gradients are exchanged in buckets, each after its layer. */
+function exchangingPass(layers: number): readonly Call[] {
+  const sketch = new Sketch();
+  const weights = sketch.persistent("weights", 0x10_000, 256 * layers);
+  let gradient = sketch.step("seed", 256);
+  sketch.fill("seed", gradient);
+  const averages: Buffer[] = [];
+  for (let layer = 0; layer < layers; layer++) {
+    const [next, own, received, sum, average] = ["gradient", "own", "received", "sum", "average"].map(
+      (name) => sketch.step(name, 256),
+    ) as [Buffer, Buffer, Buffer, Buffer, Buffer];
+    sketch.launch(`weight ${layer}`, { reads: [gradient], writes: [own] });
+    sketch.launch("allToAll", { reads: [own], writes: [received] });
+    sketch.launch("sum", { reads: [received], writes: [sum] });
+    sketch.launch("allGather", { reads: [sum], writes: [average] });
+    sketch.launch("input", { reads: [gradient, sliceOf(weights, 256 * layer, 256)], writes: [next] });
+    averages.push(average);
+    gradient = next;
+  }
+  for (const [layer, average] of averages.entries())
+    sketch.launch("update", { reads: [average], updates: [sliceOf(weights, 256 * layer, 256)] });
+  return sketch.program;
+}
+
+for (const streams of [0, 2])
+  test(`collectives and the sums between them have one stream, next to ${streams} side streams, and backward does not wait for them`, () => {
+    const layers = 6;
+    const program = exchangingPass(layers);
+    const isCollective = ({ op }: Call): boolean => op.startsWith("all");
+    const schedule = scheduleCalls(program, { streams, lag: 2, isCollective });
+    verifyPlan(program, schedule, planMemory(lifetimesOf(schedule)));
+    const isBefore = reachability(schedule);
+    const positionsOf = (op: string): number[] =>
+      program.flatMap((call, position) => (call.op === op ? [position] : []));
+    for (const op of ["allToAll", "sum", "allGather"])
+      assert.deepEqual(streamsByOp(schedule, op), new Set([streams + 1]));
+    assert.ok(!streamsByOp(schedule, "input").has(streams + 1));
+    const [first = -1] = positionsOf("allToAll");
+    const [lastGradient = -1] = positionsOf(`weight ${layers - 1}`);
+    assert.ok(isBefore(positionsOf("weight 0")[0] ?? -1, first));
+    assert.ok(!isBefore(lastGradient, first) && !isBefore(first, lastGradient));
+    for (const position of positionsOf("input")) assert.ok(!isBefore(first, position));
+    assert.ok(isBefore(positionsOf("allGather")[0] ?? -1, positionsOf("update")[0] ?? -1));
+  });
+
 const pieces = 6;
 const randomAccess = fc.record({
   how: fc.constantFrom("reads", "reads", "writes", "updates"),
@@ -101,6 +146,15 @@ const randomOptions = fc.record(
   { streams: fc.integer({ min: 1, max: 3 }), lag: fc.nat({ max: 4 }), slack: fc.nat({ max: 4 }) },
   { requiredKeys: ["streams", "lag"] },
 );
+
+/** The same with collectives: every second to fourth launch. */
+const withCollectives = fc
+  .record({ options: randomOptions, streams: fc.nat({ max: 3 }), every: fc.integer({ min: 2, max: 4 }) })
+  .map(({ options, streams, every }) => ({
+    ...{ ...options, streams },
+    isCollective: ({ op }: Call) => op.startsWith("op") && Number(op.slice(3)) % every === 0,
+  }));
+const anyOptions = fc.oneof(randomOptions, withCollectives);
 
 /** Programs over five step buffers and three persistent ones that overlap; a step buffer is written whole first. */
 const randomProgram: fc.Arbitrary<readonly Call[]> = randomCalls.map((drawn) => {
@@ -134,7 +188,7 @@ test("for any program, the verifier accepts schedule and plan, and any order of 
   let sides = 0;
   const numRuns = effort({ quick: 200, thorough: 1000 });
   fc.assert(
-    fc.property(randomProgram, randomOptions, fc.infiniteStream(fc.nat()), (program, options, choices) => {
+    fc.property(randomProgram, anyOptions, fc.infiniteStream(fc.nat()), (program, options, choices) => {
       const schedule = scheduleCalls(program, options);
       const plan = planMemory(lifetimesOf(schedule));
       verifyPlan(program, schedule, plan);
@@ -150,7 +204,7 @@ test("for any program, the verifier accepts schedule and plan, and any order of 
 
 test("no wait is redundant: without it, the order of its two calls is not guaranteed", () => {
   fc.assert(
-    fc.property(randomProgram, randomOptions, (program, options) => {
+    fc.property(randomProgram, anyOptions, (program, options) => {
       const { calls } = scheduleCalls(program, options);
       for (const [position, { after }] of calls.entries()) {
         for (const waited of after) {

@@ -21,14 +21,20 @@ export interface ScheduleOptions {
   readonly slack?: number;
   /** Gives the main stream priority over side streams. Default: false. */
   readonly isMainFirst?: boolean;
+  /** True for collectives: they run on a stream of their own, next to the work that does not need them. Default: for no call. */
+  readonly isCollective?: (call: Call) => boolean;
 }
 
 export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions): Schedule {
-  const { streams, lag, slack = lag, isMainFirst = false } = options;
-  if (streams === 0) return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
+  const { streams, lag, slack = lag, isMainFirst = false, isCollective } = options;
+  const hasCollectives = isCollective !== undefined && calls.some(isCollective);
+  if (streams === 0 && !hasCollectives)
+    return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
   const links = linksBetween(calls);
-  const isOnSideStream = chooseSideStream(calls, links, slack);
+  const isExchange = hasCollectives ? chooseExchanges(calls, links, isCollective) : [];
+  const isOnSideStream = chooseSideStream(calls, links, { slack, streams, isExchange });
   const waits = new Waits(streams);
+  let lastExchange: number | undefined;
   const mains: number[] = [];
   /** Side calls that the main stream may have to wait for, and how many main calls came before them. */
   const sideCalls: { readonly index: number; readonly before: number }[] = [];
@@ -36,6 +42,10 @@ export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions):
 
   const scheduled = calls.map((call, index): ScheduledCall => {
     const needed = links[index]?.predecessors ?? [];
+    if (isExchange[index]) {
+      lastExchange = index;
+      return { call, ...waits.moveToExchanges(index, needed) };
+    }
     if (isOnSideStream[index]) {
       sideCalls.push({ index, before: mains.length });
       const earliest = mains[mains.length - 1 - lag];
@@ -47,6 +57,7 @@ export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions):
       if (next.before + lag > mains.length && index < calls.length - 1) break;
       due.push(next.index);
     }
+    if (lastExchange !== undefined && index === calls.length - 1) due.push(lastExchange);
     mains.push(index);
     return { call, stream: 0, after: waits.follow(index, 0, [...needed, ...due]) };
   });
@@ -73,6 +84,36 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
 }
 
 /**
+ * The calls of the stream of collectives: these, and the calls between them that depend on nothing else, such as the sum of what other ranks have
+ * sent. One stream gives the collectives of all ranks one order.
+ */
+function chooseExchanges(
+  calls: readonly Call[],
+  links: readonly Links[],
+  isCollective: (call: Call) => boolean,
+): readonly boolean[] {
+  const dependsOnlyOnThem: boolean[] = [];
+  for (const [index, call] of calls.entries()) {
+    const predecessors = links[index]?.predecessors ?? [];
+    dependsOnlyOnThem[index] =
+      isCollective(call) ||
+      (isLaunched(call) &&
+        !call.isRematerialized &&
+        predecessors.length > 0 &&
+        predecessors.every((earlier) => dependsOnlyOnThem[earlier]));
+  }
+  const isExchange: boolean[] = calls.map(() => false);
+  for (const [index, call] of [...calls.entries()].reverse()) {
+    // The last call stays: there the main stream has joined all others.
+    if (index === calls.length - 1 || !dependsOnlyOnThem[index]) continue;
+    const successors = links[index]?.successors ?? [];
+    isExchange[index] =
+      isCollective(call) || (successors.length > 0 && successors.every((later) => isExchange[later]));
+  }
+  return isExchange;
+}
+
+/**
  * A call moves to a side stream under two conditions. Its slack on the critical path is at least `slack`, and none of
  * the next `slack` main-stream calls needs its result. Every call counts as one: calls that gain from overlap are
  * small.
@@ -80,8 +121,13 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
 function chooseSideStream(
   calls: readonly Call[],
   links: readonly Links[],
-  slack: number,
+  {
+    slack,
+    streams,
+    isExchange,
+  }: { readonly slack: number; readonly streams: number; readonly isExchange: readonly boolean[] },
 ): readonly boolean[] {
+  if (streams === 0) return calls.map(() => false);
   const slackOf = slacksOf(links);
   const isOnSideStream: boolean[] = calls.map(() => false);
   // By call: the first main call that needs it, directly or through side calls, as a number counted from the end. For a
@@ -90,6 +136,10 @@ function chooseSideStream(
   let mains = 0;
   for (const [index, call] of [...calls.entries()].reverse()) {
     const soonest = maxOf(links[index]?.successors ?? [], (later) => neededAt[later] ?? 0);
+    if (isExchange[index]) {
+      neededAt[index] = soonest;
+      continue;
+    }
     // The last call stays: there the main stream has joined all others.
     // Fills and copies run on the runtime's own stream only.
     // A rematerialised call would run early, and hold its results longer.
@@ -125,17 +175,26 @@ class Waits {
   readonly #clocks: Int32Array[] = [];
   readonly #streamOf: number[] = [];
   readonly #latest: Int32Array;
+  /** The stream of collectives: the one after the side streams. */
+  readonly #exchanges: number;
 
   constructor(sideStreams: number) {
-    this.#latest = new Int32Array(sideStreams + 1).fill(none);
+    this.#exchanges = sideStreams + 1;
+    this.#latest = new Int32Array(sideStreams + 2).fill(none);
+  }
+
+  moveToExchanges(index: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
+    return { stream: this.#exchanges, after: this.follow(index, this.#exchanges, needed) };
   }
 
   /** Moves the call to the stream whose last call it depends on, or else to the stream that has been idle longest. */
   moveToSideStream(index: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
     const followed = needed
       .map((earlier) => this.#streamOf[earlier] ?? 0)
-      .find((stream, nth) => stream !== 0 && this.#latest[stream] === needed[nth]);
-    const sides = Array.from(this.#latest.subarray(1));
+      .find(
+        (stream, nth) => stream !== 0 && stream !== this.#exchanges && this.#latest[stream] === needed[nth],
+      );
+    const sides = Array.from(this.#latest.subarray(1, this.#exchanges));
     const stream = followed ?? 1 + sides.indexOf(Math.min(...sides));
     return { stream, after: this.follow(index, stream, needed) };
   }
