@@ -47,5 +47,11 @@ test("in TF32, the backward pass of columns with dropout unrolls four copies and
   assert.deepEqual(dropped, { copies: four, products: four });
   assert.deepEqual(unrollingOf(config("tf32", 96, 64), "backward", kept), { copies: whole, products: whole });
   const wide = { accumulators: 192, results: 2 };
+  const square = unrollingOf(config("tf32", 128, 64, "loads"), "backward", wide);
+  assert.deepEqual(square, { copies: whole, products: four });
+  assert.deepEqual(unrollingOf(config("tf32", 128, 64), "backward", wide), {
+    copies: whole,
+    products: whole,
+  });
   assert.deepEqual(unrollingOf(config("tf32", 160, 32), "backward", wide), { copies: four, products: whole });
 });

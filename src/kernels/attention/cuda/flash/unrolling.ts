@@ -29,7 +29,7 @@ const four = "#pragma unroll 4";
 
 /** TF32: the largest number of copies whose addresses fit (registers and spills under nvcc 13.0, for sm_80 and sm_121). */
 const maxCopies = { forward: 10, backward: 12 } as const;
-/** TF32: with more accumulators of two results the addresses of few copies do not fit, and with dropout those of even fewer. */
+/** TF32: with more accumulators of two results the addresses of few copies do not fit. With dropout, neither do the fragments. */
 const maxAccumulatorsOfTwo = { whole: 160, withDropout: 127 } as const;
 
 export function unrollingOf(
@@ -38,17 +38,19 @@ export function unrollingOf(
   { accumulators, results }: KeptRegisters,
 ): Unrolling {
   if (isScalar(element)) return scalar;
+  if (element !== "tf32") return whole;
   const threads = 32 * tile.warps;
   const vectorsOf = (width: number): number => (width * flashElements[element].bytes) / 16;
   const isWholeShare = [depth, valueDepth].every((width) => threads % vectorsOf(width) === 0);
-  // If a thread's vectors are all in one column, their addresses differ by constants: nothing is kept.
-  if (element !== "tf32" || isWholeShare) return whole;
-  const copies = (tile.tileN * vectorsOf(Math.max(depth, valueDepth))) / threads;
   const isFull = (max: number): boolean => results > 1 && accumulators > max;
-  const isFullWithDropout = dropout !== "none" && isFull(maxAccumulatorsOfTwo.withDropout);
-  const keepsTooMuch = copies > maxCopies[pass] || isFull(maxAccumulatorsOfTwo.whole) || isFullWithDropout;
+  const max = isWholeShare ? maxAccumulatorsOfTwo.whole : maxAccumulatorsOfTwo.withDropout;
+  const boundsProducts = dropout !== "none" && isFull(max);
+  // If a thread's vectors are all in one column, their addresses differ by constants: nothing is kept.
+  const copies = isWholeShare ? 0 : (tile.tileN * vectorsOf(Math.max(depth, valueDepth))) / threads;
+  const boundsCopies =
+    copies > maxCopies[pass] || (copies > 0 && (isFull(maxAccumulatorsOfTwo.whole) || boundsProducts));
   return {
-    copies: keepsTooMuch ? four : whole.copies,
-    products: isFullWithDropout ? four : whole.products,
+    copies: boundsCopies ? four : whole.copies,
+    products: boundsProducts ? four : whole.products,
   };
 }
