@@ -65,8 +65,8 @@ describe("a compiled step", { skip: emulatorMissing }, () => {
     return openEmulatorGpu({ precision, multiprocessors: 1, capture: "off", seesSnapshots: false });
   }
 
-  /** A recomputed norm would be part of its gradient's kernel. */
-  const passes = { recomputeActivations: false } as const;
+  /** A recomputed norm or sum would be part of the kernels that read it. */
+  const passes = { recomputeActivations: false, recomputeCheapValues: false } as const;
   let [opened, eagerGradients]: [Device?, ReadonlyMap<string, Float32Array>?] = [];
   const f32 = (): Device => (opened ??= open("f32"));
   const inFloat32 = () => (eagerGradients ??= gradientsOf(f32()).gradients);

@@ -20,6 +20,9 @@ export interface Seen {
   readonly isOfRows: boolean;
 }
 
+/** Kernels of fewer elements take less time than a launch, even with idle lanes. */
+const maxIdleElements = 2 ** 20;
+
 /** Undefined if the members' points do not match, or if one accesses another's memory at another point. */
 export function iterationSpaceOf(members: readonly FusionNode[]): IterationSpace | undefined {
   const elements = members.reduce((most, member) => Math.max(most, member.elements), 0);
@@ -33,7 +36,8 @@ export function iterationSpaceOf(members: readonly FusionNode[]): IterationSpace
   const [rowSize] = lengths;
   // Nobody needs such rows, and most lanes of a warp would do nothing.
   const dependsOnRows = members.some((member) => member.rowSize !== undefined);
-  if (!dependsOnRows && rowSize !== undefined && rowSize < warpSize) return undefined;
+  const idles = !dependsOnRows && rowSize !== undefined && rowSize < warpSize;
+  if (idles && elements > maxIdleElements) return undefined;
   if (lengths.size > 1 || (rowSize !== undefined && elements % rowSize !== 0)) return undefined;
   const seen = members.map((member) => seenFrom(member, elements, rowSize));
   return haveOwnPoints(seen) ? { elements, rowSize, seen } : undefined;
