@@ -4,7 +4,8 @@ import { broadcastStrides } from "./device-array.js";
 import { cast } from "./elementwise/cast.js";
 import { reshape } from "./movement/reshape.js";
 import { arrayAt, type GradientRule, type KernelOp, typeAt, type ViewOp } from "./op.js";
-import { lowerReduction, type Reduction } from "./reduction/reduce.js";
+import { lowerReduction } from "./reduction/reduce.js";
+import type { Reduction } from "./reduction/reduction.js";
 import { type ReductionAttributes, restoreAxes } from "./reduction/rule.js";
 import { sumDtype } from "./reduction/sum-dtype.js";
 import {

@@ -184,10 +184,17 @@ function readsMuch(accesses: readonly Access[], buffer: Buffer): boolean {
   );
 }
 
-/** True if a call's results are elementwise functions of a buffer. An epilogue's are; what its GEMM multiplies is not. */
+/**
+ * True if a call's results are elementwise functions of a buffer. An epilogue's are; what its GEMM multiplies is not. Several views of it,
+ * such as the elements of windows, are reduced.
+ */
 function isElementwise(work: Work, of: Buffer): boolean {
   if (work.kind === "gemm-epilogue") return work.operands.some(({ buffer }) => buffer === of);
-  return work.kind === "row" && factsOf(work.kernel).isElementwise;
+  if (work.kind !== "row" || !factsOf(work.kernel).isElementwise) return false;
+  const [first, ...others] = work.operands
+    .slice(0, work.kernel.inputs.length)
+    .filter(({ buffer }) => buffer === of);
+  return others.every((slice) => first && isSameSlice(first, slice));
 }
 
 /** True if a call can convert a buffer's elements to f32 at every load. */

@@ -4,7 +4,8 @@ import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, term, viewElements } from "../../ir/index.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { type CheckContext, type OperandType, typeAt, type ValueType } from "../op.js";
-import { lowerReduction, type Reduction } from "../reduction/reduce.js";
+import { lowerReduction } from "../reduction/reduce.js";
+import type { Reduction } from "../reduction/reduction.js";
 import { asIndexList } from "./index-list.js";
 import { checkInStep, type IndexRange } from "./step-check.js";
 

@@ -8,7 +8,8 @@ import { fitToOperand } from "../gradients.js";
 import { arrayAt, type GradientRule, type KernelOp, typeAt } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
-import { lowerReduction, type Reduction } from "./reduce.js";
+import { lowerReduction } from "./reduce.js";
+import type { Reduction } from "./reduction.js";
 import { type ReductionAttributes, reducedType, requireElements, restoreAxes } from "./rule.js";
 
 interface SharedGradient {

@@ -11,7 +11,8 @@ import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf } from "../shape.js";
 import { recordedShare, sharedGradientOp } from "./extremes.js";
-import { lowerReduction, type Reduction } from "./reduce.js";
+import { lowerReduction } from "./reduce.js";
+import type { Reduction } from "./reduction.js";
 import { type ReductionAttributes, reducedType, requireElements, requireFloat, restoreAxes } from "./rule.js";
 
 /** `p`: default: 2. */

@@ -10,7 +10,8 @@ import { arrayAt, type GradientRule, type KernelOp, typeAt } from "../op.js";
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf, sizeOf } from "../shape.js";
 import { cumsum } from "./cumsum.js";
-import { lowerReduction, type Reduction } from "./reduce.js";
+import { lowerReduction } from "./reduce.js";
+import type { Reduction } from "./reduction.js";
 import { type ReductionAttributes, reducedType, restoreAxes } from "./rule.js";
 import { sumDtype } from "./sum-dtype.js";
 

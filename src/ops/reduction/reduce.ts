@@ -1,18 +1,16 @@
 /**
  * Lowers reductions. The reduced axes become the rows of a row kernel. If the kept axes are innermost in memory, they become the
- * columns of a column kernel. Long rows are split into chunks, so that threads share a row, and the partial results are reduced
- * again. The split depends on the shape alone, and so do the bits.
+ * columns of a column kernel. A few elements with gaps, such as those of a small window, are the inputs of an elementwise kernel. Long
+ * rows are split into chunks, so that threads share a row, and the partial results are reduced again. The split depends on the shape
+ * alone, and so do the bits.
  */
 
 import {
   type ColumnKernel,
-  type Compute,
   type Dtype,
   dtypes,
-  type Expression,
   iterateElements,
   iterateRows,
-  type ReduceOp,
   type RowKernel,
   term,
 } from "../../ir/index.js";
@@ -27,18 +25,8 @@ import {
 } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
-
-/** A reduction of a row to one value: `finish(reduce(op, value(x)) · factor)`. Kernels are cached by name. */
-export interface Reduction {
-  readonly name: string;
-  readonly op: ReduceOp;
-  /** The reduced value of one element. */
-  readonly value: (x: Expression) => Expression;
-  /** Applied to the total. Default: the identity function. */
-  readonly finish?: (total: Expression) => Expression;
-  /** The result for no elements, before the factor. */
-  readonly identity: number;
-}
+import { accumulatorType, applyFactor, type Reduction } from "./reduction.js";
+import { isShort, reduceShort } from "./short-reduction.js";
 
 /**
  * Longer rows are split into chunks, if there are too few rows to occupy all threads. The order of a sum follows from these two
@@ -48,7 +36,8 @@ export const maxRowLength = 1 << 15;
 const chunkLength = 1 << 12;
 
 /**
- * Reduces `axes` of an array into `output`, which has the kept axes in order. The result is multiplied by `factor`.
+ * Reduces `axes` of an array into `output`, which has the kept axes in order. If it is not contiguous, it has no other axes. The result is
+ * multiplied by `factor`.
  */
 export function lowerReduction(
   lowering: Lowering,
@@ -59,6 +48,11 @@ export function lowerReduction(
   factor = 1,
 ): void {
   if (!output.storage) return;
+  if (!isContiguous(output)) {
+    const [first, ...ordered] = inMemoryOrder(input, axes, output);
+    lowerReduction(lowering, reduction, first, ...ordered, factor);
+    return;
+  }
   if (!input.storage) {
     fillWith(lowering, output, reduction.identity * factor);
     return;
@@ -67,6 +61,10 @@ export function lowerReduction(
   const columns = asColumns(lowering, kept, reduced);
   if (columns) {
     reduceColumns(lowering, reduction, input, columns, output, factor);
+    return;
+  }
+  if (!isRow(reduced) && isShort(reduced)) {
+    reduceShort(lowering, reduction, input, { kept, reduced }, output, factor);
     return;
   }
   const rows = rowsOf(lowering, input, axes);
@@ -79,14 +77,33 @@ export function lowerReduction(
   reduceRows(lowering, reduction, rows, output, factor);
 }
 
+/** The same reduction with the kept axes as they are in the output's memory. */
+function inMemoryOrder(
+  input: DeviceArray,
+  axes: readonly number[],
+  output: DeviceArray,
+): readonly [input: DeviceArray, axes: readonly number[], output: DeviceArray] {
+  const { kept, reduced } = splitAxes(input, axes);
+  const order = [...output.shape.keys()].sort((a, b) => (output.strides[b] ?? 0) - (output.strides[a] ?? 0));
+  const ordered = (list: readonly number[]): number[] => order.map((axis) => list[axis] ?? 1);
+  const shape = ordered(output.shape);
+  return [
+    {
+      ...input,
+      shape: [...shape, ...reduced.shape],
+      strides: [...ordered(kept.strides), ...reduced.strides],
+    },
+    reduced.shape.map((_, axis) => shape.length + axis),
+    { ...output, shape, strides: contiguousStrides(shape) },
+  ];
+}
+
 /** An array as [kept…, row], with the reduced axes merged to one row; a copy if its strides do not merge. */
 export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly number[]): DeviceArray {
   const { kept, reduced } = splitAxes(input, axes);
   const shape = [...kept.shape, sizeOf(reduced.shape)];
   const merged = mergeAxes(reduced);
-  if (merged && (merged.stride === 0 || merged.stride === 1 || merged.size === 1)) {
-    return { ...input, shape, strides: [...kept.strides, merged.stride] };
-  }
+  if (merged && isRow(reduced)) return { ...input, shape, strides: [...kept.strides, merged.stride] };
   const permuted: Layout = {
     shape: [...kept.shape, ...reduced.shape],
     strides: [...kept.strides, ...reduced.strides],
@@ -94,6 +111,12 @@ export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly nu
   const copy = lowering.scratchArray(permuted.shape, input.dtype);
   copyArray(lowering, { ...input, ...permuted }, copy);
   return { ...copy, shape, strides: contiguousStrides(shape) };
+}
+
+/** True if a row kernel can read the reduced axes as one row. */
+function isRow(reduced: Layout): boolean {
+  const merged = mergeAxes(reduced);
+  return merged !== undefined && (merged.stride === 0 || merged.stride === 1 || merged.size === 1);
 }
 
 /** Sets every element to one number. */
@@ -162,11 +185,6 @@ function asColumns({ backend }: Lowering, kept: Layout, reduced: Layout): Column
 const rowKernels = new Map<string, RowKernel>();
 const columnKernels = new Map<string, ColumnKernel>();
 
-/** The accumulator's type: half floats and small integers are accumulated in a wider type. */
-function accumulatorType(reduction: Reduction, input: Dtype): Compute {
-  return reduction.value(term.load(0, dtypes[input].compute)).type;
-}
-
 function reduceRows(
   lowering: Lowering,
   reduction: Reduction,
@@ -199,10 +217,6 @@ function reduceRows(
     operands: [rows.storage, output.storage],
     scalars: [factor],
   });
-}
-
-function applyFactor({ finish = (total) => total }: Reduction, total: Expression): Expression {
-  return finish(term.mul(total, term.scalar(0, total.type)));
 }
 
 function reduceColumns(

@@ -3,7 +3,8 @@
 import { type Expression, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { axesOf } from "../shape.js";
-import { lowerReduction, type Reduction } from "./reduce.js";
+import { lowerReduction } from "./reduce.js";
+import type { Reduction } from "./reduction.js";
 import { type ReductionAttributes, reducedType } from "./rule.js";
 
 function truthReduction(

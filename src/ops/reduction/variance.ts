@@ -21,7 +21,8 @@ import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowerin
 import { cacheByDtypes, lowerRows } from "../row-lowering.js";
 import { axesOf, sizeOf } from "../shape.js";
 import { mean } from "./mean.js";
-import { fillWith, lowerReduction, maxRowLength, type Reduction } from "./reduce.js";
+import { fillWith, lowerReduction, maxRowLength } from "./reduce.js";
+import type { Reduction } from "./reduction.js";
 import {
   keptShape,
   type ReductionAttributes,
