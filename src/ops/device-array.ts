@@ -42,6 +42,14 @@ export function isChannelsLast({ shape, strides }: Layout): boolean {
   return shape.every((size, axis) => size === 1 || strides[axis] === expected[axis]);
 }
 
+/** True for images or sequences, or a range of their channels, whose neighbours in memory are channels. */
+export function hasChannelsLast({ shape, strides }: Layout): boolean {
+  if (shape.length !== 4 && shape.length !== 3) return false;
+  const [, channels = 1, ...positions] = shape;
+  const isInnermost = strides[1] === 1 && strides.slice(2).every((stride) => stride >= channels);
+  return channels > 1 && positions.some((size) => size > 1) && isInnermost;
+}
+
 /** True if the elements are contiguous in row-major order. The strides of axes of size 1 don't matter. */
 export function isContiguous({ shape, strides }: Layout): boolean {
   let stride = 1;

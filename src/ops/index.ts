@@ -72,6 +72,7 @@ export { permute, reshape } from "./movement/reshape.js";
 export { type Range, type SliceAttributes, select, slice } from "./movement/slice.js";
 export type { StridedView } from "./movement/strided-view.js";
 export { tril, triu } from "./movement/triangle.js";
+export { type UpsampleAttributes, upsampleNearest } from "./movement/upsample.js";
 export { addToView, writeView, zeroViews } from "./movement/view-gradient.js";
 export {
   type BatchNormAttributes,

@@ -105,7 +105,7 @@ function outputTypes<A extends Attributes>(
 
 /** The ops that take 8-bit floats: they move or convert elements. */
 const storageOps: ReadonlySet<string> = new Set(
-  "cast contiguous cat indexSelect gather flip pad fill".split(" "),
+  "cast contiguous cat indexSelect gather flip pad fill upsampleNearest".split(" "),
 );
 
 function inferTypes<A extends Attributes>(

@@ -48,6 +48,7 @@ import { repeatInterleave, tile } from "./movement/repeat.js";
 import { permute, reshape } from "./movement/reshape.js";
 import { select, slice } from "./movement/slice.js";
 import { tril, triu } from "./movement/triangle.js";
+import { upsampleNearest } from "./movement/upsample.js";
 import { batchNorm, normalizeChannels, runningAverage } from "./normalisation/batch-norm.js";
 import { groupNorm } from "./normalisation/group-norm.js";
 import { layerNorm } from "./normalisation/layer-norm.js";
@@ -89,7 +90,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask },
   ...{ dropout, random, recurrent },
   ...{ reshape, permute, expand },
-  ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile, diagonal, tril, triu },
+  ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile, upsampleNearest, diagonal, tril, triu },
   ...{ indexSelect, gather, scatterAdd, embedding, renormRows, oneHot, maskedFill },
   ...{ windows, fold, conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d },
   ...{ maxPool1d, maxPool2d, maxPool3d, avgPool1d, avgPool2d, avgPool3d },

@@ -1,7 +1,7 @@
 /** Changes of resolution: interpolation, power pooling, and shuffles of pixels and channels. */
 
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
-import { formatShape, type PerAxis } from "../../ops/index.js";
+import { formatShape, type PerAxis, upsampleNearest } from "../../ops/index.js";
 import { avgPool1d, avgPool2d, fromTyped, type PoolOptions, type Tensor } from "../../tensor/index.js";
 import { adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d } from "./adaptive-pooling.js";
 
@@ -76,12 +76,20 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
     );
   }
   if (mode === "area") return (areaPools[rank - 1] ?? adaptiveAvgPool1d)(x, targets);
+  const scales = factors ?? targets.map((target, axis) => target / (sizes[axis] ?? 1));
+  const isBlocks = scales.map((scale) => mode === "nearest" && Number.isInteger(scale));
+  const start = isBlocks.includes(true)
+    ? x.device.apply(upsampleNearest, [x], {
+        factors: scales.map((scale, axis) => (isBlocks[axis] ? scale : 1)),
+      })
+    : x;
   return targets.reduce((result, target, axis) => {
+    if (isBlocks[axis]) return result;
     // As in PyTorch, the step between elements is that of the given factor, not of the rounded size.
     const step = factors ? 1 / (factors[axis] ?? 1) : (sizes[axis] ?? 1) / target;
     const source = { size: sizes[axis] ?? 1, target, step, alignCorners };
     return combine(result, axis + 2, tapsOf(mode, source));
-  }, x);
+  }, start);
 }
 
 const areaPools = [adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d];

@@ -23,6 +23,19 @@ export const movementTranslations: Readonly<Record<string, Translation>> = {
     return axes.every((axis, index) => axis === index) ? at.input(0) : at.transpose(at.input(0), axes);
   },
   expand: (at) => at.node("Expand", [at.input(0), at.ints(at.output.shape)]),
+  upsampleNearest: (at) => {
+    const { shape } = at.value(0);
+    const factors = at.numbers("factors");
+    const first = shape.length - factors.length;
+    const inBlocks = (factorOf: (axis: number) => number): readonly Size[] =>
+      shape.flatMap((size, axis) => (axis < first ? [size] : [size, factorOf(axis - first)]));
+    const split = at.reshape(
+      at.input(0),
+      inBlocks(() => 1),
+    );
+    const repeated = at.node("Expand", [split, at.ints(inBlocks((axis) => factors[axis] ?? 1))]);
+    return at.reshape(repeated, at.output.shape);
+  },
   slice: (at) => {
     const ranges = (at.call.attributes["ranges"] ?? []) as readonly ((Size | null)[] | null)[];
     const used = ranges.flatMap((range, axis) => (range?.some((part) => part != null) ? [axis] : []));

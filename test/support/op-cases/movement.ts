@@ -18,6 +18,7 @@ import {
   tile,
   tril,
   triu,
+  upsampleNearest,
 } from "../../../src/ops/index.js";
 import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./arbitraries.js";
 import { type OpCase, opCase } from "./op-case.js";
@@ -206,6 +207,17 @@ export const movementCases: readonly OpCase[] = [
     draw: (elements) =>
       anyShape({ elements: Math.max(1, Math.floor(elements / 3)), axes: [1, 5] }).chain((shape) =>
         call([operand(shape)], fc.record({ repeats: anySize(3, 0), axis: anyAxis(shape) })),
+      ),
+  }),
+  opCase({
+    op: upsampleNearest,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements: Math.max(1, Math.floor(elements / 9)), axes: [1, 5] }).chain((shape) =>
+        call(
+          [operand(shape)],
+          fc.record({ factors: fc.array(anySize(3, 1), { maxLength: Math.min(3, shape.length) }) }),
+        ),
       ),
   }),
   opCase({

@@ -20,7 +20,7 @@ const table: readonly (readonly [names: string, rule: BatchingRule])[] = [
   ["slice", axes.sliceRule],
   ["diagonal", axes.diagonalRule],
   ["fold", axes.foldRule],
-  ["pad tril triu windows oneHot", axes.keepsLeadingAxes],
+  ["pad tril triu windows oneHot upsampleNearest", axes.keepsLeadingAxes],
   [
     `choleskyFactor luFactor qrFactor eighFactor eighValues svdFactor svdValues cofactor inverse determinant logAbsDeterminant
      matrixExponential pseudoInverse solve triangularSolve triangularPart`,
