@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { cat, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import type { PassSettings } from "../src/compile/index.js";
 import { openDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
@@ -162,6 +162,65 @@ test("sequences are channels-last from layer to layer in every precision, and th
   const unbatched = callsIn("bf16", [16, 512]);
   assert.ok(unbatched.every(({ work }) => work.kind !== "convolution" || !work.shape.channelsLast));
 });
+
+/** Two resolutions of an image: the first is pooled, and the second is enlarged and joined to it. */
+function twoResolutions(device: Device, [batch, height, width]: readonly [number, number, number]) {
+  manualSeed(11);
+  const [first, middle, last] = [
+    new nn.Conv2d(16, 24, 3, { padding: 1 }),
+    new nn.Conv2d(24, 24, 3, { padding: 1 }),
+    new nn.Conv2d(48, 16, 3, { padding: 1 }),
+  ].map((layer) => layer.to(device));
+  const x = device.step(() => randn([batch, 16, height, width], { device }).keep());
+  return () => {
+    const wide = first!.forward(x).relu();
+    const small = middle!.forward(nn.functional.avgPool2d(wide, 2)).relu();
+    const joined = cat([nn.functional.interpolate(small, { scaleFactor: 2 }), wide], 1);
+    const loss = last!.forward(joined).square().mean();
+    for (const layer of [first, middle, last]) layer!.zeroGrad();
+    loss.backward();
+    return { loss, gradient: first!.weight.grad! };
+  };
+}
+
+test("images that are pooled, enlarged and joined stay channels-last, and each change of size is one kernel", () => {
+  const calls = withNullGpu("bf16", (device) => {
+    const [planned] = planAllSchedules(device, twoResolutions(device, [4, 32, 20]));
+    return planned!.stages.at(-1)!.calls;
+  });
+  assert.deepEqual(
+    calls.filter(({ work }) => work.kind === "scatter"),
+    [],
+  );
+  for (const op of ["mean", "fold", "upsampleNearest", "upsampleNearestGradient"])
+    assert.equal(calls.filter((call) => call.op.split(" + ").includes(op)).length, 1, op);
+  // The strides of channels-first images: only the input is copied from them.
+  const isChannelsFirst = ({ work }: (typeof calls)[number]): boolean =>
+    work.kind === "row" &&
+    [work.iteration.row, ...work.iteration.outer].some(({ strides }) =>
+      strides.some((stride) => stride === 32 * 20 || stride === 16 * 10),
+    );
+  assert.ok(calls.filter(isChannelsFirst).length <= 1, calls.map(({ op }) => op).join("\n"));
+});
+
+describe("images in two resolutions on the emulated GPU", { skip: emulatorMissing }, () => {
+  test("have the loss and gradient of eager code in float32, to the bit, and those of the CPU", () => {
+    const sizes = [2, 8, 6] as const;
+    const eagerOn = (device: Device): number[] => {
+      const step = twoResolutions(device, sizes);
+      return device.step(() => numbersOf(step()));
+    };
+    const device = openEmulatorGpu({ multiprocessors: 4, seesSnapshots: false });
+    const eager = eagerOn(device);
+    assert.deepEqual(numbersOf(device.compile(twoResolutions(device, sizes))()), eager);
+    for (const [index, expected] of eagerOn(openDevice()).entries())
+      assert.ok(Math.abs(eager[index]! - expected) <= 1e-5, `${eager[index]} and ${expected}`);
+  });
+});
+
+function numbersOf({ loss, gradient }: { readonly loss: Tensor; readonly gradient: Tensor }): number[] {
+  return [loss.item(), ...(gradient.flatten().tolist() as number[])];
+}
 
 /** 1 × 1 convolutions with a depthwise one between them, and a residual. */
 function depthwiseStep(device: Device, width: number) {

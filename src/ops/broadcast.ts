@@ -6,7 +6,7 @@ import { reshape } from "./movement/reshape.js";
 import { arrayAt, type GradientRule, type KernelOp, typeAt, type ViewOp } from "./op.js";
 import { lowerReduction } from "./reduction/reduce.js";
 import type { Reduction } from "./reduction/reduction.js";
-import { type ReductionAttributes, restoreAxes } from "./reduction/rule.js";
+import { type ReductionAttributes, reducedStrides, restoreAxes } from "./reduction/rule.js";
 import { sumDtype } from "./reduction/sum-dtype.js";
 import {
   axesOf,
@@ -48,6 +48,7 @@ export const sum: KernelOp<ReductionAttributes> = {
       },
     ];
   },
+  outputStrides: reducedStrides,
   gradient: (rule) => [expandToOperand(rule, "sum", rule.upstream)],
   lower(lowering, operands, [output], { axes }) {
     const input = arrayAt(operands, 0);

@@ -2,7 +2,7 @@
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
-import type { DeviceArray } from "../device-array.js";
+import { channelsLastStrides, type DeviceArray, hasChannelsLast } from "../device-array.js";
 import { type StridedView, viewStrided } from "../movement/strided-view.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ViewOp } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape } from "../shape.js";
@@ -59,6 +59,13 @@ export const fold: KernelOp<FoldAttributes> = {
       "fold",
       `windows ${formatShape(type.shape)} of a tensor ${formatShape(shape)}; its windows of ${formatShape(kernel)} are ${formatShape(expected)}.`,
     );
+  },
+  /** Images stay channels-last. */
+  outputStrides(_, operands, [type], { kernel }) {
+    const { shape, strides } = arrayAt(operands, 0);
+    const rank = shape.length - kernel.length;
+    const isLast = hasChannelsLast({ shape: shape.slice(0, rank), strides: strides.slice(0, rank) });
+    return [type && isLast ? channelsLastStrides(type.shape) : undefined];
   },
   gradient({ apply, upstream, attributes: { shape: _, ...attributes } }) {
     return [apply(windows, [upstream], attributes)];

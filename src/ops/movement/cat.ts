@@ -3,6 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
+import { channelsLastStrides, hasChannelsLast } from "../device-array.js";
 import { fitToOperand } from "../gradients.js";
 import { arrayAt, type CompositeOp, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
@@ -23,6 +24,10 @@ export const cat: KernelOp<AxisAttribute> = {
     const length = [first, ...rest].reduce((sum, { shape }) => sum + (shape[catAxis] ?? 0), 0);
     const dtype = rest.reduce((promoted, type) => promote(promoted, type.dtype), first.dtype);
     return [{ shape: first.shape.with(catAxis, length), dtype }];
+  },
+  outputStrides(_, operands, [type]) {
+    const isLast = operands.every((_operand, index) => hasChannelsLast(arrayAt(operands, index)));
+    return [type && isLast ? channelsLastStrides(type.shape) : undefined];
   },
   gradient(rule) {
     const gradients = [];

@@ -5,7 +5,7 @@ import { mul } from "../elementwise/arithmetic.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { axesOf, sizeOf } from "../shape.js";
 import { lowerReduction } from "./reduce.js";
-import { type ReductionAttributes, reducedCount, reducedType, requireFloat } from "./rule.js";
+import { type ReductionAttributes, reducedCount, reducedStrides, reducedType, requireFloat } from "./rule.js";
 
 export const mean: KernelOp<ReductionAttributes> = {
   kind: "kernel",
@@ -14,6 +14,7 @@ export const mean: KernelOp<ReductionAttributes> = {
     requireFloat("mean", typeAt("mean", operands, 0).dtype);
     return [reducedType("mean", operands, attributes)];
   },
+  outputStrides: reducedStrides,
   gradient(rule) {
     const count = reducedCount(rule, "mean");
     return [expandToOperand(rule, "mean", rule.apply(mul, [rule.upstream, 1 / count]))];

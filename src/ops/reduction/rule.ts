@@ -2,8 +2,16 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
+import { channelsLastStrides, hasChannelsLast } from "../device-array.js";
 import { reshape } from "../movement/reshape.js";
-import { type GradientRule, type OperandType, typeAt, type ValueType } from "../op.js";
+import {
+  arrayAt,
+  type GradientRule,
+  type KernelOp,
+  type OperandType,
+  typeAt,
+  type ValueType,
+} from "../op.js";
 import { axesOf, badShape, formatShape, reducedShape, type Shape, sizeOf } from "../shape.js";
 
 /** `axes`: default: all axes. `keepsAxes`: reduced axes stay, with size 1. */
@@ -23,6 +31,21 @@ export function reducedType(
   const reducedAxes = axesOf(op, axes, shape.length);
   return { shape: reducedShape(shape, reducedAxes, keepsAxes), dtype: resultDtype ?? dtype };
 }
+
+/** Images stay channels-last, such as the means of windows. */
+export const reducedStrides: NonNullable<KernelOp<ReductionAttributes>["outputStrides"]> = (
+  _,
+  operands,
+  [type],
+  { axes, keepsAxes = false },
+) => {
+  const { shape, strides } = arrayAt(operands, 0);
+  if (type?.shape.length !== 4 || keepsAxes) return [undefined];
+  const reducedAxes = axesOf("reduction", axes, shape.length);
+  const keptStrides = strides.filter((_stride, axis) => !reducedAxes.includes(axis));
+  const isLast = hasChannelsLast({ shape: type.shape, strides: keptStrides });
+  return [isLast ? channelsLastStrides(type.shape) : undefined];
+};
 
 /** The result's shape with the reduced axes kept as 1, which broadcasts to the operand's shape. */
 export function keptShape(op: string, shape: Shape, { axes }: ReductionAttributes): Shape {
