@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { cat, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { autograd, cat, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import type { PassSettings } from "../src/compile/index.js";
 import { openDevice } from "./support/devices.js";
 import { effort } from "./support/effort.js";
@@ -215,6 +215,104 @@ describe("images in two resolutions on the emulated GPU", { skip: emulatorMissin
     assert.deepEqual(numbersOf(device.compile(twoResolutions(device, sizes))()), eager);
     for (const [index, expected] of eagerOn(openDevice()).entries())
       assert.ok(Math.abs(eager[index]! - expected) <= 1e-5, `${eager[index]} and ${expected}`);
+  });
+});
+
+/** An image is made smaller and enlarged again, by transposed convolutions: strided, grouped, and with few channels at the end. */
+function enlargingStep(device: Device, [batch, size]: readonly [number, number]) {
+  manualSeed(13);
+  const layers = [
+    new nn.Conv2d(3, 16, 4, { stride: 2, padding: 1 }),
+    new nn.ConvTranspose2d(16, 24, 4, { stride: 2, padding: 1 }),
+    new nn.ConvTranspose2d(24, 24, 3, { padding: 1, groups: 24, bias: false }),
+    new nn.ConvTranspose2d(24, 3, 3, { stride: 2, padding: 1, outputPadding: 1 }),
+  ].map((layer) => layer.to(device));
+  const x = device.step(() => randn([batch, 3, size, size], { device }).keep());
+  return () => {
+    for (const layer of layers) layer.zeroGrad();
+    const enlarged = layers.reduce(
+      (image, layer, at) => (at === layers.length - 1 ? layer.forward(image) : layer.forward(image).relu()),
+      x as Tensor,
+    );
+    const loss = enlarged.square().mean();
+    loss.backward();
+    return { loss, gradient: layers[0]!.weight.grad! };
+  };
+}
+
+test("transposed convolutions between channels-last images are convolution kernels, with their biases and activations", () => {
+  const calls = withNullGpu("bf16", (device) => {
+    const [planned] = planAllSchedules(device, enlargingStep(device, [16, 32]));
+    return planned!.stages.at(-1)!.calls;
+  });
+  const isForward = ({ op }: (typeof calls)[number]): boolean => op.startsWith("transposedConvolution");
+  const results = calls.flatMap((call) =>
+    call.work.kind === "convolution" && isForward(call) ? [call.work] : [],
+  );
+  assert.deepEqual(
+    results.map(({ shape: { direction, dtype, channelsLast, depthwise, epilogue }, operands }) => [
+      ...[direction, dtype, Boolean(channelsLast ?? depthwise?.isChannelsLast)],
+      ...[epilogue !== undefined, operands.bias !== undefined],
+    ]),
+    [
+      ["input-gradient", "bf16", true, true, true],
+      ["input-gradient", "bf16", true, true, false],
+      ["input-gradient", "f32", true, false, true],
+    ],
+  );
+  assert.deepEqual(
+    calls.filter(({ work, op }) => work.kind === "gemm" || /windows|fold|pad/.test(op)),
+    [],
+  );
+  // Images of 24 channels are read and written as they are.
+  const elements = 16 * 24 * 32 * 32;
+  const copies = calls.filter(
+    ({ op, work }) => work.kind === "row" && work.iteration.elements === elements && !op.includes("relu"),
+  );
+  assert.deepEqual(
+    copies.map(({ op }) => op),
+    [],
+  );
+});
+
+describe("transposed convolutions on the emulated GPU", { skip: emulatorMissing }, () => {
+  test("have the loss and gradient of eager code in float32, to the bit, and those of the CPU", () => {
+    const sizes = [2, 8] as const;
+    const eagerOn = (device: Device): number[] => {
+      const step = enlargingStep(device, sizes);
+      return device.step(() => numbersOf(step()));
+    };
+    // Few multiprocessors: small convolutions are worth tiles.
+    const device = openEmulatorGpu({ multiprocessors: 4, seesSnapshots: false });
+    const eager = eagerOn(device);
+    assert.deepEqual(numbersOf(device.compile(enlargingStep(device, sizes))()), eager);
+    for (const [index, expected] of eagerOn(openDevice()).entries())
+      assert.ok(Math.abs(eager[index]! - expected) <= 1e-5, `${eager[index]} and ${expected}`);
+  });
+
+  test("have the second gradients of the CPU, and the results of sizes for which they are a GEMM", () => {
+    const numbersOn = (device: Device): number[] =>
+      device.step(() => {
+        manualSeed(17);
+        const [x, weight, bias] = [[2, 4, 5], [4, 3, 3], [3]].map((shape) =>
+          randn(shape, { device, requiresGrad: true }),
+        ) as [Tensor, Tensor, Tensor];
+        const y = nn.functional.convTranspose1d(x, weight, bias, { stride: 2, padding: 1, outputPadding: 1 });
+        const [gradient] = autograd.grad(y.square().sum(), [x], { createGraph: true });
+        gradient!.square().sum().backward();
+        // The output padding is as large as the stride.
+        const widened = nn.functional.convTranspose1d(x, weight, bias, { dilation: 2, outputPadding: 1 });
+        return [y, x.grad!, weight.grad!, bias.grad!, widened].flatMap(
+          (value) => value.flatten().tolist() as number[],
+        );
+      });
+    const device = openEmulatorGpu({ seesSnapshots: false });
+    const expected = numbersOn(openDevice());
+    for (const [index, value] of numbersOn(device).entries())
+      assert.ok(
+        Math.abs(value - expected[index]!) <= 1e-4 * Math.max(1, Math.abs(expected[index]!)),
+        `${index}: ${value} and ${expected[index]}`,
+      );
   });
 });
 

@@ -1,7 +1,13 @@
 /** Random convolutions, and their results in f64 by the definition. */
 
 import fc from "fast-check";
-import { areaOf, elementCounts, type Pair, writtenOperand } from "../../src/kernels/convolution/problem.js";
+import {
+  areaOf,
+  elementCounts,
+  type Pair,
+  writtenImage,
+  writtenOperand,
+} from "../../src/kernels/convolution/problem.js";
 import type { ConvolutionDirection, ConvolutionShape } from "../../src/kernels/index.js";
 
 export type ConvolutionGeometry = Omit<ConvolutionShape, "direction" | "dtype">;
@@ -116,7 +122,8 @@ export function valuesFor(
     x: draw(x, 1),
     weight: draw(weight, 2),
     y: draw(y, 3),
-    bias: draw(shape.groups * shape.outChannels, 4),
+    // For either image.
+    bias: draw(shape.groups * Math.max(shape.channels, shape.outChannels), 4),
   };
 }
 
@@ -148,10 +155,11 @@ export function convolveInF64(
     else add(inWeight, y[inY]!, x[inX]!);
   }
   if (bias) {
-    const [area, channels] = [areaOf(shape.outSize), shape.groups * shape.outChannels];
+    const { channels, size } = writtenImage({ ...shape, direction, dtype: "f32" });
     for (let at = 0; at < count; at++) {
-      values[at]! += bias[Math.floor(at / area) % channels]!;
-      scales[at]! += Math.abs(bias[Math.floor(at / area) % channels]!);
+      const added = bias[Math.floor(at / areaOf(size)) % channels]!;
+      values[at]! += added;
+      scales[at]! += Math.abs(added);
     }
   }
   return { values, scales };

@@ -42,7 +42,10 @@ const faults: Readonly<Record<string, readonly [Partial<ConvolutionProblem>, Reg
   ],
   "a stride of 0": [{ stride: [0, 1] }, /stride is 0; pass a whole number from 1/],
   "half a channel": [{ channels: 1.5 }, /channels is 1\.5/],
-  "the bias of a gradient": [{ direction: "input-gradient", bias: storageOf(16) }, /a gradient has no bias/],
+  "the bias of a weight's gradient": [
+    { direction: "weight-gradient", bias: storageOf(16) },
+    /a weight gradient has no bias/,
+  ],
   "a small bias": [{ bias: storageOf(12) }, /bias takes 16 bytes/],
 };
 

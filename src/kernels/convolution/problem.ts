@@ -79,7 +79,7 @@ export interface ConvolutionProblem extends ConvolutionShape {
   readonly weight: Storage;
   /** [batch, groups · outChannels, outSize…], or its gradient. */
   readonly y: Storage;
-  /** [groups · outChannels], added to `y`; only in the forward direction. */
+  /** One number for each channel of the image that is written, which it is added to. A weight gradient has none. */
   readonly bias?: Storage;
   /** At least `convolutionScratchBytes` bytes; undefined if that is 0. */
   readonly scratch?: Storage;
@@ -154,6 +154,16 @@ export function areaOf([height, width]: Pair): number {
   return height * width;
 }
 
+/** The image that is written: the channels of all groups, and its size. */
+export function writtenImage({ direction, groups, channels, outChannels, size, outSize }: ConvolutionShape): {
+  readonly channels: number;
+  readonly size: Pair;
+} {
+  return direction === "input-gradient"
+    ? { channels: groups * channels, size }
+    : { channels: groups * outChannels, size: outSize };
+}
+
 /** Rejects sizes and storages that do not fit each other. */
 export function requireConvolution(problem: ConvolutionProblem): void {
   const { batch, groups, channels, outChannels, bias, direction, channelsLast, depthwise } = problem;
@@ -180,9 +190,9 @@ export function requireConvolution(problem: ConvolutionProblem): void {
   }
   if (channelsLast && groups !== 1) throw rejected(`channels are last, and there are ${groups} groups.`);
   if (!bias) return;
-  if (direction !== "forward") throw rejected("a gradient has no bias.");
+  if (direction === "weight-gradient") throw rejected("a weight gradient has no bias.");
   const biasDtype = channelsLast ? "f32" : storedDtype(problem, "weight");
-  requireElements("bias", groups * outChannels, bias, biasDtype);
+  requireElements("bias", writtenImage(problem).channels, bias, biasDtype);
 }
 
 function requireAxis(problem: ConvolutionShape, axis: 0 | 1): void {

@@ -79,7 +79,7 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
       fitToOperand(
         rule,
         apply(biasGradient, [upstream], {
-          ...{ ...attributes, x: rule.typeOf(0).shape, weight: rule.typeOf(1).shape },
+          ...{ ...attributes, x: rule.typeOf(0).shape, weight: rule.typeOf(1).shape, image: "y" },
         }),
         2,
       );
@@ -96,33 +96,49 @@ export const gatheredConvolution: KernelOp<GatherAttributes> = {
   },
 };
 
+/** The gradient of a convolution's input, from the gradient of the output, the weight, and an optional bias, which is added. */
+function transposed(name: string): KernelOp<GradientAttributes> {
+  return {
+    ...gradientOp(name),
+    saves: ([y, weight]) => ({ operands: [...(weight ? [0] : []), ...(y ? [1] : [])] }),
+    gradient(rule) {
+      const { apply, upstream } = rule; // The shape of x.
+      const { shape: x, ...attributes } = rule.attributes;
+      const { shape } = rule.typeOf(1);
+      const ofWeight = () => apply(weightGradient, [rule.operand(0), upstream], { ...attributes, shape });
+      const ofBias = () =>
+        apply(biasGradient, [upstream], { ...attributes, ...{ x, weight: shape, image: "x" } });
+      return [
+        rule.needs(0)
+          ? fitToOperand(rule, apply(gatheredConvolution, [upstream, rule.operand(1)], attributes), 0)
+          : undefined,
+        rule.needs(1) ? fitToOperand(rule, ofWeight(), 1) : undefined,
+        rule.needs(2) ? fitToOperand(rule, ofBias(), 2) : undefined,
+      ];
+    },
+    outputStrides(backend, operands, [type], attributes) {
+      const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+      if (!type) return [];
+      const shapes = { x: type.shape, weight: weight.shape };
+      return [stridesOf(backend, "input-gradient", type, shapes, y, attributes)];
+    },
+    lower(lowering, operands, [x], attributes) {
+      const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+      const bias = operands.length > 2 ? arrayAt(operands, 2) : undefined;
+      const arrays = { x, weight, y, ...(bias && { bias }) };
+      if (x) lowerConvolution(lowering, "input-gradient", { ...arrays, x }, x, attributes);
+    },
+  };
+}
+
 /** Operands: the gradient of the output, and the weight. */
-const inputGradient: KernelOp<GradientAttributes> = {
-  ...gradientOp("convolutionInputGradient"),
-  saves: ([y, weight]) => ({ operands: [...(weight ? [0] : []), ...(y ? [1] : [])] }),
-  gradient(rule) {
-    const { apply, upstream } = rule; // The shape of x.
-    const { shape: _, ...attributes } = rule.attributes;
-    const { shape } = rule.typeOf(1);
-    const ofWeight = () => apply(weightGradient, [rule.operand(0), upstream], { ...attributes, shape });
-    return [
-      rule.needs(0)
-        ? fitToOperand(rule, apply(gatheredConvolution, [upstream, rule.operand(1)], attributes), 0)
-        : undefined,
-      rule.needs(1) ? fitToOperand(rule, ofWeight(), 1) : undefined,
-    ];
-  },
-  outputStrides(backend, operands, [type], attributes) {
-    const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    if (!type) return [];
-    const shapes = { x: type.shape, weight: weight.shape };
-    return [stridesOf(backend, "input-gradient", type, shapes, y, attributes)];
-  },
-  lower(lowering, operands, [x], attributes) {
-    const [y, weight] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    if (x) lowerConvolution(lowering, "input-gradient", { x, weight, y }, x, attributes);
-  },
-};
+const inputGradient = transposed("convolutionInputGradient");
+
+/**
+ * Operands: the input and the weight of a transposed convolution, which are the output's gradient and the weight of a convolution, and an
+ * optional bias. `shape`: that of the result.
+ */
+export const gatheredTransposedConvolution = transposed("transposedConvolution");
 
 /** Operands: the gradient of the output, and the input. */
 const weightGradient: KernelOp<GradientAttributes> = {
@@ -146,11 +162,18 @@ const weightGradient: KernelOp<GradientAttributes> = {
   },
 };
 
+type BiasGradientAttributes = GatherAttributes & {
+  readonly x: Shape;
+  readonly weight: Shape;
+  /** The image that has the bias: the output of a convolution, or of a transposed one. */
+  readonly image: "x" | "y";
+};
+
 /**
- * Operand: the gradient of the output. Half floats are summed as the other gradients read them, so that a step converts it once. In TF32
+ * Operand: the gradient of an image that has a bias. Half floats are summed as the other gradients read them, so that a step converts it once. In TF32
  * these may read a rounded copy, and the sum has all bits.
  */
-const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly weight: Shape }> = {
+const biasGradient: KernelOp<BiasGradientAttributes> = {
   kind: "kernel",
   name: "convolutionBiasGradient",
   gradient(rule) {
@@ -160,23 +183,25 @@ const biasGradient: KernelOp<GatherAttributes & { readonly x: Shape; readonly we
     return [rule.apply(expand, [upstream], { shape })];
   },
   infer(operands, { weight }) {
-    return [{ shape: [weight[0] ?? 0], dtype: typeAt("convolutionBiasGradient", operands, 0).dtype }];
+    const { shape, dtype } = typeAt("convolutionBiasGradient", operands, 0);
+    return [{ shape: [shape.at(-spatialRank(weight) - 1) ?? 0], dtype }];
   },
-  lower(lowering, operands, [output], { x, weight, ...attributes }) {
-    const y = arrayAt(operands, 0);
+  lower(lowering, operands, [output], { x, weight, image, ...attributes }) {
+    const upstream = arrayAt(operands, 0);
     if (!output) return;
-    const channelAxis = y.shape.length - spatialRank(weight) - 1;
-    const axes = y.shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
-    const shape = kernelShape("weight-gradient", y.dtype, x, weight, attributes);
+    const channelAxis = upstream.shape.length - spatialRank(weight) - 1;
+    const axes = upstream.shape.map((_, axis) => axis).filter((axis) => axis !== channelAxis);
+    const shape = kernelShape("weight-gradient", upstream.dtype, x, weight, attributes);
     const channelsLast = channelsLastOf(lowering.backend, shape, x, weight);
+    const channels = image === "y" ? shape.outChannels : shape.channels;
     const isRead =
       channelsLast &&
       channelsLast.operands !== "f32" &&
-      paddedChannels(shape.outChannels, { channelsLast }) === shape.outChannels;
-    const storage = isRead && channelsLastOperand(lowering, y, { ...shape, channelsLast }).storage;
+      paddedChannels(channels, { channelsLast }) === channels;
+    const storage = isRead && channelsLastOperand(lowering, upstream, { ...shape, channelsLast }).storage;
     const summed = storage
-      ? { storage, shape: y.shape, strides: channelsLastStrides(y.shape), dtype: channelsLast.operands }
-      : y;
+      ? { ...upstream, storage, strides: channelsLastStrides(upstream.shape), dtype: channelsLast.operands }
+      : upstream;
     lowerReduction(lowering, sumReduction, summed, axes, output);
   },
 };

@@ -1,6 +1,6 @@
 /**
- * convTranspose1d, convTranspose2d and convTranspose3d: the gradient of a convolution by its input, as a layer. One GEMM computes the
- * windows of the result, and `fold` adds them.
+ * convTranspose1d, convTranspose2d and convTranspose3d: the gradient of a convolution by its input, as a layer. A backend that gathers
+ * convolutions has kernels for it. On the others one GEMM computes the windows of the result, and `fold` adds them.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -9,9 +9,10 @@ import { cast } from "../elementwise/cast.js";
 import { isHalf, matmul } from "../matmul/matmul.js";
 import { pad } from "../movement/pad.js";
 import { permute, reshape } from "../movement/reshape.js";
-import { type CompositeOp, isType, typeAt, type ValueType } from "../op.js";
+import { type CompositeOp, type Composition, isType, typeAt, type ValueType } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { addBias } from "./convolution.js";
+import { canGather, gatheredTransposedConvolution } from "./gathered-convolution.js";
 import { axesText, eachAxis, kernelText, type PerAxis, type WindowOptions } from "./geometry.js";
 import { fold } from "./windows.js";
 
@@ -45,27 +46,27 @@ function transposedConvolution(name: string, rank: number): CompositeOp<Transpos
     name,
     infer(operands, attributes) {
       const [x, weight] = [typeAt(name, operands, 0), typeAt(name, operands, 1)];
-      const { batch, covered, borders } = geometryOf(name, rank, x, weight, attributes);
+      const geometry = geometryOf(name, rank, x, weight, attributes);
       const out = (weight.shape[1] ?? 0) * (attributes.groups ?? 1);
       const bias = operands[2];
       if (isType(bias) && !isSameShape(bias.shape, [out]))
         throw badShape(name, `bias ${formatShape(bias.shape)}: it must be [${out}], one for each output.`);
-      const sizes = covered.map((size, axis) => {
-        const [before, after] = borders[axis] ?? [0, 0];
-        return size + before + after;
-      });
+      const sizes = resultSizes(geometry);
       if (sizes.some((size) => size < 1))
         throw badShape(
           name,
           `the result of ${formatShape(x.shape)} would have the sizes ${formatShape(sizes)}. Use less padding.`,
         );
-      return [{ shape: [...batch, out, ...sizes], dtype: promote(x.dtype, weight.dtype) }];
+      return [{ shape: [...geometry.batch, out, ...sizes], dtype: promote(x.dtype, weight.dtype) }];
     },
     compose(build, [x = 0, weight = 0, bias], attributes) {
-      const { apply, typeOf } = build;
+      const { apply, capabilities, typeOf } = build;
       const { groups = 1 } = attributes;
       const [inputType, weightType] = [typeOf(x), typeOf(weight)];
       const geometry = geometryOf(name, rank, inputType, weightType, attributes);
+      const gathers = rank < 3 && capabilities.gathersConvolutions && canGather(inputType, weightType);
+      if (gathers && isInputGradient(geometry))
+        return [gather(build, [x, weight, bias], attributes, geometry)];
       const { batch, count, kernel, stride, dilation, covered, borders } = geometry;
       const [channels = 0, width = 0] = weightType.shape;
       const images = sizeOf(batch);
@@ -101,6 +102,34 @@ function transposedConvolution(name: string, rank: number): CompositeOp<Transpos
       return [typeOf(biased).dtype === dtype ? biased : apply(cast, [biased], { dtype })];
     },
   };
+}
+
+function resultSizes({ covered, borders }: Geometry): readonly number[] {
+  return covered.map((size, axis) => {
+    const [before, after] = borders[axis] ?? [0, 0];
+    return size + before + after;
+  });
+}
+
+/** True if a convolution of the result has as many windows as the input has elements. With a larger `outputPadding` it has more. */
+function isInputGradient({ stride, borders }: Geometry): boolean {
+  return borders.every(([before, after], axis) => after - before < (stride[axis] ?? 1));
+}
+
+/** The kernels add a bias of the result's dtype; another one is converted. */
+function gather<V>(
+  { apply, typeOf }: Composition<V>,
+  [x, weight, bias]: readonly [V | number, V | number, V | number | undefined],
+  { outputPadding: _, ...attributes }: TransposedConvolutionAttributes,
+  geometry: Geometry,
+): V {
+  const { groups = 1 } = attributes;
+  const shape = [...geometry.batch, (typeOf(weight).shape[1] ?? 0) * groups, ...resultSizes(geometry)];
+  const dtype = promote(typeOf(x).dtype, typeOf(weight).dtype);
+  const convert = (value: V | number) =>
+    typeOf(value).dtype === dtype ? value : apply(cast, [value], { dtype });
+  const operands = bias === undefined ? [x, weight] : [x, weight, convert(bias)];
+  return apply(gatheredTransposedConvolution, operands, { ...attributes, shape });
 }
 
 function geometryOf(

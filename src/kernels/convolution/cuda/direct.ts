@@ -25,9 +25,10 @@ export function directParameters({
   hasBias,
   access,
 }: DirectVariant): Readonly<Record<string, Parameter>> {
+  const bias = hasBias ? { bias: "in" as const } : {};
   const operands: Readonly<Record<ConvolutionDirection, Readonly<Record<string, Parameter>>>> = {
-    forward: { x: "in", weight: "in", ...(hasBias && { bias: "in" as const }), y: access },
-    "input-gradient": { y: "in", weight: "in", x: access },
+    forward: { x: "in", weight: "in", ...bias, y: access },
+    "input-gradient": { y: "in", weight: "in", ...bias, x: access },
     "weight-gradient": { y: "in", x: "in", weight: access },
   };
   return {
@@ -53,6 +54,7 @@ export function directKernel(variant: DirectVariant): KernelSource {
 }
 
 function bodyOf({ direction, hasBias, isSplit }: DirectVariant): string {
+  const addBias = hasBias ? " + Conversion::widen(bias[channel])" : "";
   switch (direction) {
     case "forward":
       return `
@@ -76,7 +78,7 @@ function bodyOf({ direction, hasBias, isSplit }: DirectVariant): string {
       }
     }
   }
-  y[index] = Conversion::narrow(sum${hasBias ? " + Conversion::widen(bias[channel])" : ""});`;
+  y[index] = Conversion::narrow(sum${addBias});`;
     case "input-gradient":
       return `
   const unsigned index = blockIdx.x * ${directThreads} + threadIdx.x;
@@ -100,7 +102,7 @@ function bodyOf({ direction, hasBias, isSplit }: DirectVariant): string {
       }
     }
   }
-  x[index] = Conversion::narrow(sum);`;
+  x[index] = Conversion::narrow(sum${addBias});`;
     case "weight-gradient":
       return `
   const unsigned count = groups * outChannels * channels * kernelHeight * kernelWidth;

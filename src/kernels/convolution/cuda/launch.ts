@@ -15,6 +15,7 @@ import {
   isChannelsLast,
   isDepthwise,
   rejected,
+  writtenImage,
   writtenOperand,
 } from "../problem.js";
 import {
@@ -154,7 +155,8 @@ function canCopyVectors(
 }
 
 function lowerSum(splits: number, problem: ConvolutionProblem, partials: Storage, op: string): LaunchCommand {
-  const { dtype, direction, bias, groups, outChannels, outSize } = problem;
+  const { dtype, direction, bias } = problem;
+  const { channels, size } = writtenImage(problem);
   const { storage, access } = resultOf(problem);
   const count = elementCounts(problem)[writtenOperand[direction]];
   const hasBias = bias !== undefined;
@@ -165,7 +167,7 @@ function lowerSum(splits: number, problem: ConvolutionProblem, partials: Storage
     ),
     arguments: argumentsInOrder(sumParameters(access, hasBias), {
       ...{ partials, out: storage, bias: bias ?? partials, count, splits },
-      ...{ perChannel: areaOf(outSize), channels: groups * outChannels },
+      ...{ perChannel: areaOf(size), channels },
     }),
   };
 }

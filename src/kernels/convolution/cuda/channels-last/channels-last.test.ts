@@ -237,7 +237,8 @@ describe("a channels-last convolution on CUDA", { skip: cudaMissing }, () => {
 
   test("adds a bias, and stores half floats", () => {
     for (const shape of [manyTiles, specialGeometries["one result"]!]) {
-      prove(runtime, shape, { direction: "forward", config: small, dtype: "bf16", hasBias: true });
+      for (const direction of ["forward", "input-gradient"] as const)
+        prove(runtime, shape, { direction, config: small, dtype: "bf16", hasBias: true });
       if (!isThorough) continue;
       prove(runtime, shape, { direction: "forward", config: small, hasBias: true });
       prove(runtime, shape, { direction: "input-gradient", config: small, dtype: "f16", operands: "f16" });

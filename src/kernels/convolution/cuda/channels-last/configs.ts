@@ -27,7 +27,7 @@ export const channelsLastTiles: readonly ChannelsLastTile[] = [
   { tileM: 64, tileN: 64, warpgroupsM: 1, warpgroupsN: 1, stages: 4, overlap: 1 },
 ];
 
-/** A quarter of the narrowest tile. With fewer channels most products would be multiplications by zero. */
+/** A quarter of the narrowest tile. With fewer channels of both images most products would be multiplications by zero. */
 const minChannels = 16;
 
 /** The dtype of the operands of a convolution that runs channels-last; undefined if it does not. */
@@ -37,10 +37,13 @@ export function channelsLastConvolution(
 ): ChannelsLastOperands | undefined {
   const { dtype, groups, channels, outChannels, direction } = shape;
   if (device.computeCapability !== sm90Capability || groups !== 1) return undefined;
-  const isWide = direction === "input-gradient" ? channels >= minChannels : outChannels >= minChannels;
-  if (!isWide) return undefined;
+  if (Math.max(channels, outChannels) < minChannels) return undefined;
   const math = dtype === "f16" ? "f16" : mathOf(dtype, settings.precision);
-  if (math === "f32") return hasDmmaTiles(device, shape) ? { operands: "f32", isExact: true } : undefined;
+  if (math === "f32") {
+    // Exact products take longer than loads, those of the channels that are missing too.
+    const isWide = (direction === "input-gradient" ? channels : outChannels) >= minChannels;
+    return isWide && hasDmmaTiles(device, shape) ? { operands: "f32", isExact: true } : undefined;
+  }
   return { operands: math === "tf32" ? "f32" : math };
 }
 

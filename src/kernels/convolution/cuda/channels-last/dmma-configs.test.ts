@@ -36,6 +36,20 @@ test("a convolution and its gradients have one layout in f32, channels-first if 
       assert.equal(operandsOf(shapeOf(direction, batch)) !== undefined, isLast, `${direction} ${batch}`);
 });
 
+test("a convolution to or from few channels is channels-last if the other image has many, but in f32 only if its result has", () => {
+  const layer = (direction: ConvolutionDirection, channels: number, outChannels: number) => ({
+    ...shapeOf(direction, 32, channels),
+    outChannels,
+  });
+  const wide = [layer("forward", 3, 64), layer("input-gradient", 64, 3)];
+  const narrow = [layer("forward", 64, 3), layer("input-gradient", 3, 64)];
+  for (const shape of [...wide, ...narrow]) {
+    assert.ok(operandsOf(shape, "9.0", "bf16") && operandsOf(shape, "9.0", "tf32"));
+    assert.equal(operandsOf(shape) !== undefined, wide.includes(shape));
+  }
+  assert.equal(operandsOf(layer("forward", 3, 8), "9.0", "bf16"), undefined);
+});
+
 test("every tile of a weight gradient has the same splits, and these fill the multiprocessors", () => {
   for (const channels of [4, 24, 64, 256]) {
     const shape = shapeOf("weight-gradient", 256, channels);

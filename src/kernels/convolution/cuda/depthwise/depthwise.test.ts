@@ -190,6 +190,7 @@ describe("a depthwise convolution on CUDA", { skip: cudaMissing }, () => {
     });
     prove(runtime, shape, {
       direction: "input-gradient",
+      hasBias: true,
       isChannelsLast: true,
       dtypes: { x: "f32", y: "bf16" },
     });
