@@ -44,6 +44,7 @@ const laterPhases: ReadonlySet<string> = new Set([
   "recomputeInReaders",
   "recomputeCheapValues",
   "gemmSums",
+  "gemmPrologues",
 ]);
 
 describe("a run that 0.1.0 finished", () => {

@@ -3,7 +3,7 @@
  * kernels. `decode_peer.py` is the same in PyTorch with transformers.
  *
  *   node --conditions=holdfast-source dist/bench/gpu/decode.js [--models half,large,seven] [--texts 1,32] [--prompt 16] [--tokens 100]
- *     [--layers N] [--vocabulary N] [--bandwidth 4.8] [--kernels 16] [--device cuda]
+ *     [--layers N] [--vocabulary N] [--bandwidth 4.8] [--kernels 16] [--without PHASE,…] [--device cuda]
  *
  * A decode step reads every weight once, except the rows of an embedding table that it does not look up. `--bandwidth` is that of the GPU's
  * memory in TB/s, 4.8 for an H200.
@@ -31,10 +31,15 @@ const options = readOptions(import.meta.url, {
   vocabulary: { type: "string" },
   bandwidth: { type: "string", default: "4.8" },
   kernels: { type: "string", default: "16" },
+  without: { type: "string", default: "" },
   device: { type: "string", default: "cuda" },
 });
 
 const sizes = { half: qwenHalfBillion, large: qwenLarger, seven: qwenSevenBillion } as const;
+/** The phases that `--without` switches off. */
+const without = Object.fromEntries(
+  options.without.split(",").flatMap((name) => (name ? [[name, false]] : [])),
+);
 const [promptLength, tokens] = [Number(options.prompt), Number(options.tokens)];
 const summary: string[] = [];
 
@@ -84,8 +89,8 @@ async function measureTexts(
   // The generator compiles its steps by this method: the decode step is timed by itself later.
   Object.defineProperty(device, "compile", {
     configurable: true,
-    value: (...parameters: Parameters<typeof compile>) => {
-      const step = compile.apply(device, parameters);
+    value: (...[body, settings]: Parameters<typeof compile>) => {
+      const step = compile.call(device, body, { ...settings, passes: { ...settings?.passes, ...without } });
       steps.push(step as unknown as CompiledStep<[], Tensor>);
       return step;
     },

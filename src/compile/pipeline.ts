@@ -17,6 +17,7 @@ import { fuseColumnReductions } from "./fusion/column-reductions.js";
 import { fuseHorizontally } from "./fusion/combo-kernels.js";
 import { fuseConvolutionEpilogues } from "./fusion/convolution-epilogues.js";
 import { fuseEpilogues } from "./fusion/epilogue.js";
+import { fuseGemmPrologues } from "./fusion/gemm-prologues.js";
 import { fuseGemmSums } from "./fusion/gemm-sums.js";
 import { groupGemms } from "./fusion/group-gemms.js";
 import { groupReductions } from "./fusion/group-reductions.js";
@@ -255,6 +256,14 @@ export const phases = {
     pass: "horizontalFusion",
     purpose: "on a GPU, small GEMMs are one launch",
     run: (program, runtime, { isTuned }) => groupGemms(runtime, program, isTuned),
+  },
+  // Before `comboKernels`, which would move the row kernels into other launches.
+  gemmPrologues: {
+    pass: "verticalFusion",
+    purpose: "on some GPUs, the row kernel before GEMMs of one row runs in their launch",
+    run(program, runtime, { isTuned }) {
+      if (isTuned) fuseGemmPrologues(runtime, program);
+    },
   },
   groupReductions: {
     pass: "horizontalFusion",

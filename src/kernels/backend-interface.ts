@@ -11,6 +11,7 @@ import type { ColumnGroupOptions } from "./codegen/cuda/lower.js";
 import type { RowMapProblem } from "./compact-rows/problem.js";
 import type { ChannelsLastOperands, ConvolutionProblem, ConvolutionShape } from "./convolution/problem.js";
 import type { Addend, EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "./gemm/desc.js";
+import type { Prologue } from "./gemm/skinny/index.js";
 import type { EpilogueOn } from "./gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "./kernel-call.js";
 import type { PlainCopy } from "./multi-tensor/copy.js";
@@ -48,6 +49,13 @@ export interface Backend {
     algorithm?: number,
   ): Commands;
   lowerGemmEpilogue(problem: EpilogueTarget, epilogue: EpilogueOn, op: string): Commands;
+  /** `algorithm`: one of `prologueCandidates`; default: 0. Rejected if there are none. */
+  lowerGemmPrologue(
+    problems: readonly GemmProblem<GemmInputDtype>[],
+    prologue: Prologue,
+    op: string,
+    algorithm?: number,
+  ): Commands;
   /** Rejected unless `sumCandidates` allows it. */
   lowerGemmSum(problem: GemmProblem<GemmInputDtype>, addends: readonly Addend[], op: string): Commands;
   lowerScatterGroup(group: ScatterGroup, op: string): Commands;

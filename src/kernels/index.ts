@@ -82,9 +82,11 @@ export {
   maxSkinnyRows,
   type Operand,
   operandToTranspose,
+  type Prologue,
   prefersFusedEpilogue,
   prefersSum,
   prefersTransposedB,
+  prologueCandidates,
   sumCandidates,
 } from "./gemm/index.js";
 export {

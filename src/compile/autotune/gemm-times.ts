@@ -22,7 +22,7 @@ import { allocateTrialMemory } from "./trial-memory.js";
 type Problem = GemmCall["problem"];
 
 /** The maximum launches of a graph; fewer if they would take longer than `burstMs`. */
-const maxLaunches = 16;
+export const maxLaunches = 16;
 const burstMs = 1;
 /** More than the L2 cache of a GPU holds. */
 const cacheBytes = 128 * 2 ** 20;
@@ -156,8 +156,12 @@ export function timeCandidates(
  */
 function copiesOfWeights({ m, b }: Problem): { readonly copies: number; readonly strideBytes: number } {
   const strideBytes = alignUp(b.slice.size + alignment, alignment);
-  if (m > maxSkinnyRows) return { copies: 1, strideBytes };
-  return { copies: Math.max(1, Math.min(maxCopies, Math.ceil(cacheBytes / b.slice.size))), strideBytes };
+  return { copies: m > maxSkinnyRows ? 1 : copiesBeyondCache(b.slice.size), strideBytes };
+}
+
+/** As many copies of some weights as no cache holds. */
+export function copiesBeyondCache(bytes: number): number {
+  return Math.max(1, Math.min(maxCopies, Math.ceil(cacheBytes / bytes)));
 }
 
 export function launchesFor(launchMs: number, most = maxLaunches): number {

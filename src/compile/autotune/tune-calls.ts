@@ -3,19 +3,13 @@
  * as short graphs. The driver's notes keep the results. A kind of call says what is distinct, and how a call looks with a candidate.
  */
 
-import {
-  alignment,
-  type LoadedCommand,
-  type Replayable,
-  type Runtime,
-  type Storage,
-} from "../../runtime/index.js";
+import { alignment, type Replayable, type Runtime, type Storage } from "../../runtime/index.js";
 import { alignUp, beat, type Clock, span, systemClock } from "../../units/index.js";
 import { timingTolerance } from "../cost-model.js";
-import { emitCommands, listSources } from "../execute/emit.js";
+import { emitCommands, listSources, type StepCommand, submitCommands, withPdl } from "../execute/emit.js";
 import { type BufferSlice, type Call, mapSlices, type Program, type Work } from "../program/program.js";
 import { addressOf } from "./gemm-desc.js";
-import { attempt, launchesFor, rounds, timeMs } from "./gemm-times.js";
+import { attempt, copiesBeyondCache, launchesFor, maxLaunches, rounds, timeMs } from "./gemm-times.js";
 import { allocateTrialMemory } from "./trial-memory.js";
 
 /** A kind of call that has several algorithms, numbered from 0, the default. */
@@ -30,6 +24,8 @@ export interface TunableKind<W extends Work> {
   algorithmOf(work: W): number;
   /** The call with another algorithm. Scratch memory, if it needs any, is made by `makeScratch`. */
   withAlgorithm(runtime: Runtime, work: W, algorithm: number, makeScratch: (bytes: number) => BufferSlice): W;
+  /** The weights of a call that takes the time of reading them: its trials are as in a step, see `launchesInStep`. Default: none. */
+  weightsOf?(work: W): readonly BufferSlice[];
 }
 
 /** The selected algorithm of a call, and the time that it took. */
@@ -124,7 +120,7 @@ function keyOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W):
 
 /** The text changes when the kernels change, so that old results are measured again. */
 const noteOf = ({ name }: { readonly name: string }, key: string): string =>
-  `${name} algorithm, with ping-pong kernels, for ${key}`;
+  `${name} algorithm, with ping-pong kernels and copies of weights, for ${key}`;
 
 function recall<W extends Work>(
   kind: TunableKind<W>,
@@ -153,7 +149,9 @@ function measure<W extends Work>(
   // Compiled before the clock starts: that takes longer than all trials.
   runtime.loadKernels(
     trials.flatMap(({ candidates }) =>
-      candidates.flatMap(({ call }) => listSources(runtime, [call], describeStorage)),
+      candidates.flatMap(({ call, weights }) =>
+        listSources(runtime, [call], describeStorage, launchesInStep(runtime, weights)),
+      ),
     ),
   );
   const endMs = clock.nowMs() + maxTotalMs;
@@ -181,6 +179,7 @@ interface Trial {
   readonly algorithm: number;
   readonly call: Call;
   readonly bytes: number;
+  readonly weights: readonly BufferSlice[];
 }
 
 function trialsOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: W): readonly Trial[] {
@@ -206,8 +205,26 @@ function trialsOf<W extends Work>(kind: TunableKind<W>, runtime: Runtime, work: 
       placed.set(key, found);
       return found;
     });
-    return { algorithm, call: { op: kind.name, work: moved }, bytes: end };
+    const weights = (kind.isTunable(moved) && kind.weightsOf?.(moved)) || [];
+    return { algorithm, call: { op: kind.name, work: moved }, bytes: end, weights };
   });
+}
+
+/**
+ * A call of a few rows takes the time of reading its weights: in a step it loads the first ones while the launch before it ends, and finds none
+ * of them in the cache. So the launches of its trials overlap, and take turns with copies.
+ */
+function launchesInStep(
+  { device }: Runtime,
+  weights: readonly BufferSlice[],
+): Parameters<typeof emitCommands>[3] {
+  if (weights.length === 0 || !device.supportsPdl) return {};
+  return { schedule: [{ stream: 0, prefetches: weights }], followsLaunch: true };
+}
+
+function copiesFor(weights: readonly BufferSlice[]): number {
+  const bytes = weights.reduce((sum, { size }) => sum + size, 0);
+  return bytes === 0 ? 1 : copiesBeyondCache(bytes);
 }
 
 /** A storage with a slice's size and alignment, and no memory. */
@@ -224,24 +241,33 @@ function timeTrials(
   trials: readonly Trial[],
   { name, limitMs, clock }: { readonly name: string; readonly limitMs: number; readonly clock: Clock },
 ): ReadonlyMap<number, number> {
-  const memory = allocateTrialMemory(runtime, Math.max(...trials.map(({ bytes }) => bytes)), `${name} trial`);
+  const copyBytes = Math.max(...trials.map(({ bytes }) => bytes));
+  const copies = Math.min(...trials.map(({ weights }) => copiesFor(weights)));
+  const memory = allocateTrialMemory(runtime, copies * copyBytes, `${name} trial`);
   if (!memory) return new Map();
   const bursts = new Map<number, Replayable>();
   const bestMs = new Map<number, number>();
   let launches = 0;
-  const viewOf = ({ offset, size }: BufferSlice): Storage => runtime.view(memory.storage, offset, size);
+  const commandsOf = ({ call, weights }: Trial, copy: number): readonly StepCommand[] => {
+    const viewOf = ({ offset, size }: BufferSlice): Storage =>
+      runtime.view(memory.storage, copy * copyBytes + offset, size);
+    return emitCommands(runtime, [call], viewOf, launchesInStep(runtime, weights));
+  };
   try {
     const startMs = clock.nowMs();
-    for (const { algorithm, call } of trials) {
+    for (const trial of trials) {
+      const { algorithm } = trial;
       if (bursts.size > 0 && clock.nowMs() - startMs > limitMs / 2) break;
-      const commands: readonly LoadedCommand[] = emitCommands(runtime, [call], viewOf).map(
-        ({ command }) => command,
-      );
+      const first = commandsOf(trial, 0).map((command) => withPdl(command, false));
       const burst = attempt(() => {
-        timeMs(runtime, clock, () => runtime.submit(commands));
-        launches ||= launchesFor(timeMs(runtime, clock, () => runtime.submit(commands)));
+        timeMs(runtime, clock, () => submitCommands(runtime, first));
+        const firstMs = timeMs(runtime, clock, () => submitCommands(runtime, first));
+        launches ||= launchesFor(firstMs, Math.max(copies, maxLaunches));
+        const used = Array.from({ length: Math.min(copies, launches) }, (_, copy) => commandsOf(trial, copy));
         return runtime.captureForTiming(name, () => {
-          for (let count = 0; count < launches; count++) runtime.submit(commands);
+          submitCommands(runtime, first);
+          for (let count = 1; count < launches; count++)
+            submitCommands(runtime, used[count % used.length] ?? first);
         });
       });
       if (burst) bursts.set(algorithm, burst);

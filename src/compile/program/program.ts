@@ -23,6 +23,7 @@ export type { CopyCall } from "./kinds/copy.js";
 export type { FillCall } from "./kinds/fill.js";
 export type { GemmCall } from "./kinds/gemm.js";
 export type { GemmEpilogueCall } from "./kinds/gemm-epilogue.js";
+export type { GemmPrologueCall } from "./kinds/gemm-prologue.js";
 export type { GemmSumCall } from "./kinds/gemm-sum.js";
 export type { GroupedGemmCall } from "./kinds/grouped-gemm.js";
 export type { GroupedReduceCall } from "./kinds/grouped-reduce.js";

@@ -77,6 +77,7 @@ function rareCalls(slice: BufferSlice): readonly Call[] {
   };
   const iteration = iterateElements([1], [[1], [1]]);
   const matrix = { slice, rowStride: 1 };
+  const row = { ...slice, buffer: { id: -1, bytes: slice.size, label: "row" } };
   const works: readonly Work[] = [
     { kind: "row", kernel: fillKernel, iteration, operands: [slice, slice], scalars: [] },
     { kind: "fill", target: slice, byte: 0 },
@@ -86,6 +87,11 @@ function rareCalls(slice: BufferSlice): readonly Call[] {
       kind: "gemm-sum",
       problem: { dtype: "bf16", m: 1, n: 1, k: 1, a: matrix, b: matrix, c: matrix },
       addends: [{ k: 1, a: matrix, b: matrix }],
+    },
+    {
+      ...{ kind: "gemm-prologue", activations: 1 },
+      rows: { kind: "row", kernel: fillKernel, iteration, operands: [slice, row], scalars: [] },
+      problems: [{ dtype: "bf16", m: 1, n: 1, k: 1, a: { slice: row, rowStride: 1 }, b: matrix, c: matrix }],
     },
     { kind: "row-map", tables: [{ index: slice, stride: 1, count: 1, rows: 1 }], map: slice, owners: slice },
     { kind: "scatter", shape: { ...shape, overwrites: true }, ...operands },
@@ -134,6 +140,7 @@ test("verifier and passes agree on every call of every stage, for all kinds of c
       "fill",
       "gemm",
       "gemm-epilogue",
+      "gemm-prologue",
       "gemm-sum",
     ],
     ...[

@@ -84,6 +84,12 @@ function effectsOfKernel(work: Work): readonly Access[] {
       return gemmEffects(work.problem);
     case "gemm-epilogue":
       return epilogueEffects(work);
+    case "gemm-prologue": {
+      // A is in shared memory.
+      const computed = work.rows.operands[work.activations];
+      const isStored = ({ slice }: Access): boolean => !computed || !isSame(slice, computed);
+      return [...rowEffects(work.rows), ...work.problems.flatMap(gemmEffects)].filter(isStored);
+    }
     case "gemm-sum":
       return [
         ...work.addends.flatMap(({ a, b }) => [read(a.slice), read(b.slice)]),

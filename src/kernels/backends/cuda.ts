@@ -47,10 +47,12 @@ import {
   hasNativeGemm,
   lowerGemmEpilogue,
   lowerGemmOnCuda,
+  lowerGemmPrologue,
   lowerGemmSum,
   lowerGroupedGemm,
 } from "../gemm/cuda.js";
 import type { Addend, EpilogueTarget, GemmDesc, GemmInputDtype, GemmProblem } from "../gemm/desc.js";
+import type { Prologue } from "../gemm/skinny/index.js";
 import type { EpilogueOn } from "../gemm/sm90/index.js";
 import type { ColumnLaunch, KernelCall, RowLaunch } from "../kernel-call.js";
 import { lowerCopies, type PlainCopy } from "../multi-tensor/copy.js";
@@ -134,6 +136,15 @@ export class CudaBackend implements Backend {
 
   lowerGroupedGemm(problems: readonly Problem[], op: string, algorithm?: number): Commands {
     return [lowerGroupedGemm(this.#target, problems, op, algorithm)];
+  }
+
+  lowerGemmPrologue(
+    problems: readonly Problem[],
+    prologue: Prologue,
+    op: string,
+    algorithm?: number,
+  ): Commands {
+    return [lowerGemmPrologue(this.#target, problems, prologue, op, algorithm)];
   }
 
   lowerGemmSum(problem: Problem, addends: readonly Addend[], op: string): Commands {

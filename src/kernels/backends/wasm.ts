@@ -121,6 +121,11 @@ export class WasmBackend implements Backend {
     throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   }
 
+  lowerGemmPrologue(problems: readonly Problem[]): Commands {
+    for (const problem of problems) requireValid(problem);
+    throw rejected("this prologue cannot run in the launch. Call prologueCandidates first.");
+  }
+
   lowerGemmSum(problem: Problem): Commands {
     requireValid(problem);
     throw rejected("these products cannot be added in one launch. Call sumCandidates first.");

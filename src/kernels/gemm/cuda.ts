@@ -26,8 +26,10 @@ import { exactGemmCandidates, lowerF32Gemms } from "./f32.js";
 import {
   groupedSkinnyCandidates,
   lowerSkinnyGemms,
+  type Prologue,
   type SkinnyConfig,
   skinnyCandidates,
+  skinnyPrologueCandidates,
 } from "./skinny/index.js";
 import {
   type EpilogueOn,
@@ -97,6 +99,20 @@ export function lowerGemmEpilogue(
   if (!config || (epilogue.storesC && !problem.c))
     throw rejected("this epilogue cannot be fused. Call canFuseEpilogue first.");
   return lowerSm90Gemms([problem], config, op, epilogue);
+}
+
+/** GEMMs of one row whose A a row kernel computes, in one launch. `algorithm`: one of `prologueCandidates`, which must not be empty. */
+export function lowerGemmPrologue(
+  target: Target,
+  problems: readonly Problem[],
+  prologue: Prologue,
+  op: string,
+  algorithm = 0,
+): LaunchCommand {
+  for (const problem of problems) requireValid(problem);
+  const config = skinnyPrologueCandidates(target, problems, prologue)[algorithm];
+  if (!config) throw rejected("this prologue cannot run in the launch. Call prologueCandidates first.");
+  return lowerSkinnyGemms(target, problems, config, op, prologue);
 }
 
 /** A GEMM plus other products, in one launch. `algorithm`: one of `sumCandidates`, which must not be empty. */

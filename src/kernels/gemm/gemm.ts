@@ -7,7 +7,7 @@ import type { KernelCall } from "../kernel-call.js";
 import type { Target } from "../target.js";
 import { type Addend, type GemmDesc, type GemmInputDtype, type GemmProblem, requireValid } from "./desc.js";
 import { exactGemmCandidates } from "./f32.js";
-import { groupedSkinnyCandidates } from "./skinny/index.js";
+import { groupedSkinnyCandidates, type Prologue, skinnyPrologueCandidates } from "./skinny/index.js";
 import {
   type Epilogue,
   isSm90Projection,
@@ -80,6 +80,18 @@ export function prefersFusedEpilogue(target: TargetFacts, problem: GemmDesc, epi
 /** The number of algorithms of a GEMM with its epilogue, the default first; 0 if one launch cannot compute it. */
 export function epilogueCandidates(target: TargetFacts, problem: GemmDesc, epilogue: Epilogue): number {
   return sm90EpilogueConfigs(target, problem, epilogue).length;
+}
+
+/**
+ * The number of algorithms of GEMMs of one row whose A a row kernel computes in their launch, the default first; 0 if one launch cannot. All
+ * GEMMs have the same A.
+ */
+export function prologueCandidates(
+  target: TargetFacts,
+  problems: readonly GemmDesc[],
+  prologue: Prologue,
+): number {
+  return skinnyPrologueCandidates(target, problems, prologue).length;
 }
 
 /** The number of algorithms of a GEMM plus other products in one launch, the default first; 0 if one launch cannot compute it. */

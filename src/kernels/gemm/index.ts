@@ -28,7 +28,8 @@ export {
   prefersFusedEpilogue,
   prefersSum,
   prefersTransposedB,
+  prologueCandidates,
   sumCandidates,
 } from "./gemm.js";
-export { maxSkinnyRows } from "./skinny/index.js";
+export { maxSkinnyRows, type Prologue } from "./skinny/index.js";
 export { colsumRows, type Epilogue, maxGroupedConfigs } from "./sm90/index.js";

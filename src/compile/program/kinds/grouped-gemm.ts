@@ -27,7 +27,7 @@ export const groupedGemm: Kind<GroupedGemmCall> = {
   }),
   key: ({ problems, algorithm = 0 }, parts) =>
     `${problems.map((problem) => gemmKey(problem, parts)).join(" | ")} ${algorithm}`,
-  name: ({ problems }) => (problems[0] ? `${problems.length} × ${gemmName(problems[0])}` : ""),
+  name: ({ problems }) => groupedName(problems),
   shape: ({ problems }) => problems.map(gemmShape).join(", "),
   // The operands of weight gradients are both written shortly before.
   prefetchable: ({ problems }) => problems.flatMap(({ a, b }) => (a.isTransposed ? [] : [b.slice])),
@@ -36,3 +36,10 @@ export const groupedGemm: Kind<GroupedGemmCall> = {
     return backend.lowerGroupedGemm(resolved, op, algorithm);
   },
 };
+
+/** The name of one GEMM, or of several alike. */
+export function groupedName(problems: GroupedGemmCall["problems"]): string {
+  const [first] = problems;
+  if (!first) return "";
+  return problems.length === 1 ? gemmName(first) : `${problems.length} × ${gemmName(first)}`;
+}

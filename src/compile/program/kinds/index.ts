@@ -9,6 +9,7 @@ import { type CopyCall, copy } from "./copy.js";
 import { type FillCall, fill } from "./fill.js";
 import { type GemmCall, gemm } from "./gemm.js";
 import { type GemmEpilogueCall, gemmEpilogue } from "./gemm-epilogue.js";
+import { type GemmPrologueCall, gemmPrologue } from "./gemm-prologue.js";
 import { type GemmSumCall, gemmSum } from "./gemm-sum.js";
 import { type GroupedGemmCall, groupedGemm } from "./grouped-gemm.js";
 import { type GroupedReduceCall, groupedReduce } from "./grouped-reduce.js";
@@ -30,6 +31,7 @@ export type Work =
   | GemmCall
   | GroupedGemmCall
   | GemmEpilogueCall
+  | GemmPrologueCall
   | GemmSumCall
   | AttentionCall
   | ConvolutionCall
@@ -51,6 +53,7 @@ const kinds: { readonly [K in Work["kind"]]: Kind<Extract<Work, { readonly kind:
   gemm,
   "grouped-gemm": groupedGemm,
   "gemm-epilogue": gemmEpilogue,
+  "gemm-prologue": gemmPrologue,
   "gemm-sum": gemmSum,
   attention,
   convolution,

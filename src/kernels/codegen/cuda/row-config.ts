@@ -192,6 +192,50 @@ function reducingConfig(
   };
 }
 
+/** A kernel of one row as a device function. */
+export interface RowFunction {
+  /** Identifies the code, except for its kernel and threads. */
+  readonly key: string;
+  /** The arguments after the operands, before the scalars. */
+  readonly sizes: readonly number[];
+  /** Bytes of the row that a thread keeps in registers. */
+  readonly cachedBytes: number;
+  print(name: string): BlockFunction;
+}
+
+/**
+ * A reduction over one row as a device function for blocks of so many threads, each of which computes the whole row. All of them store the
+ * output `own`; the others are stored by the block that is called with `storesAll`. The order of sums depends on the threads. Undefined if
+ * a block would have to read what another one stores.
+ */
+export function cudaRowFunction(
+  kernel: RowKernel,
+  iteration: Iteration,
+  operands: readonly Storage[],
+  { threads, own, usesFastMath }: Pick<RowOptions, "usesFastMath"> & { threads: number; own: number },
+): RowFunction | undefined {
+  const facts = factsOf(kernel);
+  const { row, rows } = iteration;
+  const isOneRow = rows === 1 && iteration.outer.length === 0 && row.size % vectorWidth === 0;
+  const isReduction = !isThreadLocal(facts, iteration) && !storesColsums(kernel) && threads > warpSize;
+  if (!isOneRow || !isReduction || kernel.outputs.some(({ per }) => per === "row")) return undefined;
+  const plain = { ...layoutOf(facts, iteration, operands), ...(usesFastMath && { usesFastMath }) };
+  const layout = vectorLayout(plain, facts, iteration, operands);
+  const vectors = Math.ceil(row.size / (vectorWidth * threads));
+  const cachedBytes = cachedBytesOf(facts, layout, vectors);
+  // Stored values are read again from registers.
+  if ([...layout.aliases.values()].includes("mixed") || facts.readsAtIndex) return undefined;
+  const others = kernel.outputs.flatMap((_, output) => (output === own ? [] : [output]));
+  const storedIf = new Map(others.map((output) => [output, "storesAll"]));
+  const sizes = [rows, row.size];
+  addStrides(kernel, iteration, layout.inner, sizes);
+  const reducing = { ...layout, access: "vector", lanes: threads, vectors, cachedBytes, storedIf } as const;
+  return {
+    ...{ key: `${keyOf(layout)} own ${own}`, sizes, cachedBytes },
+    print: (name) => printReducingFunction(kernel, reducing, threads, name),
+  };
+}
+
 /**
  * The part of a long row that a block keeps in shared memory for its later passes. Blocks stay as many as without: while some wait for
  * memory, others compute. All of their rows together are often larger than the L2 cache, and the rest is not.

@@ -95,7 +95,10 @@ export function canReduceWith(threads: number, lanes: number): boolean {
   return lanes <= warpSize || lanes === threads;
 }
 
-/** The same as a device function for blocks of so many threads, if `canReduceWith` allows it. */
+/**
+ * The same as a device function for blocks of so many threads, if `canReduceWith` allows it. If outputs are stored under the condition
+ * `storesAll`, that is its second argument.
+ */
 export function printReducingFunction(
   kernel: RowKernel,
   layout: ReducingLayout,
@@ -103,9 +106,10 @@ export function printReducingFunction(
   name: string,
 ): BlockFunction {
   const text = new Printer(kernel, layout, threads, "block").print();
+  const condition = layout.storedIf ? ["storesAll"] : [];
   return {
-    ...text.toFunction(name, ["const unsigned block"]),
-    leadingArguments: ["block"],
+    ...text.toFunction(name, ["const unsigned block", ...condition.map((one) => `const bool ${one}`)]),
+    leadingArguments: ["block", ...condition],
     sharedDoubles: 0,
   };
 }

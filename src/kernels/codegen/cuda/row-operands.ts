@@ -25,6 +25,8 @@ export interface RowLayout {
   readonly prefetchable?: readonly boolean[] | undefined;
   /** True if approximate functions are used. Default: false. */
   readonly usesFastMath?: boolean;
+  /** By output: a C++ condition without which it is not stored, the same for the whole block. */
+  readonly storedIf?: ReadonlyMap<number, string>;
 }
 
 export interface Operand {
@@ -36,6 +38,8 @@ export interface Operand {
   readonly start: string;
   /** The stride along the row; a parameter for "any". */
   readonly stride: string;
+  /** See `RowLayout`. */
+  readonly storedIf?: string | undefined;
 }
 
 export class RowOperands {
@@ -70,7 +74,9 @@ export class RowOperands {
     const operandDtypes = [...inputs, ...outputs.map(({ dtype }) => dtype)];
     const operands = operandDtypes.map((dtype, index) => this.#declare(dtype, index, layout));
     this.inputs = operands.slice(0, inputs.length);
-    this.outputs = operands.slice(inputs.length);
+    this.outputs = operands
+      .slice(inputs.length)
+      .map((operand, output) => ({ ...operand, storedIf: layout.storedIf?.get(output) }));
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
     for (const [index, isDirect] of factsOf(kernel).isReadDirectly.entries()) {
       // An operand that is only read at an index may have its row start outside of its memory, such as a flipped operand.

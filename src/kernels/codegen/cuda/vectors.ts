@@ -142,12 +142,16 @@ export function storeValues(
   const storeVector = (): void => text.line(`${text.call("storeVec", address, vec)};`);
   const storeTail = (): void =>
     text.line(`${text.call("storeTail", address, output.stride, "remaining", vec)};`);
-  if (isStrided(shape, output)) text.line(`${text.call("storeStrided", address, output.stride, vec)};`);
-  else if (hasWholeVectors(shape, output)) {
-    text.block("if (remaining < 4u)", storeTail);
-    text.block("else", storeVector);
-  } else if (shape.access === "vector") storeVector();
-  else storeTail();
+  const store = (): void => {
+    if (isStrided(shape, output)) text.line(`${text.call("storeStrided", address, output.stride, vec)};`);
+    else if (hasWholeVectors(shape, output)) {
+      text.block("if (remaining < 4u)", storeTail);
+      text.block("else", storeVector);
+    } else if (shape.access === "vector") storeVector();
+    else storeTail();
+  };
+  if (output.storedIf === undefined) store();
+  else text.block(`if (${output.storedIf})`, store);
   return vec;
 }
 

@@ -10,9 +10,11 @@
  * order. The sums of the warps are added in their order.
  *
  * A is in shared memory for the whole launch, or goes to registers like B: a CTA with one tile would read it from shared memory only once.
+ * With a prologue, each CTA computes A in shared memory.
  */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
+import type { BlockFunction } from "../../codegen/cuda/combo/combo-kernel.js";
 import type { MemberLocal } from "../../codegen/cuda/combo/select-member.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
 import { elementTypes } from "../../codegen/cuda/element-types.js";
@@ -23,15 +25,27 @@ import { type PreludeName, preludeOf } from "../../codegen/cuda/prelude.js";
 import { warpSize } from "../../cost-model.js";
 import type { AccessToC } from "../desc.js";
 import { countSteps, rowBytesOf, type SkinnyConfig, skinnySharedBytes } from "./configs.js";
+import { prologueParameter } from "./prologue.js";
 
 const sizes = ["n", "tiles", "bStride", "bBatch", "cStride", "cBatch"] as const;
+
+/** The function that computes A, and the access to each of its parameters that are memory. */
+export interface PrologueSource {
+  readonly printed: BlockFunction;
+  /** Undefined for A, which is in shared memory. */
+  readonly accesses: readonly (Parameter | undefined)[];
+}
 
 /** The parameters of each GEMM have its number after their names. All have the same A. */
 export function skinnyParameters(
   { hasBias }: SkinnyConfig,
   accesses: readonly AccessToC[],
+  prologue?: PrologueSource,
 ): Readonly<Record<string, Parameter>> {
-  const parameters: Record<string, Parameter> = { a: "in", aStride: "i32", allTiles: "u32" };
+  const parameters: Record<string, Parameter> = {
+    ...(prologue ? prologueParameters(prologue) : { a: "in", aStride: "i32" }),
+    allTiles: "u32",
+  };
   for (const [gemm, access] of accesses.entries()) {
     Object.assign(parameters, { [`b${gemm}`]: "in", [`c${gemm}`]: access });
     if (hasBias) Object.assign(parameters, { [`bias${gemm}`]: "in", [`biasBatch${gemm}`]: "i32" });
@@ -41,7 +55,20 @@ export function skinnyParameters(
   return parameters;
 }
 
-export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[]): KernelSource {
+function prologueParameters({ printed, accesses }: PrologueSource): Record<string, Parameter> {
+  const parameters: Record<string, Parameter> = {};
+  for (const [index, parameter] of printed.parameters.entries()) {
+    const kind = index < accesses.length ? accesses[index] : parameter.kind;
+    if (kind) parameters[prologueParameter(parameter)] = kind;
+  }
+  return parameters;
+}
+
+export function skinnySource(
+  config: SkinnyConfig,
+  accesses: readonly AccessToC[],
+  prologue?: PrologueSource,
+): KernelSource {
   const { element, m, k, warps, groups, hasBias, resultDtype, biasDtype, ctasPerSm, streamsA } = config;
   const { chunks, inFlight } = countSteps(config);
   const [type, result, bias] = [
@@ -56,13 +83,23 @@ export function skinnySource(config: SkinnyConfig, accesses: readonly AccessToC[
   const { narrow } = elementTypes[resultDtype];
   const { widen } = elementTypes[biasDtype];
   const conversions = [narrow, hasBias ? widen : undefined].filter((name) => name !== undefined);
-  const prelude = new Set<PreludeName>([...conversions, "dynamicSharedMemory"]);
+  const called = prologue?.printed.called ?? [];
+  const prelude = new Set<PreludeName>([...conversions, ...called, "dynamicSharedMemory"]);
+  const ofPrologue = prologue?.printed.parameters.map((parameter) => [
+    prologueParameter(parameter),
+    parameter.type.replace(/^const |\*$/g, ""),
+  ]);
   const sharedBytes = skinnySharedBytes(config);
   return cudaKernel({
-    ...{ name: `gemm_${element}_skinny`, elements: type ?? "float", threads: warps * warpSize, sharedBytes },
+    ...{
+      name: `gemm_${element}_skinny${prologue ? "_prologue" : ""}`,
+      elements: type ?? "float",
+      threads: warps * warpSize,
+      sharedBytes,
+    },
     blocksPerSm: ctasPerSm,
-    parameters: skinnyParameters(config, accesses),
-    pointers: Object.fromEntries(pointers.flat()) as Record<string, string>,
+    parameters: skinnyParameters(config, accesses, prologue),
+    pointers: Object.fromEntries([...pointers.flat(), ...(ofPrologue ?? [])]) as Record<string, string>,
     declarations: `
 ${preludeOf(prelude)}${onlyOnDevice(intrinsicsOf(element))}
 typedef ${type} Element;
@@ -76,10 +113,11 @@ static __device__ __forceinline__ float sumOf(const float (&acc)[chains][4], uns
   return chains == 1 ? acc[0][e] : acc[0][e] + acc[chains - 1][e];
 }
 static constexpr unsigned rowVectors = k * sizeof(Element) / 16;
-${element === "tf32" ? fragments.tf32 : `typedef ${element === "bf16" ? "Bf16" : "F16"} Tag;${fragments.half}`}`,
+${element === "tf32" ? fragments.tf32 : `typedef ${element === "bf16" ? "Bf16" : "F16"} Tag;${fragments.half}`}
+${prologue?.printed.code ?? ""}`,
     body: `
   dynamicSharedMemory(smem, ${sharedBytes});
-${bodyOf(config, accesses.length)}`,
+${bodyOf(config, accesses.length, prologue)}`,
   });
 }
 
@@ -127,6 +165,21 @@ const localsOf = ({
   ...sizes.map((name) => ({ type: "int", name })),
 ];
 
+/** C++: A in shared memory, computed. */
+function computed({ printed: { parameters, leadingArguments }, accesses }: PrologueSource): string {
+  const leading: Readonly<Record<string, string>> = { block: "0u", storesAll: "blockIdx.x == 0u" };
+  const values = parameters.map((parameter, index) => {
+    const isShared = index < accesses.length && accesses[index] === undefined;
+    return isShared ? `reinterpret_cast<${parameter.type}>(activations)` : prologueParameter(parameter);
+  });
+  const all = [...leadingArguments.map((name) => leading[name]), ...values];
+  return `  unsigned char* const activations = smem;
+  computeActivations(${all.join(", ")});
+  for (unsigned vector = rowVectors + threadIdx.x; vector < paddedVectors; vector += threads)
+    *reinterpret_cast<uint4*>(activations + vector * 16) = make_uint4(0, 0, 0, 0);
+  __syncthreads();`;
+}
+
 /** C++: A in shared memory. */
 const staged = {
   first: `  unsigned char* const activations = smem;
@@ -159,7 +212,7 @@ const streamed = {
   rows: `          const uint4 low = rowsOfA[slot], high = make_uint4(0, 0, 0, 0);`,
 };
 
-function bodyOf(config: SkinnyConfig, gemms: number): string {
+function bodyOf(config: SkinnyConfig, gemms: number, prologue: PrologueSource | undefined): string {
   const { hasBias, resultDtype, biasDtype, prefetchesB, streamsA } = config;
   const locals = localsOf(config);
   const numbers = Array.from({ length: gemms }, (_, gemm) => gemm);
@@ -219,7 +272,7 @@ function bodyOf(config: SkinnyConfig, gemms: number): string {
 #pragma unroll
   for (unsigned slot = 0; slot < inFlight; slot++) loadStep(0, slot);
   ${prefetchesB ? "gridDependencyWait();\n" : ""}
-${streamsA ? streamed.first : staged.first}
+${streamsA ? streamed.first : prologue ? computed(prologue) : staged.first}
   float* warpSums = reinterpret_cast<float*>(smem + sumsAt);
   float acc[tilesM][groups][chains][4];
 ${streamsA ? "" : staged.access}  while (next < allTiles) {

@@ -1,5 +1,6 @@
 /** Launches skinny GEMMs: one, or several of the same activations. */
 
+import type { Parameter } from "../../../driver/index.js";
 import type { LaunchCommand, Storage } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
 import { maxSharedBytesPerBlock } from "../../cost-model.js";
@@ -15,6 +16,7 @@ import {
   skinnySharedBytes,
 } from "./configs.js";
 import { skinnyParameters, skinnySource } from "./kernel.js";
+import { listPrologueConfigs, type Prologue, printPrologue, prologueParameter } from "./prologue.js";
 
 type TargetFacts = Pick<Target, "device" | "settings">;
 
@@ -34,15 +36,31 @@ export function groupedSkinnyCandidates(
   return listGroupedSkinnyConfigs(device, settings.precision, problems);
 }
 
-/** One launch. Each CTA takes every n-th tile, so that it loads the activations once. */
+/** The configs of GEMMs whose A is computed in their launch. */
+export function skinnyPrologueCandidates(
+  { device, settings }: TargetFacts,
+  problems: readonly GemmDesc[],
+  prologue: Prologue,
+): readonly SkinnyConfig[] {
+  return listPrologueConfigs(device, settings.precision, problems, prologue);
+}
+
+/** One launch. Each CTA takes every n-th tile, so that it loads the activations once. With a prologue, the problems' A is not read. */
 export function lowerSkinnyGemms(
   { device }: Pick<Target, "device">,
   problems: readonly GemmProblem<GemmInputDtype>[],
   config: SkinnyConfig,
   op: string,
+  prologue?: Prologue,
 ): LaunchCommand {
   const accesses = problems.map(accessToC);
   const values: Record<string, Storage | number> = {};
+  const printed = prologue && printPrologue(config, prologue);
+  const source = printed && { printed: printed.print(), accesses: accessesOf(prologue) };
+  for (const [index, parameter] of (source?.printed.parameters ?? []).entries()) {
+    const value = printed?.arguments[index];
+    if (value !== undefined) values[prologueParameter(parameter)] = value;
+  }
   let allTiles = 0;
   for (const [gemm, problem] of problems.entries()) {
     const { n, a, b, c, bias, biasBatchStride = 0 } = problem;
@@ -66,10 +84,15 @@ export function lowerSkinnyGemms(
     1,
     Math.min(config.ctasPerSm, Math.floor(sharedPerSm / skinnySharedBytes(config))),
   );
-  const key = `skinny gemm ${literalKey([accesses, config])}`;
+  const key = `skinny gemm ${literalKey([accesses, config])} ${printed ? `${printed.key} ${literalKey(source?.accesses)}` : ""}`;
   return {
-    ...{ kind: "launch", op, source: cachedSource(key, () => skinnySource(config, accesses)) },
+    ...{ kind: "launch", op, source: cachedSource(key, () => skinnySource(config, accesses, source)) },
     blocks: Math.min(allTiles, resident * device.parallelism),
-    arguments: argumentsInOrder(skinnyParameters(config, accesses), { ...values, allTiles }),
+    arguments: argumentsInOrder(skinnyParameters(config, accesses, source), { ...values, allTiles }),
   };
+}
+
+/** How the launch accesses the prologue's operands; undefined for A. */
+function accessesOf({ kernel, operands }: Prologue): readonly (Parameter | undefined)[] {
+  return operands.map((operand, index) => operand && (index < kernel.inputs.length ? "in" : "out"));
 }
