@@ -69,9 +69,9 @@ const withOptions: Readonly<Record<string, string>> = {
   "Tensor.prototype": `
     addbmm:2 addbmm_:2 addcdiv:2 addcmul:2 addmm:2 addmm_:2 addmv:2 addmv_:2 addr:2 addr_:2 all:1
     allclose:1 amax:1 amin:1 aminmax:1 any:1 argmax:1 argmin:1 argsort:1 backward:1 baddbmm:2 baddbmm_:2
-    bincount:0 cov:0 cumulativeTrapezoid:0 diff:2 histogram:1 indexAdd:3 indexPut:2 isclose:1 kthvalue:2 logit:0
+    bincount:0 cov:0 cumulativeTrapezoid:0 diff:2 div:1 histogram:1 indexAdd:3 indexPut:2 isclose:1 kthvalue:2 logit:0
     logsumexp:1 max:1 mean:1 median:1 min:1 multinomial:1 mode:1 nanToNum:0 nanmean:1 nanmedian:1 nanquantile:2
-    nansum:1 norm:1 prod:1 put:2 quantile:2 round:0 scatterReduce:4 sliceScatter:2 sort:1 std:1
+    nansum:1 norm:1 prod:1 put:2 quantile:2 round:0 scatter:3 scatterReduce:4 sliceScatter:2 sort:1 std:1
     stdMean:1 sum:1 topk:2 trapezoid:0 var:1 varMean:1`,
   linalg: `
     cholesky:1 choleskyInverse:1 choleskySolve:2 cond:1 lstsq:2 matrixNorm:1 matrixRank:1 norm:1 pinv:1

@@ -63,7 +63,8 @@ export function where(condition: Tensor, a?: Tensor | number, b?: Tensor | numbe
 }
 
 /**
- * One i32 row for each label: 1 at the index of the label and 0 elsewhere.
+ * One i32 row for each label: 1 at the index of the label and 0 elsewhere. Default number of classes: one more than the largest label, which
+ * is read back.
  *
  * @example
  * ```ts
@@ -73,8 +74,9 @@ export function where(condition: Tensor, a?: Tensor | number, b?: Tensor | numbe
  * cpu.close();
  * ```
  */
-export function oneHot(labels: Tensor, classes: number): Tensor {
-  return labels.device.apply(oneHotOp, [labels], { classes });
+export function oneHot(labels: Tensor, classes?: number): Tensor {
+  const count = classes ?? (labels.numel === 0 ? 0 : labels.amax().item() + 1);
+  return labels.device.apply(oneHotOp, [labels], { classes: count });
 }
 
 function deviceOf(op: string, tensors: readonly Tensor[]): Device {

@@ -72,4 +72,15 @@ for name in "gcd lcm".split():
 cases.add("bitwiseNot", [INTS], dtypes=["i32"])
 cases.add("bitwiseXor", [[1, 0, 1], [1, 1, 0]], dtypes=["bool"])
 cases.add("bitwiseNot", [[1, 0]], dtypes=["bool"])
+for mode in ("trunc", "floor"):
+    cases.add("div", [A, B], ["$1", {"roundingMode": mode}], torch=lambda a, b: torch.div(a, b, rounding_mode=mode))
+    cases.add("div", [A], [-1.75, {"roundingMode": mode}], torch=lambda a: torch.div(a, -1.75, rounding_mode=mode))
+    cases.add("div", [INTS, OTHERS], ["$1", {"roundingMode": mode}], torch=lambda a, b: torch.div(a, b, rounding_mode=mode), dtypes=["i32"])
+    cases.add("div", [INTS], [-4, {"roundingMode": mode}], torch=lambda a: torch.div(a, -4, rounding_mode=mode), dtypes=["i32"])
+LOW, HIGH = [[1.0, -3.5, 0.9, -2.0, 0.1, 7.5]], [[1.5, 2.0, 0.95, 2.25, 1.35, 8.0]]
+cases.add("clamp", [A, LOW, HIGH], torch=torch.clamp)
+cases.add("clamp", [A, LOW], ["$1"], torch=lambda x, low: torch.clamp(x, low))
+cases.add("clamp", [A, HIGH], [None, "$1"], torch=lambda x, high: torch.clamp(x, None, high))
+cases.add("clampMin", [A, LOW], torch=torch.clamp_min)
+cases.add("clamp", [A], [None, 0.7], torch=lambda x: torch.clamp(x, max=0.7))
 cases.write("elementwise.json")

@@ -100,4 +100,14 @@ for right in (False, True):
         cases.add(name, inputs, ["$0", "$1", {"right": right}], torch=call, dtypes=F, grads=False, kind="function")
 for invert in (False, True):
     cases.add("isin", [M, [4.0, -8.0, 100.0]], ["$0", "$1", {"invert": invert}], torch=lambda x, t: T.isin(x, t, invert=invert), dtypes=F, grads=False, kind="function")
+P = [[3.0, -1.0, 3.0, -1.0, 0.5]]
+method("sort", P, [1, {"stable": True}], lambda x: x.sort(dim=1, stable=True))
+indexed("scatter", [X, D, V], [0, "$1", "$2", {"reduce": "add"}], lambda x, i, s: x.scatter(0, i, s, reduce="add"), [None, "i32", None], grads=False)
+indexed("scatter", [X, D, V], [0, "$1", "$2", {"reduce": "multiply"}], lambda x, i, s: x.scatter(0, i, s, reduce="multiply"), [None, "i32", None], grads=False)
+method("repeatInterleave", M, [[2, 0], 0], lambda x: x.repeat_interleave(T.tensor([2, 0]), 0))
+method("repeatInterleave", [1.5, 2.5, 3.5], [[1, 0, 3]], lambda x: x.repeat_interleave(T.tensor([1, 0, 3])))
+indexed("repeatInterleave", [M, [1, 2, 0, 1, 1, 3, 0]], ["$1", 1], lambda x, r: x.repeat_interleave(r, 1), [None, "i32"])
+# The edge of the last interval is computed, and must not lose the largest element.
+method("histogram", [0.1, 0.2, 0.30000000000000004, 2.3, 4.1], [7], lambda x: T.histogram(x, 7), grads=False)
+method("histogram", [-0.3, 0.2, 0.7, 1.1, 2.9], [3, {"range": [-0.3, 2.9]}], lambda x: T.histogram(x, 3, range=(-0.3, 2.9)), grads=False)
 cases.write("selections.json")

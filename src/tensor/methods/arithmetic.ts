@@ -1,10 +1,20 @@
 /** Arithmetic as methods of tensors: elementwise, with a tensor that broadcasts or a number, and matrix products. */
 
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
+import { dtypes } from "../../ir/index.js";
 import { add, div, matmul, maximum, minimum, mul, pow, sub } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 
 /** The other operand: a tensor that broadcasts, or a number. */
 export type Other = Tensor | number;
+
+/** Options of `div`. */
+export interface DivisionOptions {
+  /** How the quotient is rounded: toward 0, or down. Default: not at all. */
+  readonly roundingMode?: "trunc" | "floor";
+}
+
+const divisionOptionNames: OptionNames<DivisionOptions> = { roundingMode: true };
 
 export const arithmeticMethods = {
   /**
@@ -54,7 +64,8 @@ export const arithmeticMethods = {
     return this.device.apply(mul, [this, other]);
   },
   /**
-   * The quotient. Integers give floats; division by 0 gives an infinity, or NaN for 0 / 0.
+   * The quotient. Integers give floats; division by 0 gives an infinity, or NaN for 0 / 0. The option `roundingMode` rounds it, "trunc"
+   * toward 0 and "floor" down; integers then stay integers.
    *
    * @example
    * ```ts
@@ -62,11 +73,30 @@ export const arithmeticMethods = {
    * const cpu = await device("cpu");
    * const x = tensor([3, 4, 0], { dtype: "i32" });
    * console.log(x.div(2).tolist(), x.div(0).tolist()); // → [ 1.5, 2, 0 ] [ Infinity, Infinity, NaN ]
+   * console.log(x.div(-2, { roundingMode: "floor" }).tolist()); // → [ -2, -2, 0 ]
    * cpu.close();
    * ```
    */
-  div(this: Tensor, other: Other): Tensor {
-    return this.device.apply(div, [this, other]);
+  div(this: Tensor, other: Other, options: DivisionOptions = {}): Tensor {
+    const { roundingMode } = checkOptions("div", options, divisionOptionNames);
+    switch (roundingMode) {
+      case undefined:
+        return this.device.apply(div, [this, other]);
+      case "floor":
+        return this.floorDivide(other);
+      case "trunc": {
+        // A quotient in f64 would lose the last bits of large integers.
+        const isFloat = [this, other].some((operand) =>
+          typeof operand === "number" ? !Number.isInteger(operand) : dtypes[operand.dtype].kind === "float",
+        );
+        return isFloat ? this.div(other).trunc() : this.sub(this.fmod(other)).floorDivide(other);
+      }
+      default:
+        throw new HoldfastError(
+          "BAD_ARGUMENT",
+          `div: roundingMode is ${String(roundingMode)}; pass "trunc" or "floor", or omit it.`,
+        );
+    }
   },
   /**
    * The power.

@@ -42,3 +42,23 @@ test("where relu and clamp have gradient 0, an infinite gradient after them beco
   x.clamp(undefined, 0).neg().sqrt().slice([0, 1]).sum().backward();
   assert.deepEqual([...(x.grad?.dataSync() ?? [])].slice(2), [0]);
 });
+
+test("large i64 quotients are rounded exactly", () => {
+  const x = tensor(BigInt64Array.of(9007199254740993n, -9007199254740993n));
+  assert.deepEqual(
+    x.div(2, { roundingMode: "trunc" }).bigInts(),
+    BigInt64Array.of(4503599627370496n, -4503599627370496n),
+  );
+  assert.deepEqual(
+    x.div(2, { roundingMode: "floor" }).bigInts(),
+    BigInt64Array.of(4503599627370496n, -4503599627370497n),
+  );
+  rejects("BAD_ARGUMENT", () => x.div(2, { roundingMode: "up" as never }), /roundingMode is up/);
+});
+
+test("a bound of clamp is a number, a tensor or null", () => {
+  const x = tensor([-2, 0.5, 3]);
+  assert.deepEqual(x.clamp(null, tensor([0, 1, 2])).tolist(), [-2, 0.5, 2]);
+  assert.deepEqual(x.clone().clamp_(tensor(-1), 1).tolist(), [-1, 0.5, 1]);
+  rejects("BAD_ARGUMENT", () => x.clamp({ max: 1 } as never), /clamp: a bound is object/);
+});

@@ -1,6 +1,8 @@
 /** Elementwise functions as methods of tensors. */
 
+import { HoldfastError } from "../../errors/index.js";
 import { functions } from "../../ops/index.js";
+import { where } from "../functions.js";
 import type { Tensor } from "../tensor.js";
 
 export const functionMethods = {
@@ -234,7 +236,7 @@ export const functionMethods = {
     return this.device.apply(functions.erf, [this]);
   },
   /**
-   * Clamps to two bounds; either may be omitted. Elements outside get no gradient.
+   * Clamps to two bounds: numbers, or tensors that broadcast. Either may be null or omitted. Elements outside get no gradient.
    *
    * @example
    * ```ts
@@ -245,10 +247,31 @@ export const functionMethods = {
    * cpu.close();
    * ```
    */
-  clamp(this: Tensor, min?: number, max?: number): Tensor {
-    return this.device.apply(functions.clamp, [this], {
-      ...(min !== undefined && { min }),
-      ...(max !== undefined && { max }),
-    });
+  clamp(this: Tensor, min?: Bound, max?: Bound): Tensor {
+    const numbers = numbersOf("clamp", min, max);
+    if (numbers) return this.device.apply(functions.clamp, [this], numbers);
+    const raised = isBound(min) ? where(this.lt(min), min, this) : this;
+    return isBound(max) ? where(raised.gt(max), max, raised) : raised;
   },
 };
+
+/** A bound of `clamp`: a number, a tensor that broadcasts, or none. */
+export type Bound = Tensor | number | null | undefined;
+
+function isBound(bound: Bound): bound is Tensor | number {
+  return bound !== null && bound !== undefined;
+}
+
+/** The bounds of the op if all are numbers; undefined if one is a tensor. */
+export function numbersOf(name: string, min: Bound, max: Bound): { min?: number; max?: number } | undefined {
+  for (const bound of [min, max]) {
+    if (isBound(bound) && typeof bound === "object" && "dtype" in bound) return undefined;
+    if (isBound(bound) && typeof bound !== "number") {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${name}: a bound is ${typeof bound}. Pass numbers, tensors, or null for no bound: x.clamp(0, 1).`,
+      );
+    }
+  }
+  return { ...(typeof min === "number" && { min }), ...(typeof max === "number" && { max }) };
+}

@@ -279,3 +279,17 @@ test("max and min along an axis return the first extreme and its index, and only
     assert.deepEqual([x.max().item(), x.min().item()], [7, 1]);
   });
 });
+
+test("oneHot counts the classes if their number is not given", () => {
+  assert.deepEqual(oneHot(indices([0, 2])).tolist(), [
+    [1, 0, 0],
+    [0, 0, 1],
+  ]);
+  assert.deepEqual(oneHot(indices([])).shape, [0, 0]);
+});
+
+test("scatter rejects a reduction that it does not have", () => {
+  const x = tensor([1, 2]);
+  const wrong = { reduce: "mean" as never };
+  rejects("BAD_ARGUMENT", () => x.scatter(0, indices([0]), 5, wrong), /reduce is mean; pass "add"/);
+});

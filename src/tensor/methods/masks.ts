@@ -210,7 +210,9 @@ export const maskMethods = {
         "histogram: pass a number of intervals, 1 or more, or a vector of two or more ascending edges.",
       );
     }
-    const isInside = x.ge(binEdges.select(0, 0)).logicalAnd(x.le(binEdges.select(0, -1)));
+    // Rounding may move the last edge of equal intervals below the largest element.
+    const high = typeof bins === "number" ? (range?.[1] ?? Number.POSITIVE_INFINITY) : binEdges.select(0, -1);
+    const isInside = x.ge(binEdges.select(0, 0)).logicalAnd(x.le(high));
     const bin = bucketize(x, binEdges, { right: true })
       .sub(1)
       .clamp(0, count - 1);

@@ -285,3 +285,24 @@ test("padding integers with a fraction is rejected", () => {
   rejects("BAD_ARGUMENT", () => x.pad([1, 1], 1.5), /border of 1.5 around i32 \[2\]/);
   assert.deepEqual(x.pad([1, 1], 3).tolist(), [3, 1, 2, 3]);
 });
+
+test("repeatInterleave takes a count for each element", () => {
+  const x = tensor([
+    [1, 2],
+    [3, 4],
+  ]);
+  assert.deepEqual(x.repeatInterleave([0, 2], 0).tolist(), [
+    [3, 4],
+    [3, 4],
+  ]);
+  assert.deepEqual(x.repeatInterleave(tensor([2, 1], { dtype: "i64" }), -1).tolist(), [
+    [1, 1, 2],
+    [3, 3, 4],
+  ]);
+  rejects(
+    "BAD_ARGUMENT",
+    () => x.repeatInterleave([1], 0),
+    /repeats are \[1\], and axis 0 of \[2, 2\] has 2 elements/,
+  );
+  rejects("BAD_ARGUMENT", () => x.repeatInterleave([1, -1], 0), /repeats are \[1, -1\]/);
+});

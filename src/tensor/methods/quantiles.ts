@@ -1,7 +1,7 @@
 /** Medians and quantiles as methods of tensors. */
 
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
-import { axisOf } from "../../ops/index.js";
+import { axisOf, formatShape } from "../../ops/index.js";
 import { stack } from "../functions.js";
 import type { Tensor } from "../tensor.js";
 import type { ExtremeMethod, Extremes } from "./extremes.js";
@@ -28,14 +28,22 @@ function medianMethod(rankOf: MedianRank): ExtremeMethod {
   function method(this: Tensor, axis: number, options?: ReductionOptions): Extremes;
   function method(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor | Extremes {
     const { keepdim = false } = checkOptions("median", options, reductionOptionNames);
-    if (axis === undefined) return median(this.flatten(), 0).values.squeeze(0);
+    if (axis === undefined)
+      return this.numel === 0 ? this.newFull([], Number.NaN) : median(this.flatten(), 0).values.squeeze(0);
     const { values, indices } = median(this, axis);
     return keepdim ? { values, indices } : { values: values.squeeze(axis), indices: indices.squeeze(axis) };
   }
   function median(x: Tensor, axis: number): Extremes {
     const { values, indices } = x.sort(axis);
     const count = x.detach().isnan().logicalNot().sum(axis, { keepdim: true });
-    const rank = rankOf(count, x.shape[axisOf("median", axis, x.ndim)] ?? 0);
+    const length = x.shape[axisOf("median", axis, x.ndim)] ?? 0;
+    if (length === 0) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `median: axis ${axis} of ${formatShape(x.shape)} has no elements, and so no median.`,
+      );
+    }
+    const rank = rankOf(count, length);
     return { values: values.gather(axis, rank), indices: indices.gather(axis, rank) };
   }
   return method;

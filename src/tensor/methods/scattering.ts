@@ -73,7 +73,7 @@ function placesOf(lists: readonly Tensor[], sizes: Shape): Tensor {
 export const scatteringMethods = {
   /**
    * A copy with elements of `source`, or a number, at positions along an axis: the inverse of `gather`. If several elements have one position,
-   * the last one is stored.
+   * the last one is stored. The option `reduce` combines them with this tensor's elements instead: "add" or "multiply".
    *
    * @example
    * ```ts
@@ -84,8 +84,23 @@ export const scatteringMethods = {
    * cpu.close();
    * ```
    */
-  scatter(this: Tensor, axis: number, index: Tensor, source: Other): Tensor {
+  scatter(
+    this: Tensor,
+    axis: number,
+    index: Tensor,
+    source: Other,
+    options: { readonly reduce?: "add" | "multiply" } = {},
+  ): Tensor {
+    const { reduce } = checkOptions("scatter", options, { reduce: true });
     const values = sourceFor(this, index, source);
+    if (reduce !== undefined) {
+      if (reduce === "add") return this.scatterAdd(axis, index, values);
+      if (reduce === "multiply") return this.scatterReduce(axis, index, values, "prod");
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `scatter: reduce is ${String(reduce)}; pass "add" or "multiply". scatterReduce has more.`,
+      );
+    }
     const runs = runsOf(index, axis);
     const isLast = runs.isLast;
     const ordered = values.gather(axis, runs.order).where(isLast, 0);

@@ -171,7 +171,7 @@ export const selectionMethods = {
    * cpu.close();
    * ```
    */
-  clampMin(this: Tensor, min: number): Tensor {
+  clampMin(this: Tensor, min: Other): Tensor {
     return this.clamp(min);
   },
   /**
@@ -185,7 +185,7 @@ export const selectionMethods = {
    * cpu.close();
    * ```
    */
-  clampMax(this: Tensor, max: number): Tensor {
+  clampMax(this: Tensor, max: Other): Tensor {
     return this.clamp(undefined, max);
   },
   /**

@@ -156,3 +156,8 @@ test("a selection whose size depends on values is rejected in a compiled step", 
   for (const call of calls)
     rejects("NOT_TRACEABLE", () => cpu.compile(call)(x), /read the values of a tensor/);
 });
+
+test("a median of no elements is NaN, and along an empty axis an error", () => {
+  assert.ok(Number.isNaN(fromTyped(new Float32Array(), [0, 3]).median().item()));
+  rejects("BAD_SHAPE", () => fromTyped(new Float32Array(), [0, 3]).median(0), /axis 0 of \[0, 3\]/);
+});

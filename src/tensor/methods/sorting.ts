@@ -13,9 +13,11 @@ import { reductionOptionNames } from "./reduction.js";
 export interface SortOptions {
   /** From the largest to the smallest. Default: false. */
   readonly descending?: boolean;
+  /** Has no effect: equal elements always keep their order. */
+  readonly stable?: boolean;
 }
 
-const sortOptionNames: OptionNames<SortOptions> = { descending: true };
+const sortOptionNames: OptionNames<SortOptions> = { descending: true, stable: true };
 
 export const sortingMethods = {
   /**

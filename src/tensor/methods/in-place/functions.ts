@@ -2,6 +2,7 @@
 
 import { functions } from "../../../ops/index.js";
 import type { Tensor } from "../../tensor.js";
+import { type Bound, numbersOf } from "../functions.js";
 
 export const inPlaceFunctionMethods = {
   /**
@@ -230,7 +231,7 @@ export const inPlaceFunctionMethods = {
     return this.device.applyInPlace(functions.erf, this, [this]);
   },
   /**
-   * Clamps to two bounds in place; either may be omitted.
+   * `clamp` in place.
    *
    * @example
    * ```ts
@@ -240,8 +241,9 @@ export const inPlaceFunctionMethods = {
    * cpu.close();
    * ```
    */
-  clamp_(this: Tensor, min?: number, max?: number): Tensor {
-    const bounds = { ...(min !== undefined && { min }), ...(max !== undefined && { max }) };
-    return this.device.applyInPlace(functions.clamp, this, [this], bounds);
+  clamp_(this: Tensor, min?: Bound, max?: Bound): Tensor {
+    const numbers = numbersOf("clamp_", min, max);
+    if (!numbers) return this.copy_(this.clamp(min, max));
+    return this.device.applyInPlace(functions.clamp, this, [this], numbers);
   },
 };
