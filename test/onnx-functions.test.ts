@@ -26,7 +26,7 @@ const engines = [interpreter, ...(runtime ? [runtime] : [])];
 const rejected: readonly (readonly [message: RegExp, names: string])[] = [
   [
     /read the values of a tensor/,
-    "maskedSelect nonzero argwhere where unique uniqueConsecutive indexPut bincount histc histogram",
+    "maskedSelect nonzero argwhere where unique uniqueConsecutive indexPut bincount histc histogram repeatInterleave",
   ],
   [
     /ONNX has no such decomposition of matrices/,
@@ -34,7 +34,7 @@ const rejected: readonly (readonly [message: RegExp, names: string])[] = [
     linalg.lu_factor linalg.lu_solve linalg.matrix_exp linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.pinv linalg.qr
     linalg.solve linalg.solve_right linalg.solve_triangular linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve`,
   ],
-  [/it changes the weight of an embedding/, "embedding"],
+  [/it changes the weight of an embedding/, "embedding embeddingBag"],
 ];
 const namesOf = (names: string): readonly string[] => names.split(/\s+/);
 const seen = new Set<string>();

@@ -2,7 +2,7 @@
  * Convolution functions, with PyTorch's layouts: [N, C, L], [N, C, H, W] and [N, C, D, H, W], or without the batch.
  */
 
-import { checkOptions, type OptionNames } from "../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../errors/index.js";
 import {
   type ConvolutionAttributes,
   conv1d as conv1dOp,
@@ -11,12 +11,17 @@ import {
   convTranspose1d as convTranspose1dOp,
   convTranspose2d as convTranspose2dOp,
   convTranspose3d as convTranspose3dOp,
+  formatShape,
+  type PerAxis,
   type TransposedConvolutionAttributes,
 } from "../ops/index.js";
 import type { Tensor } from "./tensor.js";
 
 /** `stride`, `padding` and `dilation`: one number for all axes or one for each; `groups` of channels. */
-export type ConvolutionOptions = ConvolutionAttributes;
+export type ConvolutionOptions = Omit<ConvolutionAttributes, "padding"> & {
+  /** Zeros at both ends of an axis. "same" adds as many as keep the sizes, with a stride of 1, and "valid" none. Default: 0. */
+  readonly padding?: PerAxis | "same" | "valid";
+};
 
 const convolutionOptionNames: OptionNames<ConvolutionOptions> = {
   stride: true,
@@ -34,6 +39,55 @@ const transposedConvolutionOptionNames: OptionNames<TransposedConvolutionOptions
   outputPadding: true,
   groups: true,
 };
+/** The zeros before and after each axis of a kernel. */
+export function paddingOf(
+  name: string,
+  kernel: readonly number[],
+  { padding = 0, stride = 1, dilation = 1 }: ConvolutionOptions,
+): readonly (readonly [before: number, after: number])[] {
+  const each = (value: PerAxis, axis: number): number =>
+    typeof value === "number" ? value : (value[axis] ?? 1);
+  if (padding === "valid") return kernel.map(() => [0, 0]);
+  if (padding !== "same") {
+    if (typeof padding !== "string")
+      return kernel.map((_, axis) => [each(padding, axis), each(padding, axis)]);
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${name}: padding is "${String(padding)}". Pass "same", "valid", or numbers.`,
+    );
+  }
+  if (kernel.some((_, axis) => each(stride, axis) !== 1)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${name}: padding "same" needs a stride of 1, and the stride is ${formatShape([stride].flat())}. Pass numbers as the padding.`,
+    );
+  }
+  return kernel.map((size, axis) => {
+    const total = each(dilation, axis) * (size - 1);
+    return [Math.floor(total / 2), Math.ceil(total / 2)];
+  });
+}
+
+/** Runs a convolution. The op has the same padding at both ends: an input that needs more at one end is padded first. */
+function convolve(
+  op: typeof conv1dOp,
+  operands: readonly [x: Tensor, weight: Tensor, bias: Tensor | null],
+  options: ConvolutionOptions,
+): Tensor {
+  checkOptions(op.name, options, convolutionOptionNames);
+  const [x, weight, bias] = operands;
+  const { padding, ...others } = options;
+  if (typeof padding !== "string") {
+    const attributes = { ...others, ...(padding !== undefined && { padding }) };
+    return x.device.apply(op, bias ? [x, weight, bias] : [x, weight], attributes);
+  }
+  const ends = paddingOf(op.name, weight.shape.slice(2), options);
+  const isUneven = ends.some(([before, after]) => before !== after);
+  const input = isUneven ? x.pad(ends.toReversed().flatMap(([before, after]) => [0, after - before])) : x;
+  const attributes = { ...others, padding: ends.map(([before]) => before) };
+  return x.device.apply(op, bias ? [input, weight, bias] : [input, weight], attributes);
+}
+
 /**
  * Convolves an input [N, C, L] or [C, L] with a weight [out, C / groups, k]; the bias [out] may be null.
  *
@@ -52,8 +106,7 @@ export function conv1d(
   bias: Tensor | null = null,
   options: ConvolutionOptions = {},
 ): Tensor {
-  checkOptions("conv1d", options, convolutionOptionNames);
-  return x.device.apply(conv1dOp, bias ? [x, weight, bias] : [x, weight], options);
+  return convolve(conv1dOp, [x, weight, bias], options);
 }
 
 /**
@@ -74,8 +127,7 @@ export function conv2d(
   bias: Tensor | null = null,
   options: ConvolutionOptions = {},
 ): Tensor {
-  checkOptions("conv2d", options, convolutionOptionNames);
-  return x.device.apply(conv2dOp, bias ? [x, weight, bias] : [x, weight], options);
+  return convolve(conv2dOp, [x, weight, bias], options);
 }
 
 /**
@@ -95,8 +147,7 @@ export function conv3d(
   bias: Tensor | null = null,
   options: ConvolutionOptions = {},
 ): Tensor {
-  checkOptions("conv3d", options, convolutionOptionNames);
-  return x.device.apply(conv3dOp, bias ? [x, weight, bias] : [x, weight], options);
+  return convolve(conv3dOp, [x, weight, bias], options);
 }
 
 /**

@@ -28,6 +28,7 @@ export {
   convTranspose1d,
   convTranspose2d,
   convTranspose3d,
+  paddingOf,
   type TransposedConvolutionOptions,
 } from "./convolution.js";
 export {

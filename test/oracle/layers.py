@@ -287,6 +287,25 @@ def embeddings():
     case("embedding", lambda i, w: F.embedding(i, w, padding_idx=-2), [words, rounded(5, 4)], {"paddingIdx": -2})
 
 
+def options_added_later():
+    """At the end, so that the cases above keep their random numbers."""
+    for rank, kernel, dilation in [(1, [4], 1), (2, [3, 2], [1, 3]), (3, [2, 1, 3], 1)]:
+        conv = getattr(F, f"conv{rank}d")
+        inputs = [rounded(2, 2, *[6, 5, 4][:rank]), rounded(3, 2, *kernel), rounded(3)]
+        for padding in ["same", "valid"]:
+            case(f"conv{rank}d", lambda x, w, b: conv(x, w, b, 1, padding, dilation), inputs, {"padding": padding, "dilation": dilation})
+    names = {"scaleFactor": "scale_factor", "alignCorners": "align_corners", "recomputeScaleFactor": "recompute_scale_factor"}
+    for options in [{"size": [2, 3], "mode": "nearest-exact"}, {"scaleFactor": 1.6, "mode": "nearest-exact"}, {"scaleFactor": 3, "mode": "nearest-exact"},
+                    {"scaleFactor": 1.7, "mode": "bilinear", "recomputeScaleFactor": True},
+                    {"size": [2, 3], "mode": "bilinear", "antialias": True}, {"size": [7, 2], "mode": "bicubic", "antialias": True},
+                    {"scaleFactor": 0.6, "mode": "bilinear", "antialias": True, "alignCorners": True}]:
+        case("interpolate", lambda x: F.interpolate(x, **{names.get(k, k): v for k, v in options.items()}), [rounded(1, 2, 5, 6)], options)
+    bags = torch.tensor([[0, 3, 1], [3, 3, 0]])
+    for options in [{"maxNorm": 1.5, "mode": "sum"}, {"maxNorm": 1, "normType": 1, "mode": "max"}]:
+        case("embeddingBag", lambda i, w: F.embedding_bag(i, w, max_norm=options["maxNorm"], norm_type=options.get("normType", 2.0), mode=options["mode"]),
+             [bags, rounded(5, 4)], options, updated=(1,))
+
+
 norms()
 activations()
 losses()
@@ -295,6 +314,7 @@ transformers()
 pools()
 grids()
 embeddings()
+options_added_later()
 with open(os.path.join(here, "layers.json"), "w") as file:
     file.write('{"cases":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + '\n],"modules":[\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in modules) + "\n]}\n")
 print(len(cases), "cases")

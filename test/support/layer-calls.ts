@@ -23,7 +23,14 @@ const unary = [
   "hardsigmoid",
 ] as const;
 
-const convolutions = ["conv3d", "convTranspose1d", "convTranspose2d", "convTranspose3d"] as const;
+const convolutions = [
+  "conv1d",
+  "conv2d",
+  "conv3d",
+  "convTranspose1d",
+  "convTranspose2d",
+  "convTranspose3d",
+] as const;
 const maxPools = ["maxPool1d", "maxPool2d", "maxPool3d"] as const;
 const adaptivePools = [
   ...(["adaptiveAvgPool1d", "adaptiveAvgPool2d", "adaptiveAvgPool3d"] as const),

@@ -1,6 +1,6 @@
 /** The contents of the oracle's files: trajectories of CrossAsset, and cases of convolutions and pools. */
 
-import type { ConvolutionOptions } from "holdfast";
+import type { PerAxis, WindowOptions } from "../../src/ops/index.js";
 
 export interface Trajectory {
   readonly name: string;
@@ -29,7 +29,7 @@ export interface Listed {
 
 export interface ConvolutionCase {
   readonly op: string;
-  readonly attrs: ConvolutionOptions & { readonly kernel_size?: number | readonly number[] };
+  readonly attrs: WindowOptions & { readonly groups?: number; readonly kernel_size?: PerAxis };
   readonly inputs: readonly (Listed | null)[];
   readonly output: Listed;
   readonly upstream: Listed;

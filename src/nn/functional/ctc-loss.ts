@@ -2,7 +2,7 @@
 
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
-import { arange, stack, type Tensor, where } from "../../tensor/index.js";
+import { arange, stack, Tensor, tensor, where } from "../../tensor/index.js";
 import type { LossOptions } from "./losses.js";
 import { reduceLoss } from "./reduce-loss.js";
 
@@ -24,7 +24,7 @@ export const ctcLossOptionNames: OptionNames<CTCLossOptions> = {
 const logOfZero = -1e30;
 
 /**
- * The CTC loss of log probabilities [T, N, C], for targets [N, S] of i32 labels and the lengths of inputs and targets, [N]. The mean is over
+ * The CTC loss of log probabilities [T, N, C], for targets [N, S] of labels and the lengths of inputs and targets, [N]: tensors of integers, or lists. The mean is over
  * the batch, of each loss divided by the length of its target. The loss is a dynamic programme of a few ops for each of the T steps.
  *
  * @example
@@ -32,17 +32,16 @@ const logOfZero = -1e30;
  * import { device, nn, tensor, zeros } from "holdfast";
  * const cpu = await device("cpu");
  * const logProbs = zeros([2, 1, 2]).logSoftmax(-1);
- * const [targets, two, one] = [[[1]], [2], [1]].map((values) => tensor(values, { dtype: "i32" }));
- * if (!targets || !two || !one) throw new Error();
- * console.log(nn.functional.ctcLoss(logProbs, targets, two, one).item().toFixed(4)); // → 0.2877
+ * const targets = tensor([[1]], { dtype: "i32" });
+ * console.log(nn.functional.ctcLoss(logProbs, targets, [2], [1]).item().toFixed(4)); // → 0.2877
  * cpu.close();
  * ```
  */
 export function ctcLoss(
   logProbs: Tensor,
   targets: Tensor,
-  inputLengths: Tensor,
-  targetLengths: Tensor,
+  inputLengths: Tensor | readonly number[],
+  targetLengths: Tensor | readonly number[],
   options: CTCLossOptions = {},
 ): Tensor {
   const {
@@ -68,6 +67,9 @@ export function ctcLoss(
       },
     );
   }
+  const [inputEnds, targetEnds] = [inputLengths, targetLengths].map((lengths) =>
+    lengths instanceof Tensor ? lengths : tensor(lengths, { dtype: "i32", device: logProbs.device }),
+  ) as [Tensor, Tensor];
   const exact = logProbs.dtype === "f64" ? logProbs : logProbs.to("f32");
   const states = 2 * labels + 1;
   // A blank before, between and after the labels: [N, 2S + 1].
@@ -81,15 +83,15 @@ export function ctcLoss(
   for (let step = 1; step < steps; step++) {
     const skipped = where(canSkip, shift(alpha, 2, logOfZero), logOfZero);
     const before = stack([alpha, shift(alpha, 1, logOfZero), skipped]).logsumexp(0);
-    alpha = where(inputLengths.gt(step).unsqueeze(1), before.add(emitted.select(0, step)), alpha);
+    alpha = where(inputEnds.gt(step).unsqueeze(1), before.add(emitted.select(0, step)), alpha);
   }
-  const ends = targetLengths.mul(2).unsqueeze(1);
+  const ends = targetEnds.mul(2).unsqueeze(1);
   const isEnd = position.eq(ends).logicalOr(position.eq(ends.sub(1)));
   const losses = where(isEnd, alpha, logOfZero).logsumexp(1).neg();
   const isPossible = losses.lt(-logOfZero / 2);
   const limited = where(isPossible, losses, zeroInfinity ? 0 : Number.POSITIVE_INFINITY);
   if (reduction !== "mean") return reduceLoss(limited, reduction);
-  return limited.div(targetLengths.clamp(1)).mean();
+  return limited.div(targetEnds.clamp(1)).mean();
 }
 
 /** Moves the columns of a matrix to the right; the first ones get a value. */

@@ -1,6 +1,6 @@
 /** Embeddings of bags of indices: one row for each bag. */
 
-import { checkOptions, HoldfastError } from "../../errors/index.js";
+import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import { formatShape } from "../../ops/index.js";
 import { arange, type Tensor, zeros } from "../../tensor/index.js";
 import { embedding } from "./layers.js";
@@ -13,7 +13,16 @@ export interface EmbeddingBagOptions {
   readonly mode?: "sum" | "mean" | "max";
   /** The weight of each index, in the shape of the indices; for mode "sum". */
   readonly perSampleWeights?: Tensor | null;
+  /** Rows of the indices with a larger norm are scaled to it, in place. Default: no limit. */
+  readonly maxNorm?: number;
+  /** The p of that norm. Default: 2. */
+  readonly normType?: number;
 }
+
+const embeddingBagOptionNames: OptionNames<EmbeddingBagOptions> = {
+  ...{ offsets: true, mode: true, perSampleWeights: true },
+  ...{ maxNorm: true, normType: true },
+};
 
 /**
  * The sum, mean or maximum of the weight's rows for each bag of indices: [bags, n] with bags of one size, or [n] with offsets.
@@ -35,7 +44,9 @@ export function embeddingBag(input: Tensor, weight: Tensor, options: EmbeddingBa
     offsets = null,
     mode = "mean",
     perSampleWeights = null,
-  } = checkOptions("embeddingBag", options, { offsets: true, mode: true, perSampleWeights: true });
+    maxNorm,
+    normType = 2,
+  } = checkOptions("embeddingBag", options, embeddingBagOptionNames);
   if (perSampleWeights && mode !== "sum")
     throw new HoldfastError(
       "BAD_ARGUMENT",
@@ -49,7 +60,7 @@ export function embeddingBag(input: Tensor, weight: Tensor, options: EmbeddingBa
         "offsets [bags].",
     );
   }
-  const rows = embedding(input, weight);
+  const rows = embedding(input, weight, maxNorm === undefined ? {} : { maxNorm, normType });
   const weighted = perSampleWeights ? rows.mul(perSampleWeights.unsqueeze(-1)) : rows;
   if (!offsets) {
     if (mode === "max") return weighted.amax(1);

@@ -9,6 +9,7 @@ import { effort } from "../../../test/support/effort.js";
 import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
+import { ctcLoss } from "./ctc-loss.js";
 import { bceWithLogits, crossEntropy, huberLoss, l1Loss, mseLoss, nllLoss, smoothL1Loss } from "./losses.js";
 
 const cpu = openDevice({ threads: 1 });
@@ -349,4 +350,14 @@ describe("bceWithLogits", () => {
       );
     });
   });
+});
+
+test("ctcLoss takes lengths as lists and as tensors", () => {
+  const logProbs = f64(
+    Array.from({ length: 24 }, (_, index) => Math.sin(index)),
+    [4, 2, 3],
+  ).logSoftmax(-1);
+  const targets = i32([1, 2, 2, 0], [2, 2]);
+  const expected = ctcLoss(logProbs, targets, i32([4, 3]), i32([2, 1])).item();
+  assert.equal(ctcLoss(logProbs, targets, [4, 3], [2, 1]).item(), expected);
 });

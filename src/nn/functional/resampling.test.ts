@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { autograd, fromTyped, type Tensor, tensor } from "../../tensor/index.js";
 import { type InterpolateOptions, interpolate } from "./resampling.js";
 
@@ -71,4 +72,14 @@ describe("nearest interpolation by whole numbers", () => {
       assert.deepEqual(gradient!.tolist(), expected.tolist());
     });
   });
+});
+
+test("an unknown mode, and antialiasing of another mode, are rejected", () => {
+  const x = numbered([1, 1, 2, 2]);
+  rejects("BAD_ARGUMENT", () => interpolate(x, { size: 3, mode: "lanczos" as never }), /mode is "lanczos"/);
+  rejects(
+    "BAD_ARGUMENT",
+    () => interpolate(x, { size: 3, antialias: true }),
+    /antialias is for .* not "nearest"/,
+  );
 });

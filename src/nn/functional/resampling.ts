@@ -6,7 +6,9 @@ import { avgPool1d, avgPool2d, fromTyped, type PoolOptions, type Tensor } from "
 import { adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d } from "./adaptive-pooling.js";
 
 /** How `interpolate` computes an element. */
-export type InterpolationMode = "nearest" | "linear" | "bilinear" | "trilinear" | "bicubic" | "area";
+export type InterpolationMode =
+  | ("nearest" | "nearest-exact" | "linear")
+  | ("bilinear" | "trilinear" | "bicubic" | "area");
 
 /** Options of `interpolate`: a size or a scale factor, each one number for all axes or one for each. */
 export interface InterpolateOptions {
@@ -16,6 +18,13 @@ export interface InterpolateOptions {
   readonly mode?: InterpolationMode;
   /** The centers of the corner elements stay corners; for linear and cubic modes. Default: false. */
   readonly alignCorners?: boolean;
+  /**
+   * A smaller image is a mean over all elements, weighted by their distance, and not only over the nearest ones; for "bilinear" and "bicubic".
+   * Default: false.
+   */
+  readonly antialias?: boolean;
+  /** Take positions from the rounded size, and not from the given factor. Default: false. */
+  readonly recomputeScaleFactor?: boolean;
 }
 
 export const interpolateOptionNames: OptionNames<InterpolateOptions> = {
@@ -23,14 +32,14 @@ export const interpolateOptionNames: OptionNames<InterpolateOptions> = {
   scaleFactor: true,
   mode: true,
   alignCorners: true,
+  antialias: true,
+  recomputeScaleFactor: true,
 };
 
-/** The number of axes that a mode is for; any without an entry. */
-const ranks: Partial<Record<InterpolationMode, number>> = {
-  linear: 1,
-  bilinear: 2,
-  trilinear: 3,
-  bicubic: 2,
+/** The number of axes that a mode is for; any if undefined. */
+const ranks: Record<InterpolationMode, number | undefined> = {
+  ...{ nearest: undefined, "nearest-exact": undefined, area: undefined },
+  ...{ linear: 1, bilinear: 2, trilinear: 3, bicubic: 2 },
 };
 
 /**
@@ -52,8 +61,11 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
     scaleFactor,
     mode = "nearest",
     alignCorners = false,
+    antialias = false,
+    recomputeScaleFactor = false,
   } = checkOptions("interpolate", options, interpolateOptionNames);
   const rank = x.ndim - 2;
+  requireMode(mode, antialias);
   const needed = ranks[mode];
   if (rank < 1 || rank > 3 || (needed !== undefined && needed !== rank)) {
     throw new HoldfastError(
@@ -76,7 +88,9 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
     );
   }
   if (mode === "area") return (areaPools[rank - 1] ?? adaptiveAvgPool1d)(x, targets);
-  const scales = factors ?? targets.map((target, axis) => target / (sizes[axis] ?? 1));
+  const ratios = targets.map((target, axis) => target / (sizes[axis] ?? 1));
+  // As in PyTorch, the step between elements is that of the given factor, not of the rounded size.
+  const scales = factors && !recomputeScaleFactor ? factors : ratios;
   const isBlocks = scales.map((scale) => mode === "nearest" && Number.isInteger(scale));
   const start = isBlocks.includes(true)
     ? x.device.apply(upsampleNearest, [x], {
@@ -85,11 +99,27 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
     : x;
   return targets.reduce((result, target, axis) => {
     if (isBlocks[axis]) return result;
-    // As in PyTorch, the step between elements is that of the given factor, not of the rounded size.
-    const step = factors ? 1 / (factors[axis] ?? 1) : (sizes[axis] ?? 1) / target;
-    const source = { size: sizes[axis] ?? 1, target, step, alignCorners };
+    const size = sizes[axis] ?? 1;
+    const step = scales === ratios ? size / target : 1 / (scales[axis] ?? 1);
+    const source = { size, target, step, alignCorners };
+    if (antialias) return weightedMeans(result, axis + 2, mode, source);
     return combine(result, axis + 2, tapsOf(mode, source));
   }, start);
+}
+
+function requireMode(mode: InterpolationMode, antialias: boolean): void {
+  if (!(mode in ranks)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `interpolate: mode is "${String(mode)}"; it must be one of ${Object.keys(ranks).join(", ")}.`,
+    );
+  }
+  if (antialias && mode !== "bilinear" && mode !== "bicubic") {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `interpolate: antialias is for the modes "bilinear" and "bicubic", not "${mode}".`,
+    );
+  }
 }
 
 const areaPools = [adaptiveAvgPool1d, adaptiveAvgPool2d, adaptiveAvgPool3d];
@@ -110,8 +140,11 @@ interface Tap {
 
 function tapsOf(mode: InterpolationMode, resampling: Resampling): readonly Tap[] {
   const { size, target, step, alignCorners } = resampling;
-  if (mode === "nearest") {
-    const indices = Int32Array.from({ length: target }, (_, at) => Math.min(size - 1, Math.floor(at * step)));
+  if (mode === "nearest" || mode === "nearest-exact") {
+    const shift = mode === "nearest" ? 0 : 0.5;
+    const indices = Int32Array.from({ length: target }, (_, at) =>
+      Math.min(size - 1, Math.floor((at + shift) * step)),
+    );
     return [{ indices }];
   }
   const isCubic = mode === "bicubic";
@@ -132,11 +165,36 @@ function tapsOf(mode: InterpolationMode, resampling: Resampling): readonly Tap[]
   }));
 }
 
-/** The cubic convolution kernel with a = −0.75, as in PyTorch. */
-function cubicWeight(distance: number): number {
-  const a = -0.75;
+/** The cubic convolution kernel. Its constant is −0.75, and −0.5 with antialiasing, as in PyTorch. */
+function cubicWeight(distance: number, a = -0.75): number {
   if (distance <= 1) return ((a + 2) * distance - (a + 3)) * distance * distance + 1;
   return ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a;
+}
+
+/** Means along an axis, weighted by a kernel that is as wide as the step between results: a product with a matrix. */
+function weightedMeans(x: Tensor, axis: number, mode: InterpolationMode, resampling: Resampling): Tensor {
+  const { size, target, alignCorners } = resampling;
+  const step = alignCorners ? (target > 1 ? (size - 1) / (target - 1) : 0) : resampling.step;
+  const width = Math.max(1, step);
+  const radius = (mode === "bicubic" ? 2 : 1) * width;
+  const weights = new Float64Array(target * size);
+  for (let to = 0; to < target; to++) {
+    const center = (to + 0.5) * step;
+    const first = Math.max(0, Math.trunc(center - radius + 0.5));
+    const last = Math.min(size, Math.trunc(center + radius + 0.5));
+    const row = weights.subarray(to * size + first, to * size + last);
+    for (const index of row.keys()) {
+      const distance = Math.abs(first + index + 0.5 - center) / width;
+      row[index] =
+        mode === "bilinear" ? Math.max(0, 1 - distance) : distance < 2 ? cubicWeight(distance, -0.5) : 0;
+    }
+    const total = row.reduce((sum, weight) => sum + weight, 0);
+    for (const [index, weight] of row.entries()) row[index] = weight / total;
+  }
+  const matrix = fromTyped(x.dtype === "f64" ? weights : Float32Array.from(weights), [target, size], {
+    device: x.device,
+  });
+  return x.movedim(axis, -1).matmul(matrix.to(x.dtype).t()).movedim(-1, axis);
 }
 
 /** The weighted sum of selections along an axis. */

@@ -2,15 +2,19 @@
 
 import { checkOptions, HoldfastError, type OptionNames } from "../../errors/index.js";
 import type { PerAxis } from "../../ops/index.js";
-import type { Tensor, ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
-import { conv1d, conv2d, conv3d } from "../functional.js";
+import { paddingOf, type Tensor, type ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
+import { conv1d, conv2d, conv3d, pad } from "../functional.js";
 import { fansOf, kaimingUniform, uniform } from "../init.js";
 import { Module } from "../module.js";
 import { Parameter } from "../parameter.js";
 import { requireDivides, requireSizes } from "./checks.js";
 
 /** Options of convolution layers. */
-export type ConvolutionLayerOptions = WindowOptions & { readonly bias?: boolean };
+export type ConvolutionLayerOptions = WindowOptions & {
+  readonly bias?: boolean;
+  /** What the padding consists of: zeros, a mirror image, the edge, or the other end. Default: zeros. */
+  readonly paddingMode?: "zeros" | "reflect" | "replicate" | "circular";
+};
 
 const convolutionLayerOptionNames: OptionNames<ConvolutionLayerOptions> = {
   stride: true,
@@ -18,6 +22,7 @@ const convolutionLayerOptionNames: OptionNames<ConvolutionLayerOptions> = {
   dilation: true,
   groups: true,
   bias: true,
+  paddingMode: true,
 };
 
 /** The common base: a weight [out, in / groups, …kernel] and a bias [out]. */
@@ -27,14 +32,17 @@ abstract class Convolution extends Module {
   readonly kernelSize: readonly number[];
   /** Stride, padding, dilation and groups. */
   readonly options: WindowOptions;
+  readonly paddingMode: "zeros" | "reflect" | "replicate" | "circular";
   readonly weight: Parameter;
   readonly bias: Parameter | null;
+  /** The padding that is not of zeros, from the last axis on. */
+  readonly #pads: readonly number[] | undefined;
 
   constructor(
     inChannels: number,
     outChannels: number,
     kernelSize: readonly number[],
-    { bias = true, ...options }: ConvolutionLayerOptions,
+    { bias = true, paddingMode = "zeros", ...options }: ConvolutionLayerOptions,
   ) {
     super();
     const { groups = 1 } = options;
@@ -49,14 +57,32 @@ abstract class Convolution extends Module {
     this.outChannels = outChannels;
     this.kernelSize = kernelSize;
     this.options = options;
+    this.paddingMode = paddingMode;
+    if (!["zeros", "reflect", "replicate", "circular"].includes(paddingMode)) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${layer}: paddingMode is "${paddingMode}". Pass "zeros", "reflect", "replicate" or "circular".`,
+      );
+    }
+    const ends = paddingOf(layer, kernelSize, options);
+    this.#pads = paddingMode === "zeros" ? undefined : ends.toReversed().flat();
     const shape = [outChannels, inChannels / groups, ...kernelSize];
     const bound = 1 / Math.sqrt(fansOf(shape).fanIn);
     this.weight = new Parameter(shape, kaimingUniform());
     this.bias = bias ? new Parameter([outChannels], uniform(-bound, bound)) : null;
   }
 
+  /** The input with its padding, and the options that are left. */
+  protected padded(x: Tensor): readonly [x: Tensor, options: WindowOptions] {
+    if (!this.#pads || this.paddingMode === "zeros") return [x, this.options];
+    return [pad(x, this.#pads, { mode: this.paddingMode }), { ...this.options, padding: 0 }];
+  }
+
   protected override describe(): string {
-    const options = Object.entries(this.options).map(([name, value]) => `${name}=${textOf(value)}`);
+    const mode = this.paddingMode === "zeros" ? {} : { paddingMode: this.paddingMode };
+    const options = Object.entries({ ...this.options, ...mode }).map(
+      ([name, value]) => `${name}=${textOf(value)}`,
+    );
     return [
       this.inChannels,
       this.outChannels,
@@ -92,7 +118,8 @@ export class Conv1d extends Convolution {
 
   /** [N, C, L] or [C, L] to as many axes, with `outChannels` channels. */
   forward(x: Tensor): Tensor {
-    return conv1d(x, this.weight, this.bias, this.options);
+    const [input, options] = this.padded(x);
+    return conv1d(input, this.weight, this.bias, options);
   }
 }
 
@@ -105,6 +132,8 @@ export class Conv1d extends Convolution {
  * const cpu = await device("cpu");
  * const layer = new nn.Conv2d(3, 8, [3, 5], { stride: 2 }).to(cpu);
  * console.log(layer.forward(ones([1, 3, 9, 9])).shape); // → [ 1, 8, 4, 3 ]
+ * const mirrored = new nn.Conv2d(3, 8, 3, { padding: "same", paddingMode: "reflect" }).to(cpu);
+ * console.log(mirrored.forward(ones([1, 3, 9, 9])).shape); // → [ 1, 8, 9, 9 ]
  * cpu.close();
  * ```
  */
@@ -121,7 +150,8 @@ export class Conv2d extends Convolution {
 
   /** [N, C, H, W] or [C, H, W] to as many axes, with `outChannels` channels. */
   forward(x: Tensor): Tensor {
-    return conv2d(x, this.weight, this.bias, this.options);
+    const [input, options] = this.padded(x);
+    return conv2d(input, this.weight, this.bias, options);
   }
 }
 
@@ -150,7 +180,8 @@ export class Conv3d extends Convolution {
 
   /** [N, C, D, H, W] or [C, D, H, W] to as many axes, with `outChannels` channels. */
   forward(x: Tensor): Tensor {
-    return conv3d(x, this.weight, this.bias, this.options);
+    const [input, options] = this.padded(x);
+    return conv3d(input, this.weight, this.bias, options);
   }
 }
 

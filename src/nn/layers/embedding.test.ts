@@ -7,7 +7,7 @@ import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { noGrad } from "../../autograd/index.js";
 import { checkpoint, type Device, manualSeed, type Tensor } from "../../tensor/index.js";
-import { Embedding, Linear } from "./index.js";
+import { Embedding, EmbeddingBag, Linear } from "./index.js";
 
 const device = openStrictDevice();
 const indices = (values: readonly number[], shape: readonly number[] = [values.length]): Tensor =>
@@ -66,4 +66,31 @@ test("a bad index, a bad maximum and a bad padding index are errors, and change 
   rejects("BAD_ARGUMENT", () => new Embedding(3, 2, { maxNorm: -1 }), /maxNorm is -1 and normType 2/);
   rejects("BAD_ARGUMENT", () => new Embedding(3, 2, { maxNorm: 1, normType: 0 }), /normType 0/);
   rejects("BAD_ARGUMENT", () => new Embedding(3, 2, { paddingIdx: -4 }), /from -3 to 2/);
+});
+
+test("a bag limits the norms of its rows, too", () => {
+  const bags = new EmbeddingBag(6, 300, { maxNorm: 3, mode: "sum" }).to(device);
+  device.step(() => bags.forward(indices([4, 0], [1, 2])).dataSync());
+  const after = norms(bags.weight);
+  for (const [row, norm] of after.entries())
+    assert.ok([0, 4].includes(row) ? Math.abs(norm - 3) < 1e-5 : norm > 5, `row ${row}: ${norm}`);
+  assert.match(String(bags), /EmbeddingBag\(6, 300, mode=sum, maxNorm=3\)/);
+  rejects("BAD_ARGUMENT", () => new EmbeddingBag(2, 2, { maxNorm: -1 }), /EmbeddingBag: maxNorm is -1/);
+});
+
+test("a layer of pretrained rows is frozen unless it is to be trained", () => {
+  const rows = device.fromHost([1, 2, 3, 4], [2, 2], "f64");
+  const [frozen, trained] = [true, false].map((freeze) =>
+    Embedding.fromPretrained(rows, { freeze, paddingIdx: 0 }),
+  );
+  assert.deepEqual(
+    [frozen?.weight.requiresGrad, trained?.weight.requiresGrad, trained?.paddingIdx],
+    [false, true, 0],
+  );
+  assert.equal(Embedding.fromPretrained(rows).weight.requiresGrad, false);
+  assert.deepEqual(trained?.forward(indices([1, 0])).tolist(), [
+    [3, 4],
+    [1, 2],
+  ]);
+  rejects("BAD_SHAPE", () => Embedding.fromPretrained(rows.flatten()), /the rows are \[4\]/);
 });

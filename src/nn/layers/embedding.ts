@@ -1,6 +1,7 @@
 /** Embedding: a learned row for each index. */
 
 import { checkOptions, HoldfastError } from "../../errors/index.js";
+import { formatShape } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import {
   type EmbeddingBagOptions,
@@ -58,13 +59,7 @@ export class Embedding extends Module {
         { numbers: { paddingIdx, numEmbeddings } },
       );
     }
-    if ((maxNorm !== undefined && !(maxNorm >= 0)) || !(normType > 0)) {
-      throw new HoldfastError(
-        "BAD_ARGUMENT",
-        `Embedding: maxNorm is ${maxNorm ?? "not set"} and normType ${normType}. Pass a maxNorm of 0 or more and a normType above 0.`,
-        { numbers: { maxNorm: maxNorm ?? null, normType } },
-      );
-    }
+    requireNorm("Embedding", maxNorm, normType);
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
     this.paddingIdx = paddingIdx;
@@ -74,6 +69,39 @@ export class Embedding extends Module {
       [numEmbeddings, embeddingDim],
       paddingIdx === undefined ? normal() : normalWithPadding(paddingIdx),
     );
+  }
+
+  /**
+   * A layer with the rows of a tensor, on its device. By default it is frozen.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const words = nn.Embedding.fromPretrained(tensor([[1, 2], [3, 4]]));
+   * console.log(words.forward(tensor([1], { dtype: "i32" })).tolist(), words.weight.requiresGrad); // → [ [ 3, 4 ] ] false
+   * cpu.close();
+   * ```
+   */
+  static fromPretrained(
+    embeddings: Tensor,
+    options: EmbeddingOptions & { readonly freeze?: boolean } = {},
+  ): Embedding {
+    const { freeze = true, ...others } = options;
+    const [rows = 0, columns = 0] = embeddings.shape;
+    if (embeddings.ndim !== 2) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `Embedding.fromPretrained: the rows are ${formatShape(embeddings.shape)}; pass a matrix [numEmbeddings, embeddingDim].`,
+      );
+    }
+    const layer = new Embedding(rows, columns, others);
+    const values = Float64Array.from(embeddings.to("f64").dataSync());
+    layer.weight = new Parameter([rows, columns], () => values, {
+      dtype: embeddings.dtype,
+      requiresGrad: !freeze,
+    });
+    return layer.to(embeddings.device);
   }
 
   /** Indices [...] to their rows [..., embeddingDim]. */
@@ -94,6 +122,18 @@ export class Embedding extends Module {
   }
 }
 
+function requireNorm(layer: string, maxNorm: number | undefined, normType: number): void {
+  if ((maxNorm === undefined || maxNorm >= 0) && normType > 0) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${layer}: maxNorm is ${maxNorm ?? "not set"} and normType ${normType}. Pass a maxNorm of 0 or more and a normType above 0.`,
+    { numbers: { maxNorm: maxNorm ?? null, normType } },
+  );
+}
+
+/** Options of an `EmbeddingBag` layer. */
+export type EmbeddingBagLayerOptions = Pick<EmbeddingBagOptions, "mode" | "maxNorm" | "normType">;
+
 /**
  * The sum, mean or maximum of the weight's rows for each bag of indices; see `nn.functional.embeddingBag`.
  *
@@ -110,13 +150,22 @@ export class EmbeddingBag extends Module {
   readonly numEmbeddings: number;
   readonly embeddingDim: number;
   readonly mode: "sum" | "mean" | "max";
+  readonly maxNorm: number | undefined;
+  readonly normType: number;
   /** [numEmbeddings, embeddingDim] */
   weight: Parameter;
 
-  constructor(numEmbeddings: number, embeddingDim: number, options: Pick<EmbeddingBagOptions, "mode"> = {}) {
-    const { mode = "mean" } = checkOptions("nn.EmbeddingBag", options, { mode: true });
+  constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingBagLayerOptions = {}) {
+    const {
+      mode = "mean",
+      maxNorm,
+      normType = 2,
+    } = checkOptions("nn.EmbeddingBag", options, { mode: true, maxNorm: true, normType: true });
     super();
     requireSizes("EmbeddingBag", { numEmbeddings, embeddingDim });
+    requireNorm("EmbeddingBag", maxNorm, normType);
+    this.maxNorm = maxNorm;
+    this.normType = normType;
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
     this.mode = mode;
@@ -124,12 +173,15 @@ export class EmbeddingBag extends Module {
   }
 
   /** Indices [bags, n], or [n] with offsets, to [bags, embeddingDim]. */
-  forward(input: Tensor, options: Omit<EmbeddingBagOptions, "mode"> = {}): Tensor {
+  forward(input: Tensor, options: Pick<EmbeddingBagOptions, "offsets" | "perSampleWeights"> = {}): Tensor {
     checkOptions("nn.EmbeddingBag.forward", options, { offsets: true, perSampleWeights: true });
-    return embeddingBag(input, this.weight, { ...options, mode: this.mode });
+    const { mode, maxNorm, normType } = this;
+    const limit = maxNorm === undefined ? {} : { maxNorm, normType };
+    return embeddingBag(input, this.weight, { ...options, mode, ...limit });
   }
 
   protected override describe(): string {
-    return `${this.numEmbeddings}, ${this.embeddingDim}, mode=${this.mode}`;
+    const norm = this.maxNorm === undefined ? "" : `, maxNorm=${this.maxNorm}`;
+    return `${this.numEmbeddings}, ${this.embeddingDim}, mode=${this.mode}${norm}`;
   }
 }

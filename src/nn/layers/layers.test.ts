@@ -219,3 +219,34 @@ test("the inverse of a pool rejects values and indices of other shapes, and size
   rejects("BAD_SHAPE", () => maxUnpool2d(values, indices, 2, { outputSize: [6, 4] }), /less than the stride/);
   assert.deepEqual(maxUnpool2d(values, indices, 2, { outputSize: [5, 4] }).shape, [1, 5, 4]);
 });
+
+test("convolution layers pad to the same size, with every padding mode", () => {
+  const x = random([2, 3, 6, 5]);
+  for (const paddingMode of ["reflect", "replicate", "circular"] as const) {
+    const layer = new nn.Conv2d(3, 4, [4, 3], { padding: "same", dilation: [1, 2], paddingMode }).to(
+      cpu,
+      "f64",
+    );
+    const padded = nn.functional.pad(x, [2, 2, 1, 2], { mode: paddingMode });
+    close(
+      layer.forward(x),
+      nn.functional.conv2d(padded, layer.weight, layer.bias, { dilation: [1, 2] }),
+      paddingMode,
+    );
+    assert.match(String(layer), new RegExp(`padding=same.*paddingMode=${paddingMode}`));
+  }
+  const zeros = new nn.Conv2d(3, 4, 3, { padding: 1, paddingMode: "zeros" }).to(cpu, "f64");
+  close(zeros.forward(x), nn.functional.conv2d(x, zeros.weight, zeros.bias, { padding: 1 }), "zeros");
+  const same = { padding: "same" } as const;
+  rejects(
+    "BAD_ARGUMENT",
+    () => new nn.Conv1d(1, 1, 3, { ...same, stride: 2 }),
+    /needs a stride of 1, and the stride is \[2\]/,
+  );
+  rejects("BAD_ARGUMENT", () => new nn.Conv1d(1, 1, 3, { padding: "full" as never }), /padding is "full"/);
+  rejects(
+    "BAD_ARGUMENT",
+    () => new nn.Conv1d(1, 1, 3, { paddingMode: "edge" as never }),
+    /paddingMode is "edge"/,
+  );
+});

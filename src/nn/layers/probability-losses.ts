@@ -214,7 +214,12 @@ export class CTCLoss extends OptionsModule<CTCLossOptions> {
   }
 
   /** Log probabilities [T, N, C], targets [N, S] and the lengths of both to the loss. */
-  forward(logProbs: Tensor, targets: Tensor, inputLengths: Tensor, targetLengths: Tensor): Tensor {
+  forward(
+    logProbs: Tensor,
+    targets: Tensor,
+    inputLengths: Tensor | readonly number[],
+    targetLengths: Tensor | readonly number[],
+  ): Tensor {
     return ctcLoss(logProbs, targets, inputLengths, targetLengths, this.options);
   }
 }
