@@ -316,6 +316,75 @@ describe("transposed convolutions on the emulated GPU", { skip: emulatorMissing 
   });
 });
 
+/** Convolutions with group norms between them. The values have a mean that is large beside their spread. */
+function groupNormStep(device: Device, [batch, channels, size]: readonly [number, number, number]) {
+  manualSeed(19);
+  const layers = [
+    new nn.Conv2d(3, channels, 3, { padding: 1 }),
+    new nn.GroupNorm(channels / 4, channels),
+    new nn.SiLU(),
+    new nn.Conv2d(channels, channels, 3, { padding: 1 }),
+    new nn.GroupNorm(channels, channels),
+    new nn.SiLU(),
+    new nn.Conv2d(channels, 16, 3, { padding: 1 }),
+  ].map((layer) => layer.to(device));
+  const x = device.step(() => randn([batch, 3, size, size], { device }).keep());
+  return () => {
+    for (const layer of layers) layer.zeroGrad();
+    const last = layers.reduce(
+      (image, layer, at) => layer.forward(at === 1 ? image.add(30) : image),
+      x as Tensor,
+    );
+    const loss = last.square().mean();
+    loss.backward();
+    return { loss, gradient: (layers[0] as nn.Conv2d).weight.grad! };
+  };
+}
+
+test("group norms of channels-last images reduce them as they are, and copy none", () => {
+  const [batch, channels, size] = [16, 32, 32] as const;
+  const calls = withNullGpu("bf16", (device) => {
+    const [planned] = planAllSchedules(device, groupNormStep(device, [batch, channels, size]));
+    return planned!.stages.at(-1)!.calls;
+  });
+  const reductions = calls.flatMap(({ op, work }) =>
+    work.kind === "column" && work.runs ? [[op, work.rows, work.columns, work.runs.length]] : [],
+  );
+  const shape = [size * size, batch * channels, channels];
+  assert.deepEqual(reductions, [
+    ...[1, 2].map(() => ["groupNorm", ...shape]),
+    ...[1, 2].map(() => ["groupGradientSums", ...shape]),
+  ]);
+  const copies = calls.filter(
+    ({ op, work }) =>
+      work.kind === "row" &&
+      work.iteration.elements === batch * channels * size ** 2 &&
+      /^copy|^groupNorm$/.test(op),
+  );
+  assert.deepEqual(
+    copies.map(({ op }) => op),
+    [],
+  );
+});
+
+describe("group norms of channels-last images on the emulated GPU", { skip: emulatorMissing }, () => {
+  test("have the loss and gradient of eager code in float32, to the bit, and those of the CPU", () => {
+    const sizes = [2, 16, 6] as const;
+    const eagerOn = (device: Device): number[] => {
+      const step = groupNormStep(device, sizes);
+      return device.step(() => numbersOf(step()));
+    };
+    const device = openEmulatorGpu({ multiprocessors: 4, seesSnapshots: false });
+    const eager = eagerOn(device);
+    const compiled = device.compile(groupNormStep(device, sizes));
+    assert.deepEqual(numbersOf(compiled()), eager);
+    const { calls } = compiled.report()[0]!;
+    assert.equal(calls.filter(({ kernel }) => kernel === "group statistics").length, 2);
+    for (const [index, expected] of eagerOn(openDevice()).entries())
+      assert.ok(Math.abs(eager[index]! - expected) <= 1e-5, `${eager[index]} and ${expected}`);
+  });
+});
+
 function numbersOf({ loss, gradient }: { readonly loss: Tensor; readonly gradient: Tensor }): number[] {
   return [loss.item(), ...(gradient.flatten().tolist() as number[])];
 }

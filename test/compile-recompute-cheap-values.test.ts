@@ -30,7 +30,7 @@ function makeModel(activation: Activation): nn.Sequential {
     new nn.Conv2d(channels, channels, 1, { bias: false }),
     new nn.BatchNorm2d(channels),
     activation(),
-    new nn.Conv2d(channels, 8, 1),
+    new nn.Conv2d(channels, 8, 1, { bias: false }),
   );
 }
 

@@ -15,6 +15,8 @@ export interface Capabilities {
   readonly splitsColumns: boolean;
   /** A column kernel can store its outputs with a stride. */
   readonly storesStridedColumns: boolean;
+  /** A column kernel reduces runs of columns that are apart in memory, and reads values that groups of columns share. */
+  readonly reducesColumnRuns: boolean;
   /** GEMMs take f16 and bf16 operands, and accumulate in f32. Settings may round f32 operands to bf16 or TF32. */
   readonly multipliesHalfFloats: boolean;
   /** GEMMs add a bias in their epilogue. */
@@ -49,6 +51,7 @@ export const wasmCapabilities: Capabilities = {
   sharesValuesOfStages: false,
   splitsColumns: false,
   storesStridedColumns: false,
+  reducesColumnRuns: false,
   multipliesHalfFloats: false,
   fusesBias: false,
   needsAlignedRows: false,
@@ -71,6 +74,7 @@ export const cudaCapabilities: Capabilities = {
   sharesValuesOfStages: true,
   splitsColumns: true,
   storesStridedColumns: true,
+  reducesColumnRuns: true,
   multipliesHalfFloats: true,
   fusesBias: true,
   needsAlignedRows: true,

@@ -225,6 +225,70 @@ for (const { device, skip, open } of kernelDevices) {
       sameBytes(inRuns!, expectedInRuns, "runs of four");
     });
 
+    test("columns can be in runs that are apart, with a value for each run and for each group of columns; the CPU rejects this", () => {
+      const kernel: ColumnKernel = {
+        ...{
+          name: "centred",
+          inputs: ["f32", "f32", "f32"],
+          outputs: ["f32", "f32"],
+          scalars: [],
+          op: "add",
+        },
+        values: [x, term.mul(term.sub(x, term.load(1, "f32")), term.load(2, "f32"))],
+      };
+      // Few rows and many, and runs whose length is not a multiple of the columns of a block.
+      for (const [rows, images, length, group] of [
+        [3, 5, 6, 2],
+        [70, 2, 12, 3],
+        [1100, 3, 5, 1],
+      ] as const) {
+        const columns = images * length;
+        const values = Float32Array.from({ length: columns * rows }, (_, index) => Math.sin(index));
+        const firsts = Float32Array.from({ length: images }, (_, index) => index / 4);
+        const scales = Float32Array.from({ length: columns / group }, (_, index) => index + 1);
+        const run = (): readonly Float32Array[] =>
+          runtime.step(() => {
+            const results = [0, 1].map(() => put(runtime, new Float32Array(columns), "sums"));
+            const strides = [
+              { row: length, column: "unit", run: rows * length },
+              { row: 0, column: "none", run: 1 },
+              { row: 0, column: "group", run: length / group },
+            ] as const;
+            const operands = [
+              put(runtime, values, "x"),
+              put(runtime, firsts, "y"),
+              put(runtime, scales, "z"),
+            ];
+            const launch = { kernel, rows, columns, strides, runs: { length, group } };
+            submit(runtime, columnCalls({ ...launch, operands: [...operands, ...results] }));
+            return results.map((result) => new Float32Array(runtime.read(result).buffer));
+          });
+        if (device === "the CPU") {
+          rejects("UNSUPPORTED", run, /only a GPU/);
+          continue;
+        }
+        const [sums, centred] = run();
+        for (let column = 0; column < columns; column++) {
+          const image = Math.floor(column / length);
+          const scale = scales[Math.floor(column / group)]!;
+          let [plain, scaled] = [0, 0];
+          for (let row = 0; row < rows; row++) {
+            const value = values[image * rows * length + row * length + (column % length)]!;
+            plain += value;
+            scaled += (value - firsts[image]!) * scale;
+          }
+          for (const [actual, expected] of [
+            [sums![column]!, plain],
+            [centred![column]!, scaled],
+          ] as const)
+            assert.ok(
+              Math.abs(actual - expected) <= 1e-6 * rows * scale,
+              `column ${column}: ${actual} and ${expected}`,
+            );
+        }
+      }
+    });
+
     test("every op and dtype reduces columns; 16-bit floats are widened and rounded once", () => {
       const [rows, columns] = [40, 11];
       const halves = Uint16Array.from({ length: rows * columns }, (_, index) => 0x3f80 + (index % 5));

@@ -99,6 +99,7 @@ export {
   type RowLaunch,
   rowCalls,
 } from "./kernel-call.js";
+export type { ColumnStride, InputStrides } from "./launch-config.js";
 export { isInWords, type PlainCopy } from "./multi-tensor/copy.js";
 export { chunkCount, chunkedReduceCalls } from "./multi-tensor/reduce.js";
 export type { ChunkedReduceLaunch, ReducedVector } from "./multi-tensor/reduce-problem.js";

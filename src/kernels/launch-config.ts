@@ -11,13 +11,31 @@ export interface LaunchConfig {
   print(): KernelSource;
 }
 
-/** The stride of an input along the columns: 1 (`unit`), or 0 (`none`) if all columns share one value per row. */
-export type ColumnStride = "unit" | "none";
+/**
+ * The stride of an input along the columns: 1 (`unit`), or 0 (`none`) if all columns share one value per row. `group`: neighbouring columns
+ * of a run share a value, `ColumnRuns.group` of them.
+ */
+export type ColumnStride = "unit" | "none" | "group";
+
+/** Columns in runs of one length, such as the channels of each image of a channels-last batch. Only with `reducesColumnRuns`. */
+export interface ColumnRuns {
+  readonly length: number;
+  /** Default: no input has the stride `group`. */
+  readonly group?: number;
+}
+
+export interface InputStrides {
+  readonly row: number;
+  readonly column: ColumnStride;
+  readonly run?: number;
+}
 
 /** The iteration space of a column kernel. */
 export interface Columns {
   readonly rows: number;
   readonly columns: number;
-  /** Each input's row stride in elements, and its stride along the columns. */
-  readonly strides: readonly { readonly row: number; readonly column: ColumnStride }[];
+  /** Each input's row stride in elements, its stride along the columns, and the distance between its runs; default: 0. */
+  readonly strides: readonly InputStrides[];
+  /** Default: one run. */
+  readonly runs?: ColumnRuns;
 }

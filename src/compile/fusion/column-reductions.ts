@@ -71,11 +71,15 @@ function isSum(call: Call): call is SumCall {
   return call.work.kind === "column" && isF32Sum(call.work);
 }
 
-/** Sums of f32: no other column reductions have partials. */
-export function isF32Sum({ kernel, rows, columns }: ColumnCall): boolean {
+/** Sums of f32 over one run of columns: no other column reductions have partials. */
+export function isF32Sum({ kernel, rows, columns, runs }: ColumnCall): boolean {
   const { op, values, inputs } = kernel;
   return (
-    rows * columns > 0 && op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32")
+    !runs &&
+    rows * columns > 0 &&
+    op === "add" &&
+    inputs.length > 0 &&
+    values.every(({ type }) => type === "f32")
   );
 }
 

@@ -30,7 +30,7 @@ export function groupReductions(runtime: Runtime, program: Program): void {
   groupCalls<ColumnCall>(program, {
     defersConsumers: true,
     itemOf: ({ work }) =>
-      work.kind === "column" && !isBusy([work]) && !fillsDevice(work) ? work : undefined,
+      work.kind === "column" && !work.runs && !isBusy([work]) && !fillsDevice(work) ? work : undefined,
     canJoin: ({ items }, column) => !isBusy(items) && canGroup([...items, column]),
     merge({ items: columns }) {
       const scratch = scratchFor(program, columns);

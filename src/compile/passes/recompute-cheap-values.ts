@@ -7,7 +7,7 @@
  */
 
 import { type ColumnKernel, type Expression, loadsOf, subexpressionsOf } from "../../ir/index.js";
-import { capabilitiesOf } from "../../kernels/index.js";
+import { type ColumnStride, capabilitiesOf, type InputStrides } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { comboLimits } from "../cost-model.js";
 import { combine, rowsOf } from "../fusion/vertical/combine.js";
@@ -112,18 +112,21 @@ function isCheapNode(node: Expression): boolean {
 
 /** A column reduction that computes one of its inputs from the inputs of `first`. */
 function columnWith(work: ColumnCall, first: FusionNode, value: Buffer): ColumnCall | undefined {
-  const { kernel, rows, columns, strides, operands } = work;
+  const { kernel, rows, columns, strides, runs, operands } = work;
   if (rows * columns !== first.elements) return undefined;
   const inputCount = kernel.inputs.length;
   const replaced = new Set(
     operands.slice(0, inputCount).flatMap(({ buffer }, input) => (buffer === value ? [input] : [])),
   );
-  // The value must be the whole matrix, element for element.
-  const whole = { row: columns, column: "unit" } as const;
+  // The value must be the whole matrix, or the matrices of all runs, element for element.
+  const length = runs?.length ?? columns;
   for (const input of replaced) {
     const [stride, slice] = [strides[input], operands[input]];
     const isWhole =
-      stride?.row === whole.row && stride.column === whole.column && slice?.size === value.bytes;
+      stride?.row === length &&
+      stride.column === "unit" &&
+      (stride.run ?? 0) === (runs ? rows * length : 0) &&
+      slice?.size === value.bytes;
     if (!isWhole || kernel.inputs[input] !== "f32") return undefined;
   }
   if (kernel.values.some((one) => loadsOf(one).some(({ input, at }) => at && replaced.has(input))))
@@ -140,7 +143,7 @@ function columnWith(work: ColumnCall, first: FusionNode, value: Buffer): ColumnC
   });
   const added: number[] = [];
   for (const { dtype, slice, steps } of first.inputs) {
-    const stride = columnStrideOf(steps, rows, columns);
+    const stride = columnStrideOf(steps, work);
     if (!stride || dtype === "draw") return undefined;
     added.push(numberOf({ dtype, stride, slice }));
   }
@@ -176,7 +179,7 @@ function columnWith(work: ColumnCall, first: FusionNode, value: Buffer): ColumnC
 
 interface Input {
   readonly dtype: ColumnKernel["inputs"][number];
-  readonly stride: { readonly row: number; readonly column: "unit" | "none" };
+  readonly stride: InputStrides;
   readonly slice: BufferSlice;
 }
 
@@ -187,18 +190,58 @@ function isSameInput(a: Input, b: Input): boolean {
     a.slice.offset === b.slice.offset &&
     a.slice.size === b.slice.size &&
     a.stride.row === b.stride.row &&
-    a.stride.column === b.stride.column
+    a.stride.column === b.stride.column &&
+    (a.stride.run ?? 0) === (b.stride.run ?? 0)
   );
 }
 
-/** The strides in a matrix of the access to all of its elements, row after row; undefined if no such strides give it. */
-function columnStrideOf(steps: readonly Step[], rows: number, columns: number): Input["stride"] | undefined {
-  const [inner, outer, ...others] = steps;
-  const columnOf = (stride: number): Input["stride"]["column"] | undefined =>
-    stride === 1 ? "unit" : stride === 0 ? "none" : undefined;
-  if (!inner) return rows * columns === 1 ? { row: 0, column: "none" } : undefined;
-  const column = columnOf(inner.stride);
-  if (!column || others.length > 0) return undefined;
-  if (!outer) return inner.size === rows * columns ? { row: inner.stride * columns, column } : undefined;
-  return inner.size === columns && outer.size === rows ? { row: outer.stride, column } : undefined;
+/**
+ * The strides of an access to all elements of a matrix, or of the matrices of all runs, row after row; undefined if no such strides give it.
+ */
+function columnStrideOf(steps: readonly Step[], work: ColumnCall): InputStrides | undefined {
+  const { rows, columns, runs } = work;
+  const length = runs?.length ?? columns;
+  const inRow = splitSteps(steps, length);
+  const inColumn = inRow && splitSteps(inRow.rest, rows);
+  const column = inRow && columnOf(inRow.first, length, runs?.group);
+  const row = inColumn && strideOf(inColumn.first);
+  const run = inColumn && strideOf(inColumn.rest);
+  if (!column || row === undefined || run === undefined) return undefined;
+  return { row, column, ...(runs && { run }) };
+}
+
+function columnOf(
+  [inner, outer, ...others]: readonly Step[],
+  length: number,
+  group: number | undefined,
+): ColumnStride | undefined {
+  if (!inner) return length === 1 ? "none" : undefined;
+  if (!outer) return inner.stride === 1 ? "unit" : inner.stride === 0 ? "none" : undefined;
+  const isGroup = inner.stride === 0 && inner.size === group && outer.stride === 1 && others.length === 0;
+  return isGroup ? "group" : undefined;
+}
+
+function strideOf([step, ...others]: readonly Step[]): number | undefined {
+  return others.length > 0 ? undefined : (step?.stride ?? 0);
+}
+
+/** The steps over the first `count` points, and those over the others; undefined if a step is not a multiple of the points that are left. */
+function splitSteps(
+  steps: readonly Step[],
+  count: number,
+): { readonly first: readonly Step[]; readonly rest: readonly Step[] } | undefined {
+  const first: Step[] = [];
+  let left = count;
+  for (const [index, { size, stride }] of steps.entries()) {
+    if (left === 1) return { first, rest: steps.slice(index) };
+    if (size > left) {
+      if (size % left !== 0) return undefined;
+      const others = { size: size / left, stride: stride * left };
+      return { first: [...first, { size: left, stride }], rest: [others, ...steps.slice(index + 1)] };
+    }
+    if (left % size !== 0) return undefined;
+    first.push({ size, stride });
+    left /= size;
+  }
+  return left === 1 ? { first, rest: [] } : undefined;
 }

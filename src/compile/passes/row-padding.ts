@@ -169,7 +169,7 @@ function paddedStride(stride: number, { width, paddedWidth }: Padding): number {
 
 /** A column reduction along the rows of the matrix. */
 function paddedColumns(work: ColumnCall, padding: Padding): ColumnCall | undefined {
-  const { kernel, columns, strides, operands } = work;
+  const { kernel, columns, strides, runs, operands } = work;
   const { buffer, width, elementBytes, padded } = padding;
   const isMatrix = operands.map((slice) => slice.buffer === buffer);
   const isPossible = operands.every((slice, operand) => {
@@ -178,7 +178,7 @@ function paddedColumns(work: ColumnCall, padding: Padding): ColumnCall | undefin
     if (!dtype || !stride || !isWhole(slice) || dtypes[dtype].bytes !== elementBytes) return false;
     return stride.row % width === 0 && (stride.column === "none" || columns <= width);
   });
-  if (!isPossible) return undefined;
+  if (!isPossible || runs) return undefined;
   return {
     ...work,
     strides: strides.map((stride, operand) =>

@@ -25,10 +25,10 @@ export function kernelWork(
       return { kind: "row", kernel, iteration, scalars, operands: operands.map(sliceOf) };
     }
     case "column": {
-      const { kernel, rows, columns, strides, operands, scalars = [] } = call;
+      const { kernel, rows, columns, strides, runs, operands, scalars = [] } = call;
       return {
-        ...{ kind: "column", kernel, rows, columns, scalars },
-        strides: strides.map(({ row, column }) => ({ row, column })),
+        ...{ kind: "column", kernel, rows, columns, scalars, ...(runs && { runs }) },
+        strides: strides.map(({ row, column, run }) => ({ row, column, ...(run !== undefined && { run }) })),
         operands: operands.map(sliceOf),
       };
     }

@@ -16,7 +16,7 @@ import { lowerAttentionBackwardOnWasm, lowerAttentionOnWasm } from "../attention
 import type { Backend, Commands } from "../backend-interface.js";
 import { wasmCapabilities } from "../capabilities.js";
 import type { PartialColumns } from "../codegen/cuda/combo/column-group.js";
-import { type ColumnGroupOptions, cannotCombine, cannotGroup } from "../codegen/cuda/lower.js";
+import { type ColumnGroupOptions, cannotCombine, cannotGroup, hasRuns } from "../codegen/cuda/lower.js";
 import { lowerColumnOnWasm, lowerRowOnWasm } from "../codegen/wasm/lower.js";
 import type { RowMapProblem } from "../compact-rows/problem.js";
 import { rejected as rejectedConvolution } from "../convolution/problem.js";
@@ -54,6 +54,7 @@ export class WasmBackend implements Backend {
   }
 
   lowerColumn(launch: ColumnLaunch): Commands {
+    if (launch.runs) throw hasRuns(launch.kernel);
     return [lowerColumnOnWasm(launch)];
   }
 

@@ -68,7 +68,8 @@ function isSameKind(a: ChannelLayout, b: ChannelLayout): boolean {
   return a.count === b.count;
 }
 
-function channelsLastOf(lowering: Lowering, array: DeviceArray): DeviceArray {
+/** A copy that is channels-last. */
+export function channelsLastOf(lowering: Lowering, array: DeviceArray): DeviceArray {
   const copy = {
     ...lowering.scratchArray(array.shape, array.dtype),
     strides: channelsLastStrides(array.shape),

@@ -6,13 +6,14 @@
 import { HoldfastError } from "../../errors/index.js";
 import { type ColumnKernel, dtypes, iterateRows, type RowKernel, term } from "../../ir/index.js";
 import { contiguousStrides, type DeviceArray, keptStrides } from "../device-array.js";
-import { arrayAt, type KernelOp, typeAt, type ValueType } from "../op.js";
+import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { cacheByDtypes } from "../row-lowering.js";
 import { sizeOf } from "../shape.js";
 import { normalizeKernel } from "./batch-norm.js";
 import { gradientRowKernel } from "./channel-gradients.js";
 import { contiguousOf, inferChannels, loadAs, lowerElements, type Per } from "./channels.js";
+import { areColumns, lowerColumnStatistics, lowerColumnSums } from "./group-columns.js";
 import { recordedGradients } from "./recorded-gradients.js";
 
 /** `eps` is added to the variance. */
@@ -21,7 +22,7 @@ export type GroupNormAttributes = { readonly groups: number; readonly eps?: numb
 const defaultEps = 1e-5;
 
 /** Scalars: 1 / length and eps. */
-const statisticsKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
+const rowStatisticsKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
   const { compute } = dtypes[dtype];
   const x = term.load(0, compute);
   const [inverseLength, eps] = [term.scalar(0, compute), term.scalar(1, compute)];
@@ -42,6 +43,42 @@ const statisticsKernel = cacheByDtypes((dtype = "f32"): RowKernel => {
     ],
   };
 });
+
+interface GroupStatistics {
+  /** Contiguous [N, G], in the compute dtype. */
+  readonly mean: DeviceArray;
+  readonly inverseStd: DeviceArray;
+  readonly groups: number;
+  readonly eps: number;
+}
+
+function lowerStatistics(lowering: Lowering, x: DeviceArray, statistics: GroupStatistics): void {
+  if (areColumns(lowering, x)) lowerColumnStatistics(lowering, x, statistics);
+  else lowerRowStatistics(lowering, x, statistics);
+}
+
+function lowerRowStatistics(
+  lowering: Lowering,
+  x: DeviceArray,
+  { mean, inverseStd, eps }: GroupStatistics,
+): void {
+  const count = sizeOf(mean.shape);
+  const length = sizeOf(x.shape) / count;
+  lowering.row({
+    kernel: rowStatisticsKernel(x.dtype),
+    iteration: iterateRows(
+      [count, length],
+      [
+        [length, 1],
+        [1, 0],
+        [1, 0],
+      ],
+      1,
+    ),
+    operands: [contiguousOf(lowering, x), mean, inverseStd].flatMap(({ storage }) => storage ?? []),
+    scalars: [1 / length, eps],
+  });
+}
 
 function groupType({ shape, dtype }: ValueType, groups: number): ValueType {
   return { shape: [shape[0] ?? 1, groups], dtype: dtypes[dtype].compute };
@@ -98,27 +135,11 @@ export const groupNorm: KernelOp<GroupNormAttributes> = {
   lower(lowering, operands, [output, mean, inverseStd], { groups, eps = defaultEps }) {
     const [x = arrayAt(operands, 0), ...affine] = operands.map((_, index) => arrayAt(operands, index));
     if (!output || !mean || !inverseStd) return;
-    const rows = contiguousOf(lowering, x);
-    if (!rows.storage || !mean.storage || !inverseStd.storage) {
+    if (!x.storage) {
       for (const statistic of [mean, inverseStd]) fillWith(lowering, statistic, Number.NaN);
       return;
     }
-    const count = sizeOf(mean.shape);
-    const length = sizeOf(x.shape) / count;
-    lowering.row({
-      kernel: statisticsKernel(x.dtype),
-      iteration: iterateRows(
-        [count, length],
-        [
-          [length, 1],
-          [1, 0],
-          [1, 0],
-        ],
-        1,
-      ),
-      operands: [rows.storage, mean.storage, inverseStd.storage],
-      scalars: [1 / length, eps],
-    });
+    lowerStatistics(lowering, x, { mean, inverseStd, groups, eps });
     const arrays = [x, mean, inverseStd, ...affine];
     lowerElements(
       lowering,
@@ -141,12 +162,19 @@ const groupGradientSums: KernelOp<{ readonly groups: number }> = {
     return [sum, sum];
   },
   lower(lowering, operands, outputs, { groups }) {
-    const [upstream, x] = [0, 1].map((index) => contiguousOf(lowering, arrayAt(operands, index)));
     const [mean, inverseStd] = [arrayAt(operands, 2), arrayAt(operands, 3)];
-    if (!upstream?.storage || !x) {
+    if (!arrayAt(operands, 0).storage) {
       for (const output of outputs) fillWith(lowering, output, 0);
       return;
     }
+    if (areColumns(lowering, arrayAt(operands, 1))) {
+      const statistics = { mean, inverseStd, groups };
+      lowerColumnSums(lowering, arrayAt(operands, 0), arrayAt(operands, 1), statistics, outputs);
+      return;
+    }
+    const [upstream = mean, x = mean] = [0, 1].map((index) =>
+      contiguousOf(lowering, arrayAt(operands, index)),
+    );
     const [batch = 1, channels = 1, ...positions] = x.shape;
     const [width, length] = [channels / groups, sizeOf(positions)];
     const elements = [channels * length, width * length, length, 1];

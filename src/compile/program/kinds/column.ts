@@ -6,7 +6,7 @@ import { accessOf } from "../access.js";
 import type { BufferSlice } from "../buffer.js";
 import type { Emission, Kind } from "./kind.js";
 
-export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "strides"> {
+export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "strides" | "runs"> {
   readonly kind: "column";
   readonly kernel: ColumnKernel;
   readonly operands: readonly BufferSlice[];
@@ -29,8 +29,11 @@ export const column: Kind<ColumnCall> = {
 };
 
 export function columnLaunchOf(
-  { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
+  { kernel, rows, columns, strides, runs, operands, scalars }: ColumnCall,
   { resolve }: Pick<Emission, "resolve">,
 ): ColumnLaunch {
-  return { kernel, rows, columns, strides, operands: operands.map(resolve), scalars };
+  return {
+    ...{ kernel, rows, columns, strides, ...(runs && { runs }) },
+    ...{ operands: operands.map(resolve), scalars },
+  };
 }

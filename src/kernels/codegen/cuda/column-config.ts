@@ -39,7 +39,8 @@ export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallel
   const sizes = columnSizes(kernel, launch);
   const layout = layoutOf(kernel, launch, parallelism);
   let key = `c${layout.partials}/${layout.columns}/${layout.loadedRows ?? layout.unroll}`;
-  for (const { column } of strides) key += column === "unit" ? "u" : "n";
+  for (const { column } of strides) key += column[0];
+  if (layout.runs) key += `/${layout.runs.length}/${layout.runs.group ?? 0}`;
   return {
     key,
     blocks: Math.ceil(columns / layout.columns),
@@ -49,10 +50,18 @@ export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallel
 }
 
 /** The launch parameters after the operands. */
-export function columnSizes(kernel: ColumnKernel, { rows, columns, strides }: Columns): readonly number[] {
+export function columnSizes(
+  kernel: ColumnKernel,
+  { rows, columns, strides, runs }: Columns,
+): readonly number[] {
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, columns, "columns");
-  return [rows, columns, ...strides.map(({ row }) => requireStride(kernel, row))];
+  const between = runs ? strides.map(({ run = 0 }) => run) : [];
+  return [
+    rows,
+    columns,
+    ...[...strides.map(({ row }) => row), ...between].map((at) => requireStride(kernel, at)),
+  ];
 }
 
 /** How many partials a column has. The bits of a result follow from it. */
@@ -69,19 +78,19 @@ function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
 }
 
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
-  const { rows, strides } = launch;
+  const { rows, strides, runs } = launch;
   const partials = columnPartials(rows);
-  const columnStrides = strides.map(({ column }) => column);
+  const shared = { strides: strides.map(({ column }) => column), partials, ...(runs && { runs }) };
   if (reducesInThread(launch, parallelism)) {
     const loadedRows = 2 ** Math.ceil(Math.log2(rows));
-    return { strides: columnStrides, partials, lanes: 1, columns: columnThreads, unroll: 1, loadedRows };
+    return { ...shared, lanes: 1, columns: columnThreads, unroll: 1, loadedRows };
   }
   const columns = columnsPerBlock(kernel, launch, parallelism);
   const lanes = Math.min(partials, maxThreadsPerBlock / columns);
   const loadsPerRow = (partials / lanes) * Math.max(1, kernel.inputs.length);
   let unroll = 1;
   while (unroll * partials < rows && 2 * unroll * loadsPerRow <= maxLoadsInFlight) unroll *= 2;
-  return { strides: columnStrides, partials, lanes, columns, unroll };
+  return { ...shared, lanes, columns, unroll };
 }
 
 /**

@@ -10,7 +10,7 @@ import type { KernelSource } from "../../../driver/index.js";
 import type { ColumnKernel, Compute, Dtype, Expression, OutputLayout, ReduceOp } from "../../../ir/index.js";
 import { checkColumnKernel, identityOf } from "../../../ir/index.js";
 import { warpSize } from "../../cost-model.js";
-import type { ColumnStride } from "../../launch-config.js";
+import type { ColumnRuns, ColumnStride } from "../../launch-config.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
 import { KernelText } from "./kernel-text.js";
@@ -19,6 +19,8 @@ import { narrowed, widened } from "./row-operands.js";
 /** All numbers are powers of two. */
 export interface ColumnLayout {
   readonly strides: readonly ColumnStride[];
+  /** Default: one run. */
+  readonly runs?: ColumnRuns;
   /** Partials of a column. */
   readonly partials: number;
   /** Threads per column: one, or at least a warp and at most one per partial. */
@@ -31,7 +33,10 @@ export interface ColumnLayout {
   readonly loadedRows?: number;
 }
 
-/** The parameters: the inputs, the outputs, rows and columns as u32, each input's row stride; then the kernel's scalars. */
+/**
+ * The parameters: the inputs, the outputs, rows and columns as u32, each input's row stride, with runs each input's distance between them;
+ * then the kernel's scalars.
+ */
 export function printColumnKernel(kernel: ColumnKernel, layout: ColumnLayout): KernelSource {
   checkColumnKernel(kernel);
   return new Printer(kernel, layout).print();
@@ -76,6 +81,7 @@ class Printer {
     text.scalar("u32", "rows");
     text.scalar("u32", "columns");
     for (const index of inputs.keys()) text.scalar("i32", `stride${index}`);
+    if (layout.runs) for (const index of inputs.keys()) text.scalar("i32", `run${index}`);
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
   }
 
@@ -86,6 +92,11 @@ class Printer {
     text.define("const unsigned", "threadColumn", `blockIdx.x * ${columns}u + threadIdx.x % ${columns}u`);
     // Threads beyond the last column repeat it, because all threads of a block take part in the reduction.
     text.define("const unsigned", "position", "threadColumn < columns ? threadColumn : columns - 1u");
+    const { runs } = this.#layout;
+    if (runs) {
+      text.define("const int", "run", `(int)(position / ${runs.length}u)`);
+      text.define("const unsigned", "inRun", `position % ${runs.length}u`);
+    }
     text.line(`const unsigned unrolledRows = rows - rows % ${this.#stride}u;`);
     for (const { value, real, partials } of this.#reductions) {
       const identity = literal(value.type, identityOf(this.#kernel.op, value.type));
@@ -126,12 +137,10 @@ class Printer {
 
   #leaves(): Leaves {
     const text = this.#text;
-    const { strides } = this.#layout;
     return {
       load: ({ input }, at) => {
-        const column = strides[input] === "none" ? "" : " + position";
         const index = at === undefined ? "" : ` + ${at}`;
-        const element = `in${input}[(long long)(int)row * stride${input}${column}${index}]`;
+        const element = `in${input}[(long long)(int)row * stride${input}${this.#columnOffset(input)}${index}]`;
         return widened(text, this.#kernel.inputs[input] ?? "f32", element);
       },
       scalar: (index) => `scalar${index}`,
@@ -139,6 +148,16 @@ class Printer {
       position: () => "(int)position",
       row: () => "(int)row",
     };
+  }
+
+  /** C++: the offset of an input's element from the first one of its row. */
+  #columnOffset(input: number): string {
+    const { strides, runs } = this.#layout;
+    const inRun = {
+      ...{ none: "", unit: ` + ${runs ? "inRun" : "position"}` },
+      group: ` + inRun / ${runs?.group ?? 1}u`,
+    };
+    return `${runs ? ` + (long long)run * run${input}` : ""}${inRun[strides[input] ?? "unit"]}`;
   }
 
   /** Stores the results if a thread has all partials of its column. */

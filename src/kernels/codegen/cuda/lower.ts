@@ -90,6 +90,8 @@ export function lowerColumnGroup(
   { scratch, earlier, op = "columns" }: ColumnGroupOptions,
 ): readonly LaunchCommand[] {
   const full = launches.filter(({ columns }) => columns > 0);
+  const inRuns = full.find(({ runs }) => runs);
+  if (inRuns) throw hasRuns(inRuns.kernel);
   const kernels = [...full, ...(earlier?.members ?? [])].map(({ kernel }) => kernel);
   if (kernels.length === 0) return [];
   if (!fitColumnArguments(kernels)) throw cannotGroup(kernels);
@@ -148,6 +150,15 @@ export function cannotGroup(kernels: readonly ColumnKernel[]): HoldfastError {
     `${kernels.length} column kernels cannot run in one launch: this needs a GPU and at most 4 KiB of arguments. ` +
       "Call canGroupColumns first.",
     { numbers: { kernels: kernels.length } },
+  );
+}
+
+/** The error of a launch that takes columns in one run only. */
+export function hasRuns({ name }: ColumnKernel): HoldfastError {
+  return new HoldfastError(
+    "UNSUPPORTED",
+    `Kernel "${name}" was launched over runs of columns, which only a GPU reduces, in a launch of its own. Check the capability ` +
+      "reducesColumnRuns, or reduce each run.",
   );
 }
 

@@ -76,8 +76,12 @@ function unitsOf(member: ColumnDesc): readonly number[] {
   return kernel.values.map(({ type }) => columns * dtypes[type].bytes * perColumn);
 }
 
-/** How many blocks split the rows of a column. One block reduces a short column, if its registers suffice for all partials. */
-function splitsOf({ kernel, rows, columns }: ColumnDesc): number {
+/**
+ * How many blocks split the rows of a column. One block reduces a short column, if its registers suffice for all partials, and columns in
+ * runs, of which there are many.
+ */
+function splitsOf({ kernel, rows, columns, runs }: ColumnDesc): number {
+  if (runs) return 1;
   const isShort = rows * columns <= maxUnsplitElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
   if (columnPartials(rows) < maxPartials || isShort) return 1;
   let splits = minRowSplits;
