@@ -441,6 +441,41 @@ test("between channels-last convolutions a depthwise one is channels-last too, a
   assert.deepEqual(copied, []);
 });
 
+test("a depthwise convolution reads bf16 from a kernel that also stores floats for the activation's gradient", () => {
+  const calls = withNullGpu("bf16", (device) => {
+    const layers = [
+      new nn.Conv2d(8, 32, 1, { bias: false }),
+      new nn.BatchNorm2d(32),
+      new nn.ReLU6(),
+      new nn.Conv2d(32, 32, 3, { padding: 1, groups: 32, bias: false }),
+    ].map((layer) => layer.to(device));
+    const x = device.step(() => randn([2, 8, 12, 12], { device }).keep());
+    const [planned] = planAllSchedules(device, () => {
+      layers
+        .reduce((image, layer) => layer.forward(image), x as Tensor)
+        .square()
+        .mean()
+        .backward();
+    });
+    return planned!.stages.at(-1)!.calls;
+  });
+  const read = calls.flatMap(({ work }) =>
+    work.kind === "convolution" && work.shape.depthwise && work.shape.direction !== "input-gradient"
+      ? [[work.shape.direction, work.shape.depthwise.dtypes?.x]]
+      : [],
+  );
+  assert.deepEqual(read, [
+    ["forward", "bf16"],
+    ["weight-gradient", "bf16"],
+  ]);
+  const stored = calls.flatMap(({ op, work }) =>
+    work.kind === "row" && op === "batchNorm + hardtanh"
+      ? [work.kernel.outputs.map((output) => (typeof output === "object" ? output.dtype : output))]
+      : [],
+  );
+  assert.deepEqual(stored, [["f32", "bf16"]]);
+});
+
 describe("a depthwise convolution in a step on the emulated GPU", { skip: emulatorMissing }, () => {
   test("has the loss of the CPU in every run of a compiled step in bf16", () => {
     const expected = openDevice().step(() => depthwiseStep(openDevice(), 16)().item());

@@ -37,7 +37,8 @@ export function findNarrowResults(
     const buffers = [...new Set(resultBuffers(runtime, call))];
     const isNarrow = (buffer: Buffer): boolean =>
       (!only || only.has(buffer.id)) && canNarrow(runtime, program, buffer, call.work);
-    if (buffers.every(isNarrow)) for (const buffer of buffers) found.add(buffer);
+    const together = call.work.kind === "row" ? buffers.map((buffer) => [buffer]) : [buffers];
+    for (const group of together) if (group.every(isNarrow)) for (const buffer of group) found.add(buffer);
   }
   return found;
 }
@@ -61,7 +62,7 @@ export function resultIds({ work }: Call): readonly number[] {
   }
 }
 
-/** The results of a call that can be rounded at the store. They become bf16 together or not at all. */
+/** The results of a call that can be rounded at the store. Those of attention become bf16 together or not at all. */
 function resultBuffers(runtime: Runtime, { work }: Call): readonly Buffer[] {
   switch (work.kind) {
     case "convolution":
