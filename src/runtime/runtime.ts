@@ -116,6 +116,7 @@ export class Runtime {
       ...components,
       beforeReplay: () => components.sideUploads.beforeWork(),
       warn: (text) => this.warn(text),
+      isCollective: (kernel) => this.isCollective(kernel),
       issue: (commands) => this.submit(this.load(commands)),
       lowerDigests: () => this.#lowerDigests,
     });
@@ -399,13 +400,13 @@ export class Runtime {
 
   /**
    * Captures a function's work, so that one launch replays it. `capture.ts` says what the function may do. The contents
-   * of `scratch` need not be kept.
+   * of `scratch` need not be kept. `inOrder`: see `Captures`.
    */
-  capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
+  capture(name: string, body: () => void, scratch?: ScratchMemory, inOrder?: () => void): Replayable {
     this.#requireOpen();
     this.#traceSink?.reject("capture", name);
     this.#components.sideUploads.beforeWork();
-    return this.#captures.capture(name, body, scratch);
+    return this.#captures.capture(name, body, scratch, inOrder);
   }
 
   /**

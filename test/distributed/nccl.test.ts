@@ -109,9 +109,18 @@ describe("NCCL", { skip: emulatorMissing, concurrency: 2 }, () => {
 });
 
 function testRareCases(): void {
-  test("where collectives can't be captured, the step runs directly", async () => {
-    const { status, output } = await runGpus("gpu-collectives", 2, [2, -1, "no captures"]);
+  test("where collectives can't be captured, they run between graphs: every byte arrives, and training has the same bits", async () => {
+    const without = ",ncclCaptures=0";
+    const { status, output } = await runGpus("gpu-collectives", 2, [2], without);
     assert.equal(status, 0, output);
+    const [whole, split] = await Promise.all(
+      ["", without].map((settings) => runGpus("gpu-training", 2, [24, 3], settings)),
+    );
+    const bitsOf = ({ output: text }: RanksResult) => text.match(/(?<=losses ).* end/g);
+    assert.match(split!.output, /graphs and collectives in turn/);
+    assert.doesNotMatch(whole!.output, /graphs and collectives in turn/);
+    assert.equal(bitsOf(whole!)?.length, 2, whole!.output);
+    assert.deepEqual(bitsOf(split!), bitsOf(whole!), split!.output);
   });
 
   test("late ranks get every byte", async () => {

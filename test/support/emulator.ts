@@ -72,7 +72,9 @@ export type EmulatorSetting =
   /** The number of the collective in which this process hangs; 0: none. */
   | "ncclHangAt"
   /** The number of the collective that fails after its call; 0: none. */
-  | "ncclErrorAt";
+  | "ncclErrorAt"
+  /** 0: a collective can't be captured. */
+  | "ncclCaptures";
 
 /** The emulator's figures: held resources, and how many captures began in each mode. */
 export type EmulatorFigure =

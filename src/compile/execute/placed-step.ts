@@ -16,7 +16,7 @@ import {
 import { extentOf } from "../program/slices.js";
 import { submitterOf } from "../schedule/streams.js";
 import { verifyPlan } from "../verify/verify.js";
-import { emitCommands, type StepCommand, withPdl } from "./emit.js";
+import { emitCommands, type StepCommand, submitCommands, withPdl } from "./emit.js";
 
 export class PlacedStep {
   readonly #runtime: Runtime;
@@ -63,6 +63,17 @@ export class PlacedStep {
 
   get #calls(): readonly Call[] {
     return this.#schedule.calls.map(({ call }) => call);
+  }
+
+  /**
+   * Submits all of its commands to the runtime's stream, in the order in which they are submitted to several streams: each call follows all
+   * that it waits for. Without programmatic dependent launch, which depends on what precedes a call on its stream.
+   */
+  runInOrder(): void {
+    submitCommands(
+      this.#runtime,
+      this.commands.map((command) => withPdl(command, false)),
+    );
   }
 
   /** The same step without programmatic dependent launch, in the same memory: closing one closes both. */

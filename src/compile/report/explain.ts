@@ -230,11 +230,13 @@ function listHolders(holders: readonly (readonly [label: string, bytes: number, 
 
 function explainCapture(replayable: Replayable | undefined): string {
   if (!replayable) return "not yet: the first call allocates the memory and captures";
-  const { mode, nodes, reason } = replayable;
+  const { mode, nodes, reason, launches = 1 } = replayable;
   if (mode === "direct") return `none, it runs call by call${reason ? `: ${reason}` : ""}`;
   if (!nodes) return "one graph";
   const { kernel, copy, fill } = nodes;
-  return `one graph of ${count(kernel + copy + fill, "node")}: ${kernel} kernels, ${copy} copies, ${fill} fills`;
+  const graphs =
+    launches === 1 ? "one graph of" : `${launches} launches, graphs and collectives in turn, with`;
+  return `${graphs} ${count(kernel + copy + fill, "node")}: ${kernel} kernels, ${copy} copies, ${fill} fills`;
 }
 
 /** The count of each name, the most frequent first. */

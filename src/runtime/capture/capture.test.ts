@@ -13,6 +13,7 @@ import {
   type Stream,
   strict,
 } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
 import type { Storage } from "../memory/storage.js";
 import { openRuntime, type Runtime, type RuntimeOptions } from "../runtime.js";
 
@@ -390,4 +391,74 @@ describe("side streams", () => {
       assert.equal(first(), 3);
     });
   }
+});
+
+describe("a capture of collectives", () => {
+  /** A driver that cannot record the kernel `scale`, as some GPUs cannot record collectives; and the numbers of recorded launches. */
+  function openWithoutRecording(): number[] {
+    const recorded: number[] = [];
+    let launches: number | undefined;
+    open({ capture: "auto" }, (driver) =>
+      interceptCalls(strict(driver), (call, args, proceed) => {
+        if (call === "beginCapture") launches = 0;
+        if (call === "endCapture" && launches !== undefined) {
+          recorded.push(launches);
+          launches = undefined;
+        }
+        if (call === "launch" && launches !== undefined) {
+          launches++;
+          const { kernel } = args[1] as { kernel: unknown };
+          if (kernel === runtime.kernel(basicKernels.scale))
+            throw new HoldfastError("CAPTURE_REJECTED", "cannot be recorded");
+        }
+        return proceed();
+      }),
+    );
+    Object.defineProperty(runtime, "isCollective", {
+      value: (kernel: unknown) => kernel === runtime.kernel(basicKernels.scale),
+    });
+    return recorded;
+  }
+
+  /** state ← state + state */
+  function double(): void {
+    const kernel = runtime.kernel(basicKernels.add);
+    const values = [state, state, state, count];
+    runtime.launch({ op: "double", kernel, blocks: blockCount(count), arguments: values });
+  }
+
+  function exchange(): void {
+    double();
+    grow();
+    grow();
+    double();
+  }
+
+  test("runs them between graphs if they can't be recorded", () => {
+    const recorded = openWithoutRecording();
+    runtime.upload([{ source: new Float32Array([3]), target: factor }]);
+    const work = runtime.capture("exchange", exchange, undefined, exchange);
+    assert.deepEqual([work.mode, work.launches, work.nodes?.kernel], ["graph", 4, 2]);
+    assert.deepEqual(recorded.slice(-3), [1, 0, 1]);
+    assert.equal(first(), 3);
+    for (const expected of [108, 3888]) {
+      work.replay();
+      assert.equal(first(), expected);
+    }
+    assert.equal(printed.filter((line) => line.includes("collectives run between graphs")).length, 1);
+    work.close();
+    rejects("CLOSED", () => work.replay());
+  });
+
+  test("runs directly if the rest can't be recorded either", () => {
+    openWithoutRecording();
+    const body = (): void => {
+      exchange();
+      void runtime.read(state);
+    };
+    const work = runtime.capture("exchange", body, undefined, body);
+    assert.deepEqual([work.mode, work.launches, first()], ["direct", undefined, 3]);
+    work.replay();
+    assert.equal(first(), 48);
+  });
 });

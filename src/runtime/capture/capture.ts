@@ -8,9 +8,11 @@
  * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. In all cases the
  * memory that the function writes is restored, so a capture has no effect of its own. A capture for timing is neither run nor
  * compared: work that changes its own inputs would do something else the second time.
+ *
+ * Where collectives can't be recorded, the work between them becomes several graphs, and a replay launches graphs and collectives in turn.
  */
 
-import type { Driver, Graph, Stream } from "../../driver/index.js";
+import type { Graph, Kernel, NodeCount } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, formatSpan, runAll } from "../../units/index.js";
 import type { Arena } from "../memory/arena.js";
@@ -33,15 +35,19 @@ export interface CaptureOptions extends DeviceCopiesOptions {
   readonly arena: Arena;
   readonly captureState: CaptureStateMachine;
   readonly recorder: Recorder;
+  readonly isCollective: (kernel: Kernel) => boolean;
 }
+
+/** A graph, or a launch between graphs. */
+export type CapturedPart = Graph | (() => void);
 
 /** Rough device cost of a graph node, charged to the budget so that graphs appear among the holders. */
 const bytesPerNode = 1024;
 
-/** A verified graph. It owns every buffer that it accesses: they stay pinned until it is closed. */
+/** A verified graph, or several with collectives between them. It owns every buffer that it accesses: they stay pinned until it is closed. */
 export class CapturedGraph {
   readonly name: string;
-  readonly graph: Graph;
+  readonly #parts: readonly CapturedPart[];
   readonly #options: CaptureOptions;
   /** A storage of each persistent region that it writes. */
   readonly #written: readonly Storage[];
@@ -51,26 +57,35 @@ export class CapturedGraph {
   constructor(
     options: CaptureOptions,
     name: string,
-    graph: Graph,
+    parts: readonly CapturedPart[],
     written: Iterable<Storage>,
     release: () => void,
   ) {
     this.name = name;
-    this.graph = graph;
+    this.#parts = parts;
     this.#options = options;
     this.#written = [...new Map([...written].map((storage) => [storage.home, storage])).values()];
     this.#release = release;
   }
 
-  /** Runs the whole graph once, in one launch. */
+  get nodes(): NodeCount {
+    return nodesOf(this.#parts);
+  }
+
+  /** The launches of a replay: one for a whole graph. */
+  get launches(): number {
+    return this.#parts.length;
+  }
+
+  /** Runs all of the work once. */
   replay(): void {
     if (this.#isClosed) {
       throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed. Capture it again to replay it.`);
     }
-    const { driver, stream, recorder, captureState } = this.#options;
+    const { recorder, captureState } = this.#options;
     captureState.rejectInside("replay", this.name);
     for (const storage of this.#written) countWrite(storage);
-    driver.launchGraph(stream, this.graph);
+    launchParts(this.#options, this.#parts);
     recorder.record("replay", this.name);
   }
 
@@ -87,13 +102,14 @@ export class CapturedGraph {
 
 /**
  * Captures `body`. A failed capture has no effect except the function's lazy resources. With purpose "timing", nothing runs
- * before the first replay.
+ * before the first replay. With `isSplit`, collectives run between graphs; the body then uses the runtime's stream alone.
  */
 export function captureGraph(
   options: CaptureOptions,
   name: string,
   body: () => void,
   purpose?: ScratchMemory | "timing",
+  isSplit = false,
 ): CapturedGraph {
   const { driver, stream, captureState, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
@@ -130,22 +146,22 @@ export function captureGraph(
     const expected = takeChecksums(options, compared);
     before.restore();
 
-    const graph = record(driver, stream, () =>
+    const parts = record(options, isSplit, () =>
       requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
     );
-    undo.push(() => driver.destroyGraph(graph));
-    requireNodes(name, graph, accesses.commands);
-    driver.instantiate(graph);
+    undo.push(() => destroyParts(options, parts));
+    requireNodes(name, nodesOf(parts), accesses.commands - parts.filter(isLaunch).length);
+    for (const part of parts) if (!isLaunch(part)) driver.instantiate(part);
     poisonScratch();
     for (const storage of isRun ? accesses.written : []) countWrite(storage);
-    if (isRun) driver.launchGraph(stream, graph);
+    if (isRun) launchParts(options, parts);
     requireSameChecksums(name, expected, takeChecksums(options, compared), scratch);
     before.restore();
     before.release();
 
     recorder.record("capture", name, 0, accesses.commands);
     undo.splice(undo.indexOf(before.release), 2);
-    return new CapturedGraph(options, name, graph, accesses.written, () => runAll(undo.reverse()));
+    return new CapturedGraph(options, name, parts, accesses.written, () => runAll(undo.reverse()));
   } catch (error) {
     captureState.leave();
     recorder.record("reject", `capture ${name}`);
@@ -198,20 +214,63 @@ function runPass(
   }
 }
 
+const isLaunch = (part: CapturedPart): part is () => void => typeof part === "function";
+
 /** The driver's capture. It is always ended, so that the stream is usable after an error. */
-function record(driver: Driver, stream: Stream, body: () => void): Graph {
+function record(options: CaptureOptions, isSplit: boolean, body: () => void): readonly CapturedPart[] {
+  const { driver, stream, work, isCollective } = options;
+  const parts: CapturedPart[] = [];
+  const endGraph = (): void => {
+    const graph = driver.endCapture(stream);
+    // Between two collectives there may be no work.
+    if (isSplit && Object.values(graph.nodes).every((count) => count === 0)) driver.destroyGraph(graph);
+    else parts.push(graph);
+  };
   driver.beginCapture(stream, "thread-local");
   try {
+    if (isSplit)
+      work.apart = {
+        includes: isCollective,
+        add(launch) {
+          endGraph();
+          parts.push(launch);
+          driver.beginCapture(stream, "thread-local");
+        },
+      };
     body();
-    return driver.endCapture(stream);
+    endGraph();
+    return parts;
   } catch (error) {
+    destroyParts(options, parts);
     try {
       driver.destroyGraph(driver.endCapture(stream));
     } catch {
       // The driver has already ended the capture; the original error is the one to report.
     }
     throw error;
+  } finally {
+    work.apart = undefined;
   }
+}
+
+function launchParts({ driver, stream }: CaptureOptions, parts: readonly CapturedPart[]): void {
+  for (const part of parts) {
+    if (isLaunch(part)) part();
+    else driver.launchGraph(stream, part);
+  }
+}
+
+function destroyParts({ driver }: CaptureOptions, parts: readonly CapturedPart[]): void {
+  for (const part of parts) if (!isLaunch(part)) driver.destroyGraph(part);
+}
+
+function nodesOf(parts: readonly CapturedPart[]): NodeCount {
+  const sum = { kernel: 0, copy: 0, fill: 0, memory: 0, host: 0 };
+  for (const part of parts) {
+    if (isLaunch(part)) continue;
+    for (const kind of Object.keys(sum) as (keyof NodeCount)[]) sum[kind] += part.nodes[kind];
+  }
+  return sum;
 }
 
 function requireJoined(name: string, { streams }: AccessSet): void {
@@ -240,7 +299,7 @@ function requireSameWork(name: string, observed: AccessSet, now: AccessSet): voi
   );
 }
 
-function requireNodes(name: string, { nodes }: Graph, commands: number): void {
+function requireNodes(name: string, nodes: NodeCount, commands: number): void {
   const counted = nodes.kernel + nodes.copy + nodes.fill;
   if (nodes.memory === 0 && nodes.host === 0 && counted === commands) return;
   throw new HoldfastError(

@@ -13,6 +13,8 @@ import type { ScratchMemory } from "./checksum.js";
 /** Work that can run again: as a verified graph, or directly if capture is off or was rejected. */
 export interface Replayable {
   readonly mode: "graph" | "direct";
+  /** The launches of a replay: one for a graph, more if collectives run between several. Undefined for work that runs directly. */
+  readonly launches?: number | undefined;
   /** The graph's nodes by kind. Undefined for work that runs directly. */
   readonly nodes?: NodeCount | undefined;
   /** Why it runs directly. Undefined for a graph. */
@@ -38,22 +40,39 @@ export class Captures {
   }
 
   /**
-   * Captures a function's work. `capture.ts` says what the function may do. The contents of `scratch` need not be kept.
+   * Captures a function's work. `capture.ts` says what the function may do. The contents of `scratch` need not be kept. `inOrder`: the same work
+   * on the runtime's stream alone, if it has collectives. If they can't be captured, they run between graphs.
    */
-  capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
-    const { settings, phases, warn } = this.#options;
+  capture(name: string, body: () => void, scratch?: ScratchMemory, inOrder?: () => void): Replayable {
+    const { settings, phases } = this.#options;
     if (settings.capture === "off") return runDirectly(body, captureIsOff);
+    const capture = (of: () => void, isSplit: boolean): Replayable =>
+      this.#add(
+        phases.run("capture", () => captureGraph(this.#options, name, of, scratch, isSplit), { label: name }),
+      );
     try {
-      const capture = (): CapturedGraph => captureGraph(this.#options, name, body, scratch);
-      return this.#add(phases.run("capture", capture, { label: name }));
+      return capture(body, false);
     } catch (error) {
-      if (settings.capture === "on" || !isCaptureRejection(error)) throw error;
-      if (!this.#hasWarned) {
-        this.#hasWarned = true;
-        warn(`a capture was rejected, and its work runs directly: ${error.message}`);
+      if (!isCaptureRejection(error)) throw error;
+      if (inOrder) {
+        try {
+          const split = capture(inOrder, true);
+          this.#warn(`a capture was rejected, so collectives run between graphs: ${error.message}`);
+          return split;
+        } catch (again) {
+          if (!isCaptureRejection(again)) throw again;
+        }
       }
+      if (settings.capture === "on") throw error;
+      this.#warn(`a capture was rejected, and its work runs directly: ${error.message}`);
       return runDirectly(body, error.message);
     }
+  }
+
+  /** Only once: later captures are rejected for the same reason. */
+  #warn(text: string): void {
+    if (!this.#hasWarned) this.#options.warn(text);
+    this.#hasWarned = true;
   }
 
   /** Captures a function's work to time it. The work does not run before the first replay. */
@@ -70,7 +89,8 @@ export class Captures {
   #add(graph: CapturedGraph): Replayable {
     const replayable: Replayable = {
       mode: "graph",
-      nodes: graph.graph.nodes,
+      nodes: graph.nodes,
+      launches: graph.launches,
       replay: () => {
         this.#options.beforeReplay();
         graph.replay();

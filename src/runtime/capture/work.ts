@@ -77,10 +77,18 @@ export interface LaunchRequest {
   readonly isPdl?: boolean;
 }
 
+/** Launches that do not become part of a graph. */
+export interface LaunchesApart {
+  includes(kernel: Kernel): boolean;
+  add(launch: () => void): void;
+}
+
 export class Work {
   readonly #options: WorkOptions;
   /** Set by the capture while its function runs. */
   accesses: AccessSet | undefined;
+  /** Set by the capture while it records graphs with launches between them. */
+  apart: LaunchesApart | undefined;
 
   constructor(options: WorkOptions) {
     this.#options = options;
@@ -94,7 +102,9 @@ export class Work {
       this.#note(op, value, kernel.parameters[index]);
       return value.span;
     });
-    this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values, isPdl }));
+    const launch = (): void =>
+      this.#options.driver.launch(stream, { kernel, blocks, arguments: values, isPdl });
+    this.#send(op, this.apart?.includes(kernel) ? () => this.apart?.add(launch) : launch);
     const captured = this.accesses?.streams.get(stream);
     if (captured) captured.issued += 1;
   }

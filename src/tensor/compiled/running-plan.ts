@@ -92,12 +92,14 @@ function startIn(
   const isShared = isSharedPlan(runtime, planned);
   const requireSameModes = (all: readonly PlanCandidate[]): void => {
     const modes = all.map(
-      ({ name, replayable: { mode, reason } }) => `${name}: ${mode}${reason ? ` (${reason})` : ""}`,
+      ({ name, replayable: { mode, reason, launches = 0 } }) =>
+        `${name}: ${mode}${launches > 1 ? ` in ${launches} launches` : ""}${reason ? ` (${reason})` : ""}`,
     );
     if (isShared) runtime.choices.requireSame(`the captures of step "${options.name}"`, modes);
   };
   requireSameModes([plain]);
-  if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") return untuned(plain);
+  const isOnly = runtime.settings.capture !== "auto" || replayable.mode !== "graph" || isSplit(replayable);
+  if (isOnly) return untuned(plain);
   const fitting = streamed.filter((variant) => variant.planned.plan.bytes <= (block.storage?.span.size ?? 0));
   const direct = keepingCopies(plain, { mode: "direct", replay: placed.run, close: () => undefined });
   const candidates: PlanCandidate[] = [];
@@ -172,8 +174,12 @@ function capturePlan(runtime: Runtime, name: string, plan: Placed): Replayable {
   const { planned, placed } = plan;
   // So that the runs that are compared have the weights' values, as later ones have.
   planned.copies.refresh(callsOf(planned));
-  return keepingCopies(plan, runtime.capture(name, placed.run, placed.scratch));
+  const inOrder = isSharedPlan(runtime, planned) ? () => placed.runInOrder() : undefined;
+  return keepingCopies(plan, runtime.capture(name, placed.run, placed.scratch, inOrder));
 }
+
+/** True if collectives run between graphs: then there is one schedule. */
+const isSplit = ({ launches = 1 }: Replayable): boolean => launches > 1;
 
 /** Refreshes weight copies before a replay if other work may have changed the weights. */
 function keepingCopies({ planned }: Placed, replayable: Replayable): Replayable {

@@ -51,12 +51,14 @@ const std::map<std::string, long long> defaults = {
     {"gemmsDiffer", 0},
     {"gemmUnsound", -1},
     // NCCL: 22809 is 2.28.9; how often a call is in progress; the time by which every collective is late; the
-    // number of the collective in which this process hangs, or fails without an answer to the call; 0: none.
+    // number of the collective in which this process hangs, or fails without an answer to the call, 0: none; whether
+    // collectives can be captured.
     {"ncclVersion", 22809},
     {"ncclPolls", 3},
     {"ncclDelayUs", 0},
     {"ncclHangAt", 0},
     {"ncclErrorAt", 0},
+    {"ncclCaptures", 1},
 };
 
 struct Plan {

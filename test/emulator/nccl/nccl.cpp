@@ -16,6 +16,7 @@
 #include "../emulator.h"
 
 extern "C" int cuCtxGetCurrent(uint64_t* context);
+extern "C" int cuStreamIsCapturing(uint64_t stream, int* status);
 
 namespace {
 
@@ -219,6 +220,10 @@ int enqueue(const char* function, const char* kind, uint64_t from, uint64_t to, 
   if (type < 0 || type > 9 || root < 0 || root >= communicator->ranks) return invalidArgument;
   const size_t bytes = count * elementBytes[type];
   if (bytes == 0) return success;
+  int capturing = 0;
+  if (emulator_get("ncclCaptures") == 0 && cuStreamIsCapturing(stream, &capturing) == 0 && capturing != 0) {
+    return unhandledCudaError;
+  }
   if (communicator->ranks == 1) {
     if (from == to) return success;
     const Copy copy = {from, to, bytes};
