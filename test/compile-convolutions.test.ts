@@ -163,6 +163,26 @@ test("sequences are channels-last from layer to layer in every precision, and th
   assert.ok(unbatched.every(({ work }) => work.kind !== "convolution" || !work.shape.channelsLast));
 });
 
+test("the gradient that a global pool spreads is channels-last after the first activation", () => {
+  const calls = withNullGpu("bf16", (device) => {
+    const [first, second] = [16, 32].map((channels) =>
+      new nn.Conv2d(channels, 32, 3, { padding: 1 }).to(device),
+    );
+    const x = device.step(() => randn([8, 16, 8, 8], { device }).keep());
+    const [planned] = planAllSchedules(device, () => {
+      const hidden = first!.forward(x).relu();
+      const image = hidden.add(second!.forward(hidden)).relu();
+      nn.functional.adaptiveAvgPool2d(image, 1).square().mean().backward();
+    });
+    return planned!.stages.at(-1)!.calls;
+  });
+  // True if all operands have one layout.
+  const isFlat = calls.flatMap(({ op, work }) =>
+    work.kind === "row" && op.includes("reluGradient") ? [work.iteration.outer.length === 0] : [],
+  );
+  assert.deepEqual(isFlat, [false, true]);
+});
+
 /** Two resolutions of an image: the first is pooled, and the second is enlarged and joined to it. */
 function twoResolutions(device: Device, [batch, height, width]: readonly [number, number, number]) {
   manualSeed(11);

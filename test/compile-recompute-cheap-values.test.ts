@@ -8,6 +8,7 @@ import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn } from "holdfast";
 import type { PassSettings } from "../src/compile/index.js";
 import { accessesOf, type Call } from "../src/compile/program/program.js";
+import { launchBytes } from "../src/kernels/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -91,8 +92,8 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
 });
 
 describe("a plan for a GPU", () => {
-  const planned = (precision: Precision, options: Options = {}) =>
-    withNullGpu(precision, (device) => trained(device, options), { multiprocessors: 1 }).calls;
+  const planned = (precision: Precision, options: Options = {}, multiprocessors = 1) =>
+    withNullGpu(precision, (device) => trained(device, options), { multiprocessors }).calls;
 
   test("has column reductions that compute the gradient of the activation", () => {
     const [before, after] = [planned("bf16", { passes: stored }), planned("bf16")].map(summed);
@@ -106,6 +107,14 @@ describe("a plan for a GPU", () => {
         countLarge(planned(precision)) < countLarge(planned(precision, { passes: stored })),
         precision,
       );
+  });
+
+  test("has fewer values that take as long to store as a launch", () => {
+    const launches = imageBytes / launchBytes;
+    assert.ok(launches > 2 && launches < 3);
+    const [before, after] = [planned("bf16", { passes: stored }, 2), planned("bf16", {}, 2)].map(countLarge);
+    assert.ok(after! < before!, `${before} and ${after} values`);
+    assert.equal(countLarge(planned("bf16", {}, 3)), before);
   });
 
   test("stores the gradient of an activation with an exponential", () => {

@@ -64,15 +64,16 @@ export function isContiguous({ shape, strides }: Layout): boolean {
 }
 
 /**
- * Images and sequences stay channels-last: the result of an elementwise op has the layout of the first dense operand of its shape. A
- * transposed matrix looks like a channels-last sequence. So a sequence stays so only if no dense operand is row-major.
+ * Images and sequences stay channels-last: the result of an elementwise op does if an image of its shape is, whatever the layout of the
+ * others, such as a target or a gradient that a pool spreads. A transposed matrix looks like a channels-last sequence. So a sequence stays
+ * so only if no dense operand is row-major.
  */
 export function keptStrides(operands: readonly (Layout | number)[], shape: Shape): Strides | undefined {
   if (shape.length !== 4 && shape.length !== 3) return undefined;
   let isLast = false;
   for (const operand of operands) {
     if (typeof operand === "number" || !isSameShape(operand.shape, shape)) continue;
-    if (isContiguous(operand)) return undefined;
+    if (shape.length === 3 && isContiguous(operand)) return undefined;
     isLast ||= isChannelsLast(operand);
     if (isLast && shape.length === 4) break;
   }

@@ -26,7 +26,8 @@ const cheapBinary = new Set(["add", "sub", "mul", "min", "max"]);
 
 export function recomputeCheapValues(runtime: Runtime, program: Program): void {
   if (!capabilitiesOf(runtime).prefersMemoryOverRecompute) return;
-  const minBytes = comboLimits(runtime.device).largeBytes;
+  // A smaller value takes less time to store than a launch.
+  const minBytes = comboLimits(runtime.device).launchTraffic;
   // The first value comes first: what is computed from it can then be computed from its inputs.
   for (const node of [...program.nodes]) {
     for (const value of valuesOf(program, node, minBytes)) recompute(runtime, program, node, value);
