@@ -176,8 +176,9 @@ function explainRounding(before: readonly Call[], after: readonly Call[]): strin
     return (work.kind === "gemm" || work.kind === "gemm-epilogue") && work.problem.resultDtype === "bf16";
   };
   const more = after.filter(isRounded).length - before.filter(isRounded).length;
+  if (more <= 0) return "";
   const saved = stepBytesOf(before) - stepBytesOf(after);
-  return more > 0 ? `${count(more, "call")} more store bf16; ${formatBytes(saved)} of buffers gone` : "";
+  return `${count(more, "call")} more store bf16; ${formatBytes(saved)} of buffers gone`;
 }
 
 /** The sum of all step buffers, as if none shared memory. */
