@@ -103,7 +103,8 @@ export function layOutGemm({ m, n, k, batch, a, b, c }: RandomGemm) {
 /** Integers from -2 to 2, the same for the same seed. */
 export function smallValues(length: number, seed: number): Float64Array {
   let state = seed;
-  return Float64Array.from({ length }, () => {
+  // Not from(): it takes a result object for each element.
+  return new Float64Array(length).map(() => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
     return ((state >>> 16) % 5) - 2;
   });

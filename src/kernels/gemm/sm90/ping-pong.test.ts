@@ -111,6 +111,13 @@ const bitsOf = (runtime: Runtime, storage: Storage): Uint16Array =>
 const floatsOf = (runtime: Runtime, storage: Storage): Float32Array =>
   new Float32Array(runtime.read(storage).slice().buffer);
 
+/** The product of a row that begins at `start` with a column. */
+function dot(rows: Float64Array, start: number, column: Float64Array): number {
+  let sum = 0;
+  for (let e = 0; e < column.length; e++) sum += rows[start + e]! * column[e]!;
+  return sum;
+}
+
 /** A problem in step memory, and its results. `valueAt`: the elements of all operands. */
 function prepare(runtime: Runtime, problem: Problem, epilogue: Epilogue | undefined, values = smallValues) {
   const { m, n, k, isBTransposed = true, bias = "none", gap = 0, element = "bf16" } = problem;
@@ -166,13 +173,12 @@ function prepare(runtime: Runtime, problem: Problem, epilogue: Epilogue | undefi
   /** The sums of the GEMM, exact. */
   function sums(): Float64Array {
     const result = new Float64Array(m * n);
-    for (let row = 0; row < m; row++) {
-      for (let column = 0; column < n; column++) {
-        let sum = bias === "none" ? 0 : biases[column]!;
-        for (let e = 0; e < k; e++)
-          sum += a[row * k + e]! * b[isBTransposed ? column * k + e : e * n + column]!;
-        result[row * n + column] = sum;
-      }
+    // [N, K]: neighbours in memory are multiplied one after the other.
+    const columns = isBTransposed ? b : b.map((_, at) => b[(at % k) * n + Math.floor(at / k)]!);
+    for (let column = 0; column < n; column++) {
+      const values = columns.subarray(column * k, (column + 1) * k);
+      for (let row = 0; row < m; row++) result[row * n + column] = dot(a, row * k, values);
+      if (bias !== "none") for (let row = 0; row < m; row++) result[row * n + column]! += biases[column]!;
     }
     return result;
   }
@@ -283,7 +289,7 @@ describe("a ping-pong GEMM", { skip: cudaMissing }, () => {
   /** Numbers with as many digits as bf16 has. */
   function rough(length: number, seed: number): Float64Array {
     let state = seed;
-    return Float64Array.from({ length }, () => {
+    return new Float64Array(length).map(() => {
       state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
       return (((state >>> 16) % 255) - 127) / 64;
     });
