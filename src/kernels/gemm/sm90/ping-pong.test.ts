@@ -8,6 +8,7 @@ import { encodeFloats } from "../../../../test/support/encoded-values.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import { smallValues } from "../../../../test/support/random-gemms.js";
+import { sampleOfDay } from "../../../../test/support/sample-of-day.js";
 import { openTestGpu, testDevice } from "../../../../test/support/test-device.js";
 import { type RowKernel, term } from "../../../ir/index.js";
 import { openRuntime, type Runtime, type Storage } from "../../../runtime/index.js";
@@ -496,8 +497,8 @@ describe("a ping-pong config", () => {
 });
 
 describe("the code of ping-pong GEMMs under nvcc", { skip: noCompiler() }, () => {
-  test("compiles without a warning, needs no local memory, and does not serialise wgmma", () => {
-    const sources = Object.values<Epilogue | undefined>({ ...epilogues, none: undefined }).map(
+  test("compiles without a warning, needs no local memory, and does not serialise wgmma", (t) => {
+    const all = Object.values<Epilogue | undefined>({ ...epilogues, none: undefined }).map(
       (epilogue, index) => {
         const storesC = !epilogue || epilogue.storesC;
         const bias = (["f32", "none", "bf16"] as const)[index % 3]!;
@@ -506,6 +507,8 @@ describe("the code of ping-pong GEMMs under nvcc", { skip: noCompiler() }, () =>
         return sm90Source({ ...config, ...(index > 3 && { prefetchesB: true }) }, ["out"], epilogue);
       },
     );
+    const { cases: sources, note } = sampleOfDay(all, 3);
+    t.diagnostic(`${note} epilogues`);
     for (const [index, cost] of compileWithNvcc(sources, "sm_90a").entries()) {
       const { stackBytes, spillBytes, isSerialized, registers } = cost;
       const actual = { stackBytes, spillBytes, isSerialized };

@@ -6,6 +6,7 @@ import { encodeFloats } from "../../../../test/support/encoded-values.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import { smallValues } from "../../../../test/support/random-gemms.js";
+import { sampleOfDay } from "../../../../test/support/sample-of-day.js";
 import type { Runtime } from "../../../runtime/index.js";
 import { backendOf } from "../../backend.js";
 import { submit } from "../../submit.js";
@@ -208,13 +209,15 @@ describe("selection", () => {
   });
 });
 
-test("NVIDIA's compiler accepts every sum, and needs no local memory", { skip: noCompiler() }, () => {
-  const sources = Object.values(sumTiles).flatMap((tile) =>
+test("NVIDIA's compiler accepts every sum, and needs no local memory", { skip: noCompiler() }, (t) => {
+  const all = Object.values(sumTiles).flatMap((tile) =>
     kLists.slice(0, 2).flatMap((ks, index) => {
       const config = configOf(tile, { m: 8, n: 4864, ks, isBTransposed: index === 0, hasBias: index === 1 });
       return sm90Source({ ...config, prefetchesB: index === 0 }, ["out"]);
     }),
   );
+  const { cases: sources, note } = sampleOfDay(all, 3);
+  t.diagnostic(`${note} sums`);
   for (const [index, { stackBytes, spillBytes, isSerialized }] of compileWithNvcc(
     sources,
     "sm_90a",
