@@ -8,6 +8,8 @@
 
 #include <string>
 
+#include "kernel-table.h"
+
 namespace emulator {
 
 /** The folder of the calling library. */
@@ -28,6 +30,11 @@ inline std::string kernelFolder() {
 inline void* openKernel(const std::string& path) {
   static void* const math = dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
   return math == nullptr ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+/** The table of a module; null if the object does not have it. */
+inline const EmulatorModule* findModule(void* object, const std::string& name) {
+  return static_cast<const EmulatorModule*>(dlsym(object, ("emulator_module_" + name).c_str()));
 }
 
 }  // namespace emulator

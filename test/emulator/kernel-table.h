@@ -1,6 +1,6 @@
 /**
- * The interface between a compiled kernel's shared object and the emulator of libcuda. The object exports one
- * `emulator_module`. The emulation includes this file too, so it includes nothing.
+ * The interface between a compiled kernel's shared object and the emulator of libcuda. The object exports
+ * `emulator_module_NAME` for each of its modules. The emulation includes this file too, so it includes nothing.
  */
 #pragma once
 
@@ -109,7 +109,7 @@ enum { emulatorClusterLimit = 8, emulatorClusterStride = 320 << 10 };
 struct EmulatorImage {
   char magic[16];
   unsigned long long size;
-  /** The name of the object's file in the cache; ends with a zero. */
+  /** The module's name, which is also that of the object's file in the cache; ends with a zero. */
   char name[40];
   /** The compute capability that it was compiled for: 90 for 9.0. */
   unsigned architecture;

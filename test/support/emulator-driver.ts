@@ -12,7 +12,7 @@ import {
   type Span,
   type Stream,
 } from "holdfast/internals";
-import { buildEmulator, type EmulatorFigure, openEmulator } from "./emulator.js";
+import { buildEmulator, compileTogether, type EmulatorFigure, openEmulator } from "./emulator.js";
 
 const figures = [
   "usedMemory",
@@ -36,7 +36,15 @@ export function heldOnEmulator(): Held {
 
 /** One thread compiles by default: other test processes have the other processors. */
 export function openEmulatorDriver(options: Omit<CudaDriverOptions, "environment"> = {}): CudaDriver {
-  return openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: buildEmulator() }, threads: 1, ...options });
+  const environment = { HOLDFAST_CUDA_PATH: buildEmulator() };
+  const driver = openCudaDriver({ environment, threads: 1, ...options });
+  const { compileKernels } = driver;
+  driver.compileKernels = (sources) => {
+    const codes = sources.filter(({ gemm }) => !gemm);
+    compileTogether(codes.flatMap(({ name, cuda }) => (cuda ? [{ name, code: cuda.code }] : [])));
+    compileKernels?.call(driver, sources);
+  };
+  return driver;
 }
 
 /** Runs `use` on a fresh driver, and checks that it frees everything when it is closed. */

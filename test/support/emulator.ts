@@ -110,6 +110,12 @@ export interface Emulator {
   reset(): void;
 }
 
+/** A kernel's name and its CUDA C++, as the driver passes them to NVRTC. */
+export interface EmulatorSource {
+  readonly name: string;
+  readonly code: string;
+}
+
 const sourceFolder = "test/emulator";
 const flags = [
   ...["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-ffp-contract=off"],
@@ -157,6 +163,24 @@ let opened: Emulator | undefined;
 export function openEmulator(): Emulator {
   opened ??= open(buildEmulator());
   return opened;
+}
+
+let compileSources: ((count: number, names: readonly string[], codes: readonly string[]) => void) | undefined;
+
+/**
+ * Compiles kernels in few calls of g++, before NVRTC is asked for one after the other: g++ takes half of its time for a small kernel to
+ * start, and for the headers and the linker. What is compiled already, or fails, is left to NVRTC.
+ */
+export function compileTogether(sources: readonly EmulatorSource[]): void {
+  if (sources.length < 2) return;
+  compileSources ??= loadKoffi()
+    .load(join(buildEmulator(), "libnvrtc.so.13"))
+    .func("void emulator_compile(int count, const char **names, const char **codes)");
+  compileSources(
+    sources.length,
+    sources.map(({ name }) => `${name}.cu`),
+    sources.map(({ code }) => code),
+  );
 }
 
 /** Looked up and not run, because every file of the device suites asks. */

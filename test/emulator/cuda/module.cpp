@@ -129,7 +129,7 @@ EMULATOR_EXPORT int cuModuleLoadData(uint64_t* module, const EmulatorImage* imag
   if (!isForThisDevice(image->architecture)) return noBinaryForGpu;
   void* object = openKernel(pathOf(*image));
   if (object == nullptr) return invalidImage;
-  const auto* table = static_cast<const EmulatorModule*>(dlsym(object, "emulator_module"));
+  const EmulatorModule* table = findModule(object, image->name);
   if (table == nullptr) return invalidImage;
   *module = modules.add({object, table});
   return success;

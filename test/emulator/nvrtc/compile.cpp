@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -151,28 +152,44 @@ class KernelLock {
   KernelLock(const KernelLock&) = delete;
 };
 
-/** The text for g++: the source, followed by the table of its kernels. */
-std::string withTable(const std::string& source, const std::string& name) {
-  const std::string bare = withoutComments(source);
+/** A kernel's file in the folder, and its module's name. */
+struct Module {
+  std::string name;
+  std::string path;
+};
+
+Module moduleOf(const NamedSource& kernel, const std::string& allFlags) {
+  const std::string name = nameOf(allFlags + linkFlags + emulation() + kernel.name + '\n' + kernel.source);
+  return {name, kernelFolder() + "/" + name + ".so"};
+}
+
+bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
+/** The text for g++: the source, followed by the table of its kernels. In a namespace, it can be in one file with others. */
+std::string textOf(const NamedSource& kernel, const std::string& module, bool isInNamespace) {
+  const std::string bare = withoutComments(kernel.source);
   const std::string isCooperative = hasWaitingThreads(bare) ? "true" : "false";
   std::string table;
   const auto entries = findEntries(bare);
   for (const Entry& entry : entries) {
     table += "EMULATOR_KERNEL(" + entry.name + ", " + entry.maxThreads + ", " + isCooperative + ", " + entry.cluster + "), ";
   }
-  std::string file = name;
+  std::string file = kernel.name;
   for (char& letter : file) {
     if (letter == '"' || letter == '\\' || letter == '\n') letter = '_';
   }
-  return "#line 1 \"" + file + "\"\n" + source + "\n#line 1 \"the emulator's table\"\nEMULATOR_MODULE(" +
-         std::to_string(entries.size()) + ", " + table + ")\n";
+  const std::string text = "#undef EMULATOR_MODULE_NAME\n#define EMULATOR_MODULE_NAME \"" + module + "\"\n" +
+                           (isInNamespace ? "namespace emulator_" + module + " {\n" : "") + "#line 1 \"" + file + "\"\n" +
+                           (isInNamespace ? withoutLinkage(kernel.source) : kernel.source) + "\n#line 1 \"the emulator's table\"\n" +
+                           "EMULATOR_MODULE(" + module + ", " + std::to_string(entries.size()) + ", " + table + ")\n";
+  return isInNamespace ? text + "}\n" : text;
 }
 
 /** The error that ptxas would report; empty for none. */
-std::string findExcess(const std::string& path) {
+std::string findExcess(const std::string& path, const std::string& module) {
   void* object = openKernel(path);
   if (object == nullptr) return dlerror();
-  const auto* table = static_cast<const EmulatorModule*>(dlsym(object, "emulator_module"));
+  const EmulatorModule* table = findModule(object, module);
   const long shared = table ? table->sharedEnd - table->sharedStart : 0;
   dlclose(object);
   if (shared <= emulatorSharedLimit) return "";
@@ -180,25 +197,55 @@ std::string findExcess(const std::string& path) {
          std::to_string(emulatorSharedLimit) + " max)";
 }
 
-/** Writes the object; returns the log if that fails. */
-std::string compileTo(const std::string& path, const std::string& allFlags, const std::string& text) {
+/** A name for files of this call, without their ending. */
+std::string unfinishedPath() {
   static std::atomic<int> serial{0};
-  const std::string part = kernelFolder() + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
+  return kernelFolder() + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
+}
+
+/** Compiles the text of `part`.cu to `part`.so; returns the log if that fails. */
+std::string callCompiler(const std::string& part, const std::string& allFlags, const std::string& text) {
   if (!writeFile(part + ".cu", text)) return "no file could be written to " + kernelFolder();
   const std::string header = precompiledHeader(allFlags, part);
   const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include " + header + " -x c++ " +
                               quote(part + ".cu") + " -o " + quote(part + ".so") + " " + linkFlags;
   const Ended ended = run(command);
   unlink((part + ".cu").c_str());
-  const std::string excess = ended.status == 0 ? findExcess(part + ".so") : "";
-  if (ended.status == 0 && excess.empty()) {
-    std::rename((part + ".so").c_str(), path.c_str());
-    return "";
+  if (ended.status == 0) return "";
+  return ended.output.empty() ? "g++ ended with code " + std::to_string(ended.status) : ended.output;
+}
+
+/** Writes the object; returns the log if that fails. */
+std::string compileTo(const Module& module, const std::string& allFlags, const NamedSource& kernel) {
+  const std::string part = unfinishedPath();
+  std::string log = callCompiler(part, allFlags, textOf(kernel, module.name, false));
+  if (log.empty()) log = findExcess(part + ".so", module.name);
+  if (log.empty()) std::rename((part + ".so").c_str(), module.path.c_str());
+  else unlink((part + ".so").c_str());
+  return log;
+}
+
+/** Writes one object under the name of each module. The loader sees by its inode that it is the same. */
+void compileGroup(const std::vector<const NamedSource*>& kernels, const std::string& allFlags) {
+  std::string text;
+  std::vector<Module> modules;
+  for (const NamedSource* kernel : kernels) {
+    modules.push_back(moduleOf(*kernel, allFlags));
+    text += textOf(*kernel, modules.back().name, true);
+  }
+  const std::string part = unfinishedPath();
+  if (callCompiler(part, allFlags, text).empty()) {
+    for (const Module& module : modules) {
+      // The name of a kernel with an error stays free. One that exists has been compiled by another process.
+      const bool isLinked = !findExcess(part + ".so", module.name).empty() || link((part + ".so").c_str(), module.path.c_str()) == 0;
+      if (!isLinked && errno != EEXIST) break;
+    }
   }
   unlink((part + ".so").c_str());
-  const std::string log = ended.output + excess;
-  return log.empty() ? "g++ ended with code " + std::to_string(ended.status) : log;
 }
+
+/** Groups of kernels have at most so much source: an image has the whole object of its group. */
+constexpr size_t maxGroupBytes = 100'000;
 
 }  // namespace
 
@@ -210,26 +257,48 @@ Compiled compile(const std::string& source, const std::string& name, const Compi
     return {compilationFailed, "error: __cluster_dims__ is not supported for this GPU architecture", ""};
   if (const int line = findPointerCast(withoutComments(source)))
     return {compilationFailed, name + ":" + std::to_string(line) + ": error: use reinterpret_cast, which checks the pointer's alignment", ""};
-  const std::string text = withTable(source, name);
+  const NamedSource kernel = {name, source};
   const std::string allFlags = flagsFor(options) + (withClusters ? " -DEMULATOR_CLUSTERS" : "");
-  const std::string hash = nameOf(allFlags + linkFlags + emulation() + text);
-  const std::string folder = kernelFolder();
-  const std::string path = folder + "/" + hash + ".so";
-  if (access(path.c_str(), R_OK) != 0) {
-    mkdir(folder.c_str(), 0700);
-    const KernelLock lock(path);
-    const bool isCompiled = access(path.c_str(), R_OK) == 0;
-    const std::string log = isCompiled ? "" : compileTo(path, allFlags, text);
+  const Module module = moduleOf(kernel, allFlags);
+  if (!exists(module.path)) {
+    mkdir(kernelFolder().c_str(), 0700);
+    const KernelLock lock(module.path);
+    const std::string log = exists(module.path) ? "" : compileTo(module, allFlags, kernel);
     if (!log.empty()) return {compilationFailed, log, ""};
   }
   if (options.architecture == 0) return {0, "", ""};
-  const std::string object = readFile(path);
+  const std::string object = readFile(module.path);
   EmulatorImage image = {};
   std::memcpy(image.magic, EMULATOR_IMAGE_MAGIC, sizeof image.magic);
   image.size = object.size();
-  std::memcpy(image.name, hash.c_str(), hash.size());
+  std::memcpy(image.name, module.name.c_str(), module.name.size());
   image.architecture = options.architecture;
   return {0, "", std::string(reinterpret_cast<const char*>(&image), sizeof image) + object};
+}
+
+void compileTogether(const std::vector<NamedSource>& kernels) {
+  const std::string allFlags = flagsFor({0, false});
+  mkdir(kernelFolder().c_str(), 0700);
+  std::string all;
+  for (const NamedSource& kernel : kernels) all += moduleOf(kernel, allFlags).name;
+  // The ranks of a run come here with the same kernels at the same time.
+  const KernelLock lock(kernelFolder() + "/" + nameOf(all));
+  std::vector<const NamedSource*> group;
+  size_t groupBytes = 0;
+  const auto endGroup = [&] {
+    if (group.size() > 1) compileGroup(group, allFlags);
+    group.clear();
+    groupBytes = 0;
+  };
+  for (const NamedSource& kernel : kernels) {
+    // Dynamic shared memory is in the object, which would be large for all. Clusters have other flags.
+    const bool isOwn = kernel.source.find("dynamicSharedMemory(") != std::string::npos || hasClusters(kernel.source);
+    if (isOwn || findPointerCast(withoutComments(kernel.source)) != 0 || exists(moduleOf(kernel, allFlags).path)) continue;
+    if (groupBytes + kernel.source.size() > maxGroupBytes) endGroup();
+    group.push_back(&kernel);
+    groupBytes += kernel.source.size();
+  }
+  endGroup();
 }
 
 }  // namespace emulator

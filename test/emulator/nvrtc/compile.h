@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace emulator {
 
@@ -20,6 +21,17 @@ struct CompileOptions {
 };
 
 Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options);
+
+struct NamedSource {
+  std::string name;
+  std::string source;
+};
+
+/**
+ * Compiles kernels without contraction, many in one call of g++, so that `compile` finds their objects. It reports nothing: what does not
+ * compile here is compiled again, alone.
+ */
+void compileTogether(const std::vector<NamedSource>& kernels);
 
 /** A number that changes with the emulation, so that no cache keeps an object of an older one. */
 int emulationNumber();

@@ -20,8 +20,8 @@ typedef EmulatorPoint dim3;
 #ifdef EMULATOR_CLUSTERS
 #define __shared__ _Pragma("GCC error \"the blocks of a cluster run concurrently: use dynamicSharedMemory, which each block has\"")
 #else
-// In one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
-#define __shared__ static __attribute__((section("emulator_shared")))
+// In one section of the kernel, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
+#define __shared__ static __attribute__((section("emulator_shared_" EMULATOR_MODULE_NAME)))
 #endif
 
 static EmulatorPosition emulatorPosition;
@@ -150,8 +150,8 @@ static inline void mmaSync(float (&acc)[4], const float (&left)[4], const float 
 #define dynamicSharedMemory(name, bytes) \
   unsigned char(&name)[bytes] = *(unsigned char(*)[bytes])emulatorDynamicShared(bytes, __LINE__)
 #else
-#define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(16))) unsigned char name[bytes]
-#define swizzledSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared"), aligned(1024))) unsigned char name[bytes]
+#define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared_" EMULATOR_MODULE_NAME), aligned(16))) unsigned char name[bytes]
+#define swizzledSharedMemory(name, bytes) static __attribute__((section("emulator_dynamic_shared_" EMULATOR_MODULE_NAME), aligned(1024))) unsigned char name[bytes]
 #endif
 static inline unsigned long long emulatorDynamicShared(unsigned long long bytes, int line) {
   if (emulatorPosition.dynamicSharedBytes < bytes) emulatorHooks.fault(700, "more dynamic shared memory than the launch has", line);
@@ -524,12 +524,7 @@ static inline To emulatorCast(From from, int line = __builtin_LINE()) {
 }
 #define reinterpret_cast emulatorCast
 
-// The module's table. NVRTC's emulator appends it to the source, each kernel with a comma.
-
-extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_shared[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_dynamic_shared[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_dynamic_shared[];
+// The module's table. NVRTC's emulator appends it to the source, each kernel with a comma. EMULATOR_MODULE_NAME is its name as a text.
 
 template <class... Parameters>
 struct EmulatorEntry {
@@ -566,10 +561,14 @@ struct EmulatorCluster {
    decltype(emulatorEntryOf(name))::sizes, decltype(emulatorEntryOf(name))::pointeeAlignments, maxThreads, isCooperative, \
    EmulatorCluster<__VA_ARGS__>::size}
 
-#define EMULATOR_MODULE(count, ...)                                                           \
-  static const EmulatorKernel emulatorKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false, 0}};   \
-  extern "C" {                                                                               \
-  __attribute__((visibility("default"))) EmulatorModule emulator_module = {                    \
-      &emulatorPosition, &emulatorHooks, __start_emulator_shared, __stop_emulator_shared,           \
-      __start_emulator_dynamic_shared, __stop_emulator_dynamic_shared, emulatorKernels, count};             \
+#define EMULATOR_MODULE(name, count, ...)                                                                   \
+  static const EmulatorKernel emulatorKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false, 0}};                   \
+  extern "C" {                                                                                               \
+  extern __attribute__((weak, visibility("hidden"))) char __start_emulator_shared_##name[];                    \
+  extern __attribute__((weak, visibility("hidden"))) char __stop_emulator_shared_##name[];                     \
+  extern __attribute__((weak, visibility("hidden"))) char __start_emulator_dynamic_shared_##name[];            \
+  extern __attribute__((weak, visibility("hidden"))) char __stop_emulator_dynamic_shared_##name[];             \
+  __attribute__((visibility("default"))) EmulatorModule emulator_module_##name = {                             \
+      &emulatorPosition, &emulatorHooks, __start_emulator_shared_##name, __stop_emulator_shared_##name,        \
+      __start_emulator_dynamic_shared_##name, __stop_emulator_dynamic_shared_##name, emulatorKernels, count};  \
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "../architecture.h"
 #include "../emulator.h"
@@ -161,4 +162,11 @@ EMULATOR_EXPORT int nvrtcGetProgramLog(uint64_t handle, char* log) {
   if (log == nullptr) return invalidInput;
   std::memcpy(log, program->compiled.log.c_str(), program->compiled.log.size() + 1);
   return done;
+}
+
+/** Not NVRTC's: compiles kernels that will be compiled one by one, faster. */
+EMULATOR_EXPORT void emulator_compile(int count, const char* const* names, const char* const* sources) {
+  std::vector<NamedSource> kernels;
+  for (int index = 0; index < count; ++index) kernels.push_back({names[index], sources[index]});
+  compileTogether(kernels);
 }

@@ -111,4 +111,12 @@ bool hasWaitingThreads(const std::string& text) {
   return false;
 }
 
+std::string withoutLinkage(const std::string& text) {
+  static const std::string linkage = "extern \"C\" __global__";
+  std::string result = text;
+  for (size_t at = result.find(linkage); at != std::string::npos; at = result.find(linkage, at))
+    result.replace(at, linkage.size(), "__global__");
+  return result;
+}
+
 }  // namespace emulator

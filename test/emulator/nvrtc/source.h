@@ -27,4 +27,7 @@ int findPointerCast(const std::string& text);
 
 bool hasWaitingThreads(const std::string& text);
 
+/** The text with its entries as C++ functions, which may have the same name in several namespaces. */
+std::string withoutLinkage(const std::string& text);
+
 }  // namespace emulator
