@@ -1,6 +1,6 @@
 /**
  * Data parallelism on one GPU, with the real NCCL: the set-up of a communicator and its end, every collective eagerly, captured and replayed,
- * and the cost of the parallel path with one rank, as a ratio to the plain step. Where NCCL lets ranks share a GPU (2.30.3 and later), two
+ * and the cost of the parallel path, alone and with one rank, as ratios to the plain step. Where NCCL lets ranks share a GPU (2.30.3 and later), two
  * processes train under MPS, and must end with the bits of one. Prints a table last, and ends within two minutes.
  *
  *   node --conditions=holdfast-source dist/bench/gpu/distributed.js [--replays 10000] [--bytes 67108864] [--batch 256] [--seconds 3]
@@ -182,15 +182,17 @@ const labels = device.keep(fromTyped(rows.labels, [batch, S], { device }));
 const lossOf = (model: crossasset.CrossAsset, inputs: Tensor, targets: Tensor): Tensor =>
   nn.functional.crossEntropy(model.forward(inputs).reshape([-1, C]), targets.reshape([-1]));
 
-function makeStep(isParallel: boolean) {
+/** `of`: the world of the step's data parallelism; undefined for a step without it. */
+function makeStep(of: World | undefined) {
   manualSeed(42);
   const model = new crossasset.CrossAsset({}).to(device);
   const parameters = model.parameters();
   const optimizer = new optim.AdamW(parameters, { lr: 1e-3 });
-  const parallel = new distributed.DataParallel(world, { shards: 1 });
+  const parallel = of && new distributed.DataParallel(of, { shards: 1 });
+  parallel?.broadcast(model);
   return device.compile((inputs: Tensor, targets: Tensor) => {
     let loss: Tensor;
-    if (isParallel)
+    if (parallel)
       loss = parallel.backward(parameters, [inputs, targets], (...part) => lossOf(model, ...part));
     else {
       loss = lossOf(model, inputs, targets);
@@ -203,7 +205,12 @@ function makeStep(isParallel: boolean) {
   });
 }
 {
-  const steps = [makeStep(false), makeStep(true)] as const;
+  const ways = [
+    { name: `CrossAsset, batch ${batch}, ${precision}: plain step`, step: makeStep(undefined) },
+    { name: "the same through DataParallel, alone", step: makeStep(distributed.init()) },
+    { name: "the same, exchanging with one rank", step: makeStep(world) },
+  ];
+  const steps = ways.map(({ step }) => step);
   const timed = (step: (typeof steps)[number], count: number): number => {
     const from = performance.now();
     for (let index = 0; index < count; index++) step(x, labels);
@@ -214,21 +221,18 @@ function makeStep(isParallel: boolean) {
   // Autotuning of schedules takes a few dozen calls.
   for (const step of steps) for (let index = 0; index < (isEmulated ? 1 : 60); index++) one = timed(step, 1);
   const rounds = isEmulated ? 1 : 9;
-  const each = Math.max(1, Math.floor((1000 * Number(options.seconds)) / one / rounds / 2));
+  const each = Math.max(1, Math.floor((1000 * Number(options.seconds)) / one / rounds / steps.length));
   const times = Array.from({ length: rounds }, () => steps.map((step) => timed(step, each)));
   const median = (index: number): number =>
     times.map((round) => round[index] ?? 0).sort((a, b) => a - b)[rounds >> 1] ?? 0;
-  const [plain, parallel] = [median(0), median(1)];
-  const calls = steps.map((step) => step.report()[0]?.calls.length ?? 0);
-  note(
-    `CrossAsset, batch ${batch}, ${precision}: plain step`,
-    `${ms(plain)}, ${calls[0]} calls, ${modeOf(steps[0]).mode}`,
-  );
-  note(
-    "the same through DataParallel with one rank",
-    `${ms(parallel)}, ${calls[1]} calls, ${modeOf(steps[1]).mode}`,
-  );
-  note("ratio", (parallel / plain).toFixed(4));
+  for (const [index, { name, step }] of ways.entries()) {
+    const ratio = index > 0 ? `, ratio ${(median(index) / median(0)).toFixed(4)}` : "";
+    const calls = step.report()[0]?.calls ?? [];
+    const exchanges = calls.filter(({ op }) => names.some((collective) => op.includes(collective)));
+    const streams = [...new Set(exchanges.map(({ stream }) => stream))].join();
+    const collectives = exchanges.length > 0 ? `, ${exchanges.length} collectives on stream ${streams}` : "";
+    note(name, `${ms(median(index))}, ${calls.length} calls${collectives}, ${modeOf(step).mode}${ratio}`);
+  }
   for (const step of steps) step.close();
 }
 

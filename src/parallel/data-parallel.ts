@@ -263,14 +263,11 @@ export class DataParallel implements StepParallelism {
     if (noSync || weight) this.#prepareSums(device, buckets, shards.length);
     const sums = this.#sums;
     device.runtime.traceSink?.addGuard(() => this.#sums === sums);
-    const draws = device.randomState.clone();
     const [alone] = shards;
     if (alone && this.shards === 1 && !noSync && !weight && !sums) {
-      enterShard(device, draws, 0);
+      // There is nothing to add, nobody to exchange with, and nobody who has to draw the same numbers.
       const loss = alone.loss();
-      // There is nothing to add, and nobody to exchange with.
       loss.backward();
-      leaveShards(device, draws);
       return noGrad(() => {
         for (const parameter of trained)
           if (!parameter.grad) {
@@ -280,6 +277,7 @@ export class DataParallel implements StepParallelism {
         return loss.detach();
       });
     }
+    const draws = device.randomState.clone();
     const first = this.world.rank * shards.length;
     const losses: Tensor[] = [];
     const terms: Tensor[][] = buckets.map(() => []);

@@ -5,7 +5,7 @@
 
 import { noGrad } from "../autograd/index.js";
 import { inRankPart } from "../ops/index.js";
-import { cat, type Device, full, type Tensor } from "../tensor/index.js";
+import { arange, type Device, type Tensor } from "../tensor/index.js";
 
 /** The words of a device's random state: the seed and the counter of draws, low words first. */
 const words = { seedLow: 0, seedHigh: 1, counterLow: 2, counterHigh: 3 } as const;
@@ -15,18 +15,20 @@ const spread = 0x9e3779b9;
 
 /** The stream of a shard of the whole batch. `start`: the random state at the start of the step. */
 export function enterShard(device: Device, start: Tensor, shard: number): void {
-  const seedHigh = start.narrow(0, words.seedHigh, 1);
-  const high = inRankPart(device.runtime, () => seedHigh.bitwiseXor(Math.imul(shard, spread)));
-  setState(device, [start.narrow(0, words.seedLow, 1), high, start.narrow(0, words.counterLow, 2)]);
+  const flippedBits = (): Tensor => atWord(device, words.seedHigh).mul(Math.imul(shard, spread));
+  setState(device, () => inRankPart(device.runtime, () => start.bitwiseXor(flippedBits())));
 }
 
 /** After all shards: the draws of the next step. Every shard may have drawn 2³² times. */
 export function leaveShards(device: Device, start: Tensor): void {
-  const counterLow = full([1], 0, { dtype: "i32", device });
-  const counterHigh = start.narrow(0, words.counterHigh, 1).add(1);
-  setState(device, [start.narrow(0, words.seedLow, 2), counterLow, counterHigh]);
+  const kept = atWord(device, words.counterLow).neg().add(1);
+  setState(device, () => start.mul(kept).add(atWord(device, words.counterHigh)));
 }
 
-function setState({ randomState }: Device, parts: readonly Tensor[]): void {
-  noGrad(() => void randomState.copy_(cat(parts)));
+/** 1 at a word of the state, 0 at the others. */
+const atWord = (device: Device, word: number): Tensor => arange(0, 4, 1, { device }).eq(word).to("i32");
+
+/** One kernel: the state is so short that each launch counts. */
+function setState({ randomState }: Device, state: () => Tensor): void {
+  noGrad(() => void randomState.copy_(state()));
 }

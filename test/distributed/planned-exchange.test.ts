@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { Device } from "holdfast";
+import { Device, distributed, manualSeed, nn, ones, optim, type Tensor } from "holdfast";
 import {
   type PlannedExchange,
   type PlannedModel,
@@ -77,4 +77,27 @@ test("with split moments each rank also sends the part of the weights that it up
     // Parts begin at multiples of 256 bytes.
     assert.ok(more >= exact && more < exact + 256 * ranks, `${more}, ${exact}`);
   }
+});
+
+test("a process that is alone has the calls of a step without data parallelism", () => {
+  const parallel = new distributed.DataParallel(distributed.init());
+  const callsOf = (isParallel: boolean): readonly string[] => {
+    manualSeed(3);
+    const model = new nn.Sequential(new nn.Linear(4, 8), new nn.Dropout(0.5), new nn.Linear(8, 1)).to(device);
+    const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+    const lossOf = (x: Tensor): Tensor => model.forward(x).square().mean();
+    const step = device.compile((x: Tensor) => {
+      const loss = isParallel ? parallel.backward(model.parameters(), [x], lossOf) : lossOf(x);
+      if (!isParallel) loss.backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+      return { loss };
+    });
+    step(ones([8, 4], { device }));
+    const calls = step.report()[0]?.calls ?? [];
+    step.close();
+    return calls.map(({ op }) => op);
+  };
+  assert.ok(callsOf(true).length > 5);
+  assert.deepEqual(callsOf(true), callsOf(false));
 });
