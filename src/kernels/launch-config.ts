@@ -38,4 +38,6 @@ export interface Columns {
   readonly strides: readonly InputStrides[];
   /** Default: one run. */
   readonly runs?: ColumnRuns;
+  /** True for approximate functions, as in row kernels in TF32 and bf16. Set by the backend. Default: false. */
+  readonly usesFastMath?: boolean;
 }

@@ -1,6 +1,6 @@
 /**
  * On a GPU, a large value of a few cheap operations is not stored if its readers load no more bytes to compute it than it has itself. A
- * batch norm and its activation are an example: the gradient's kernels compute the activation's input again from the stored bf16 result of
+ * norm and its activation are an example: the gradient's kernels compute the activation's input again from the stored bf16 result of
  * a convolution, and the gradient of the activation from a bf16 gradient.
  *
  * Readers are row kernels and column reductions. Every value keeps its bits.
@@ -21,6 +21,9 @@ import { isWrittenBetween, valuesOf } from "./recompute-in-readers.js";
 
 /** Operations that a kernel does while it waits for memory. */
 const maxOperations = 24;
+/** Functions that take a few instructions in TF32 and bf16, and how many of them a kernel has time for. */
+const fastFunctions = new Set(["exp", "tanh", "sigmoid"]);
+const maxFunctions = 2;
 const cheapUnary = new Set(["neg", "abs", "roundTf32", "roundBf16", "roundF16"]);
 const cheapBinary = new Set(["add", "sub", "mul", "min", "max"]);
 
@@ -70,7 +73,7 @@ function readerWith(
   const loaded = new Set(reader.accesses.filter(({ reads }) => reads).map(({ slice }) => slice.buffer));
   const again = singleOutput(work, value, (buffer) => buffer !== value && loaded.has(buffer));
   const first = again && fusionNodeOf({ ...producer.call, work: again });
-  if (!first || !isCheap(first)) return undefined;
+  if (!first || !isCheap(first, runtime.settings.precision !== "f32")) return undefined;
   const { inputs } = first;
   const added = new Map(
     inputs.filter(({ slice }) => !loaded.has(slice.buffer)).map(({ key, slice }) => [key, slice.size]),
@@ -92,8 +95,9 @@ function readerWith(
 /** Values for each row or column are small beside one for each element. */
 const smallShare = 1 / 64;
 
-/** True if the one value is f32, takes few operations without functions, and no random numbers or elements at an index. */
-function isCheap({ kernel, inputs, reduces }: FusionNode): boolean {
+/** True if the one value is f32, takes few operations, and no random numbers or elements at an index. In f32 it takes no functions. */
+function isCheap({ kernel, inputs, reduces }: FusionNode, usesFastMath: boolean): boolean {
+  const isFast = (node: Expression): boolean => node.kind === "unary" && fastFunctions.has(node.op);
   const nodes = kernel.stages.flatMap(({ value }) => subexpressionsOf(value));
   return (
     !reduces &&
@@ -101,7 +105,8 @@ function isCheap({ kernel, inputs, reduces }: FusionNode): boolean {
     kernel.outputs.every(({ dtype, per }) => dtype === "f32" && per === "element") &&
     inputs.every(({ dtype, isIndexed }) => dtype !== "draw" && !isIndexed) &&
     nodes.length <= maxOperations &&
-    nodes.every(isCheapNode)
+    nodes.every((node) => (usesFastMath && isFast(node)) || isCheapNode(node)) &&
+    nodes.filter(isFast).length <= maxFunctions
   );
 }
 

@@ -30,6 +30,7 @@ import {
   lowerPartials,
   lowerRowCombo,
   lowerRowOnCuda,
+  usesFastMath,
 } from "../codegen/cuda/lower.js";
 import { lowerRowMapOnCuda } from "../compact-rows/cuda-row-map.js";
 import type { RowMapProblem } from "../compact-rows/problem.js";
@@ -85,7 +86,16 @@ export class CudaBackend implements Backend {
   }
 
   lowerColumn(launch: ColumnLaunch): Commands {
-    return [lowerColumnOnCuda(launch, this.#target.device.parallelism)];
+    return [lowerColumnOnCuda(this.#withMath(launch), this.#target.device.parallelism)];
+  }
+
+  /** Column kernels have the functions of row kernels. */
+  #withMath<L extends Pick<ColumnLaunch, "usesFastMath">>(launch: L): L {
+    return usesFastMath(this.#target) ? { ...launch, usesFastMath: true } : launch;
+  }
+
+  #partialsWithMath(partials: PartialColumns): PartialColumns {
+    return { ...partials, members: partials.members.map((member) => this.#withMath(member)) };
   }
 
   lowerGemm(problem: Problem, op: string): Commands {
@@ -127,11 +137,15 @@ export class CudaBackend implements Backend {
   }
 
   lowerColumnGroup(launches: readonly ColumnLaunch[], options: ColumnGroupOptions): Commands {
-    return lowerColumnGroup(launches, options);
+    const { earlier, ...others } = options;
+    return lowerColumnGroup(
+      launches.map((launch) => this.#withMath(launch)),
+      { ...others, ...(earlier && { earlier: this.#partialsWithMath(earlier) }) },
+    );
   }
 
   lowerPartials(columns: PartialColumns, op: string): Commands {
-    return lowerPartials(columns, op);
+    return lowerPartials(this.#partialsWithMath(columns), op);
   }
 
   lowerGroupedGemm(problems: readonly Problem[], op: string, algorithm?: number): Commands {

@@ -40,6 +40,7 @@ export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallel
   const layout = layoutOf(kernel, launch, parallelism);
   let key = `c${layout.partials}/${layout.columns}/${layout.loadedRows ?? layout.unroll}`;
   for (const { column } of strides) key += column[0];
+  if (layout.usesFastMath) key += "/fast";
   if (layout.runs) key += `/${layout.runs.length}/${layout.runs.group ?? 0}`;
   return {
     key,
@@ -78,9 +79,14 @@ function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
 }
 
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
-  const { rows, strides, runs } = launch;
+  const { rows, strides, runs, usesFastMath = false } = launch;
   const partials = columnPartials(rows);
-  const shared = { strides: strides.map(({ column }) => column), partials, ...(runs && { runs }) };
+  const shared = {
+    strides: strides.map(({ column }) => column),
+    partials,
+    usesFastMath,
+    ...(runs && { runs }),
+  };
   if (reducesInThread(launch, parallelism)) {
     const loadedRows = 2 ** Math.ceil(Math.log2(rows));
     return { ...shared, lanes: 1, columns: columnThreads, unroll: 1, loadedRows };

@@ -21,6 +21,7 @@ export interface ColumnLayout {
   readonly strides: readonly ColumnStride[];
   /** Default: one run. */
   readonly runs?: ColumnRuns;
+  readonly usesFastMath?: boolean;
   /** Partials of a column. */
   readonly partials: number;
   /** Threads per column: one, or at least a warp and at most one per partial. */
@@ -55,7 +56,7 @@ export interface Reduction {
 class Printer {
   readonly #kernel: ColumnKernel;
   readonly #layout: ColumnLayout;
-  readonly #text = new KernelText();
+  readonly #text: KernelText;
   readonly #reductions: readonly Reduction[];
   /** Partials of a thread. */
   readonly #threadPartials: number;
@@ -63,6 +64,7 @@ class Printer {
   constructor(kernel: ColumnKernel, layout: ColumnLayout) {
     this.#kernel = kernel;
     this.#layout = layout;
+    this.#text = new KernelText({ usesFastMath: layout.usesFastMath === true });
     this.#threadPartials = layout.partials / layout.lanes;
     const text = this.#text;
     const { inputs, outputs, scalars, values } = kernel;

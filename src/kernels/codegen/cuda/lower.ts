@@ -35,7 +35,7 @@ export function lowerRowOnCuda(launch: RowLaunch, target?: RowTarget): LaunchCom
 }
 
 /** In TF32 and bf16, kernels use approximate functions: the operands of matrix products have much larger errors. */
-function usesFastMath(target: RowTarget | undefined): boolean {
+export function usesFastMath(target: RowTarget | undefined): boolean {
   return target !== undefined && target.settings.precision !== "f32";
 }
 

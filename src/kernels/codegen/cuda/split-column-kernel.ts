@@ -38,6 +38,7 @@ export interface SplitLayout {
   readonly width: number;
   /** How many rows of each partial are loaded before the first is used. */
   readonly unroll: number;
+  readonly usesFastMath?: boolean;
 }
 
 /** The number of partials that a thread computes for each of its columns. */
@@ -57,7 +58,7 @@ export function printColumnPartials(kernel: ColumnKernel, layout: SplitLayout, n
 class Printer {
   readonly #kernel: ColumnKernel;
   readonly #layout: SplitLayout;
-  readonly #text = new KernelText();
+  readonly #text: KernelText;
   readonly #reductions: readonly Reduction[];
   /** Threads per column, and the partials that each computes. */
   readonly #groups: number;
@@ -68,6 +69,7 @@ class Printer {
   constructor(kernel: ColumnKernel, layout: SplitLayout) {
     this.#kernel = kernel;
     this.#layout = layout;
+    this.#text = new KernelText({ usesFastMath: layout.usesFastMath === true });
     this.#groups = splitThreads / layout.lanes;
     this.#threadPartials = threadPartials(layout);
     this.#columns = layout.lanes * layout.width;

@@ -202,13 +202,13 @@ function plan(members: readonly ColumnGroupMember[]): readonly PlannedMember[] {
     return {
       ...{ ...member, layout, units, work: (rows / splits) * bytes },
       blocks: splits * Math.ceil(columns / (lanes * width)),
-      codeKey: `${kernelKey(kernel)}/${splits}/${partials}/${lanes}/${width}/${unroll}${strideKey}`,
+      codeKey: `${kernelKey(kernel)}/${splits}/${partials}/${lanes}/${width}/${unroll}${strideKey}${layout.usesFastMath ? "/fast" : ""}`,
     };
   });
 }
 
 function layoutOf(member: ColumnGroupMember): SplitLayout {
-  const { kernel, rows, columns, strides } = member;
+  const { kernel, rows, columns, strides, usesFastMath = false } = member;
   const splits = splitsOf(member);
   const partials = columnPartials(rows) / splits;
   const valueBytes = bytesOfValues(kernel);
@@ -231,7 +231,8 @@ function layoutOf(member: ColumnGroupMember): SplitLayout {
   );
   const rowsPerPartial = Math.ceil(rows / (partials * splits));
   const unroll = Math.ceil(rowsPerPartial / Math.ceil(rowsPerPartial / maxUnroll)) || 1;
-  return { strides: strides.map(({ column }) => column), splits, partials, lanes, width, unroll };
+  const columnStrides = strides.map(({ column }) => column);
+  return { strides: columnStrides, splits, partials, lanes, width, unroll, usesFastMath };
 }
 
 /** The vector width: neighbouring columns that a thread loads at once. Every row of every input must be aligned for it. */
