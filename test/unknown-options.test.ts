@@ -51,6 +51,10 @@ const withOptions: Readonly<Record<string, string>> = {
     packedAttention:1 pairwiseDistance:2 pdist:1 poissonNllLoss:2 rrelu:1 rrelu_:1
     scaledDotProductAttention:4 sigmoidFocalLoss:2 smoothL1Loss:2 softMarginLoss:2 softplus:1
     tripletMarginLoss:3 tripletMarginWithDistanceLoss:3 unfold:2`,
+  "nn.utils": `
+    spectralNorm:1 weightNorm:1`,
+  "nn.utils.rnn": `
+    padSequence:1 unpadSequence:2`,
   "nn.init": `
     kaimingNormal:0 kaimingUniform:0 orthogonal:0 xavierNormal:0 xavierUniform:0`,
   optim: `

@@ -97,6 +97,8 @@ export const otherNames: Readonly<Record<string, string>> = {
   ...fromEach(["torch.nn.init"], {
     calculate_gain: "nn.init.gainOf(name)",
     constant_: "weight.initialize(nn.init.constant(value))",
+    dirac_: "weight.initialize(nn.init.dirac())",
+    eye_: "weight.initialize(nn.init.eye())",
     kaiming_normal_: "weight.initialize(nn.init.kaimingNormal())",
     kaiming_uniform_: "weight.initialize(nn.init.kaimingUniform())",
     normal_: "weight.initialize(nn.init.normal())",

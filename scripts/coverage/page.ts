@@ -34,7 +34,7 @@ const otherNamespaces = `Namespaces that are not counted:
 | PyTorch | Holdfast |
 |---|---|
 | methods of \`torch.nn.Module\` | [Modules](training.md#modules) |
-| \`torch.nn.utils\` | \`optim.clipGradNorm\`, \`optim.clipGradValue\`, \`nn.utils.parametersToVector\` and \`nn.utils.vectorToParameters\`; [\`lengths\`](training.md#recurrent-layers) in place of packed sequences. Not here yet: \`pad_sequence\`, \`weight_norm\`, \`spectral_norm\`, \`parametrize\`, \`prune\` |
+| \`torch.nn.utils\` | \`optim.clipGradNorm\`, \`optim.clipGradValue\`, \`nn.utils.weightNorm\`, \`nn.utils.spectralNorm\`, \`nn.utils.parametersToVector\`, \`nn.utils.vectorToParameters\`, \`nn.utils.rnn.padSequence\`, \`nn.utils.rnn.unpadSequence\`; [\`lengths\`](training.md#recurrent-layers) in place of packed sequences. Not here: \`parametrize\`, \`prune\` |
 | \`torch.func\` | \`vmap\`, \`autograd.grad\`, \`autograd.functional\` |
 | \`torch.amp\`, \`torch.cuda.amp\` | \`autocast\`, \`optim.GradScaler\` |
 | \`torch.optim.swa_utils\` | \`optim.swaUtils\` |

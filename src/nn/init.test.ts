@@ -74,3 +74,14 @@ test("shapes without fans and invalid bounds are rejected", () => {
   rejects("BAD_ARGUMENT", () => init.normal(0, -1), /not negative/);
   rejects("BAD_ARGUMENT", () => draw([2, 2], init.xavierNormal({ gain: Number.NaN })), /gain is NaN/);
 });
+
+test("eye and dirac let inputs pass, as in PyTorch", () => {
+  assert.deepEqual([...draw([3, 2], init.eye())], [1, 0, 0, 1, 0, 0]);
+  const ones = [...draw([4, 1, 3, 2], init.dirac(2)).entries()].flatMap(([at, value]) =>
+    value === 1 ? [at] : [],
+  );
+  assert.deepEqual(ones, [3, 15]);
+  rejects("BAD_SHAPE", () => draw([2, 2, 2], init.eye()), /it is for matrices/);
+  rejects("BAD_SHAPE", () => draw([3, 2, 3], init.dirac(2)), /2 groups of a weight \[3, 2, 3\]/);
+  rejects("BAD_SHAPE", () => draw([3, 2], init.dirac()), /for convolutions/);
+});

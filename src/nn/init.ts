@@ -10,7 +10,7 @@ import { type Draw, Tensor } from "../tensor/index.js";
 import type { Initializer } from "./module-tensor.js";
 
 /** The function after the layer; its gain preserves the variance of the activations. */
-export type Nonlinearity = "linear" | "sigmoid" | "tanh" | "relu" | "leakyRelu";
+export type Nonlinearity = "linear" | "sigmoid" | "tanh" | "relu" | "selu" | "leakyRelu";
 
 /** Options of Kaiming initialisers. */
 export interface KaimingOptions {
@@ -286,6 +286,70 @@ export function xavierNormal(options: XavierOptions = {}): Initializer {
   }));
 }
 
+/**
+ * Ones on the diagonal of a matrix, and zeros elsewhere: a linear layer that returns its input.
+ *
+ * @example
+ * ```ts
+ * import { nn } from "holdfast";
+ * console.log(new nn.Parameter([2, 3], nn.init.eye()).initialValues()); // → Float32Array(6) [ 1, 0, 0, 0, 1, 0 ]
+ * ```
+ */
+export function eye(...given: readonly never[]): Initializer {
+  rejectTensor("eye", given[0]);
+  return (shape) => {
+    const [rows = 0, columns = 0] = shape;
+    if (shape.length !== 2)
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `nn.init.eye: the shape is ${formatShape(shape)}; it is for matrices.`,
+      );
+    const values = new Float32Array(rows * columns);
+    for (let at = 0; at < Math.min(rows, columns); at++) values[at * columns + at] = 1;
+    return values;
+  };
+}
+
+/**
+ * A one in the middle of the kernel from each channel to itself, and zeros elsewhere: a convolution that returns its input. In each of `groups` groups
+ * of outputs, the first ones return the inputs of the group.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const layer = new nn.Conv1d(2, 2, 3, { padding: 1, bias: false }).to(cpu);
+ * layer.weight.initialize(nn.init.dirac());
+ * console.log(layer.forward(tensor([[1, 2, 3], [4, 5, 6]])).tolist()); // → [ [ 1, 2, 3 ], [ 4, 5, 6 ] ]
+ * cpu.close();
+ * ```
+ */
+export function dirac(groups = 1): Initializer {
+  rejectTensor("dirac", groups);
+  return (shape) => {
+    const [out = 0, inner = 0, ...kernel] = shape;
+    if (
+      kernel.length < 1 ||
+      kernel.length > 3 ||
+      !(Number.isSafeInteger(groups) && groups > 0 && out % groups === 0)
+    ) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `nn.init.dirac: ${groups} groups of a weight ${formatShape(shape)}. It is for convolutions, whose outputs are a multiple of the groups.`,
+      );
+    }
+    const area = sizeOf(kernel);
+    const middle = kernel.reduce((place, size) => place * size + Math.floor(size / 2), 0);
+    const values = new Float32Array(sizeOf(shape));
+    const rows = out / groups;
+    for (let group = 0; group < groups; group++) {
+      for (let channel = 0; channel < Math.min(rows, inner); channel++)
+        values[((group * rows + channel) * inner + channel) * area + middle] = 1;
+    }
+    return values;
+  };
+}
+
 /** PyTorch's functions fill a tensor; these make initializers. */
 function rejectTensor(name: string, given: unknown): void {
   if (!(given instanceof Tensor)) return;
@@ -313,6 +377,8 @@ export function gainOf(nonlinearity: Nonlinearity, slope = 0.01): number {
       return 5 / 3;
     case "relu":
       return Math.SQRT2;
+    case "selu":
+      return 3 / 4;
     case "leakyRelu":
       return Math.sqrt(2 / (1 + slope ** 2));
   }

@@ -159,3 +159,59 @@ test("a group that is added later trains on, also in a compiled step, and keeps 
     );
   }
 });
+
+test("updateBn gives batch norms the statistics of PyTorch's update_bn, and keeps momentum and mode", () => {
+  const norms = [new nn.BatchNorm1d(2, { momentum: 0.3 }), new nn.BatchNorm1d(2)] as const;
+  const linear = new nn.Linear(2, 2, { bias: false });
+  const model = new nn.Sequential(norms[0], linear, norms[1]).to(cpu, "f64").eval();
+  linear.weight.initialize(() => [1, 2, -1, 0.5]);
+  model.train().forward(
+    tensor(
+      [
+        [9, 9],
+        [8, 1],
+      ],
+      { dtype: "f64" },
+    ),
+  );
+  model.eval();
+  const batches = [
+    [
+      tensor(
+        [
+          [1, 2],
+          [3, 5],
+          [4, 4],
+        ],
+        { dtype: "f64" },
+      ),
+      tensor([0]),
+    ],
+    [
+      tensor(
+        [
+          [0, 1],
+          [2, -1],
+        ],
+        { dtype: "f64" },
+      ),
+      tensor([0]),
+    ],
+  ];
+  optim.swaUtils.updateBn(batches, model);
+  const expected = [
+    [11 / 6, 11 / 6],
+    [13 / 6, 13 / 6],
+    [0, 0],
+    [7.107093597291161, 2.5981895474332655],
+  ];
+  const found = norms.flatMap(({ runningMean, runningVar }) => [runningMean!, runningVar!]);
+  for (const [index, buffer] of found.entries()) {
+    for (const [at, value] of [...buffer.dataSync()].entries())
+      assert.ok(Math.abs(value - expected[index]![at]!) < 1e-6, `buffer ${index}: ${value}`);
+  }
+  assert.deepEqual(
+    [norms[0].numBatchesTracked?.item(), norms[0].momentum, model.isTraining],
+    [2, 0.3, false],
+  );
+});

@@ -8,3 +8,4 @@ export {
   getSwaMultiAvgFn,
 } from "./averaged-model.js";
 export { SWALR } from "./schedules/index.js";
+export { updateBn } from "./update-bn.js";

@@ -304,6 +304,23 @@ def options_added_later():
     for options in [{"maxNorm": 1.5, "mode": "sum"}, {"maxNorm": 1, "normType": 1, "mode": "max"}]:
         case("embeddingBag", lambda i, w: F.embedding_bag(i, w, max_norm=options["maxNorm"], norm_type=options.get("normType", 2.0), mode=options["mode"]),
              [bags, rounded(5, 4)], options, updated=(1,))
+    utils = torch.nn.utils
+    for axis in [0, 1, None]:
+        module_case("weightNorm", utils.weight_norm(torch.nn.Linear(4, 3), dim=axis), [rounded(2, 4)], {"axis": axis}, lambda m, x: [m(x)])
+    image = rounded(1, 3, 4, 4)
+    module_case("weightNorm", utils.weight_norm(torch.nn.ConvTranspose2d(3, 2, 2), dim=1), [image], {"axis": 1, "isImage": True}, lambda m, x: [m(x)])
+
+    def thrice(m, x):
+        """Three passes in training mode, then one in evaluation mode. The first vectors are fixed."""
+        for name in ["weight_u", "weight_v"]:
+            vector = getattr(m, name)
+            vector.copy_(F.normalize(torch.arange(1, vector.numel() + 1).double(), dim=0))
+        outputs = [m.train()(x) for _ in range(3)]
+        return [outputs[2] + outputs[0] + m.eval()(x), m.weight_u, m.weight_v]
+
+    module_case("spectralNorm", utils.spectral_norm(torch.nn.Linear(4, 3)), [rounded(2, 4)], {}, thrice)
+    module_case("spectralNorm", utils.spectral_norm(torch.nn.ConvTranspose2d(3, 2, 2), n_power_iterations=2), [image],
+                {"isImage": True, "nPowerIterations": 2}, thrice)
 
 
 norms()

@@ -168,6 +168,10 @@ export const layerCalls: Readonly<Record<string, LayerCall>> = {
   ),
 };
 
+function linearOrImageLayer(isImage: unknown): nn.Linear | nn.ConvTranspose2d {
+  return isImage === true ? new nn.ConvTranspose2d(3, 2, 2) : new nn.Linear(4, 3);
+}
+
 interface ModuleCall {
   readonly module: nn.Module;
   /** The inputs to the results. */
@@ -178,6 +182,27 @@ interface ModuleCall {
 export const moduleCalls: Readonly<
   Record<string, (attributes: Readonly<Record<string, unknown>>) => ModuleCall>
 > = {
+  weightNorm: ({ axis, isImage }) => {
+    const module = nn.utils.weightNorm(linearOrImageLayer(isImage), { axis: axis as number | null });
+    return { module, call: ([x]) => [module.forward(x!)] };
+  },
+  spectralNorm: ({ isImage, nPowerIterations = 1 }) => {
+    const layer = linearOrImageLayer(isImage);
+    const module = nn.utils.spectralNorm(layer, { nPowerIterations: nPowerIterations as number });
+    return {
+      module,
+      call: ([x]) => {
+        const buffers = module.buffers();
+        for (const buffer of buffers) {
+          const counts = Float64Array.from({ length: buffer.numel }, (_, index) => index + 1);
+          buffer.initialize(() => counts.map((count) => count / Math.hypot(...counts)));
+        }
+        module.train();
+        const [first, , third] = [1, 2, 3].map(() => module.forward(x!));
+        return [third!.add(first!).add(module.eval().forward(x!)), ...buffers];
+      },
+    };
+  },
   MultiheadAttention: () => {
     const module = new nn.MultiheadAttention(4, 2);
     return {

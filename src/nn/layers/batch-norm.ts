@@ -37,7 +37,8 @@ const batchNormOptionNames: OptionNames<BatchNormOptions> = {
 abstract class RunningNorm extends Module {
   readonly numFeatures: number;
   readonly eps: number;
-  readonly momentum: number | null;
+  /** The share of each batch in the running statistics; null: their mean over all batches. */
+  momentum: number | null;
   readonly weight: Parameter | null;
   readonly bias: Parameter | null;
   readonly runningMean: Buffer | null;
@@ -60,6 +61,29 @@ abstract class RunningNorm extends Module {
     this.runningMean = trackRunningStats ? new Buffer([numFeatures], zeros(), statistic) : null;
     this.runningVar = trackRunningStats ? new Buffer([numFeatures], ones(), statistic) : null;
     this.numBatchesTracked = trackRunningStats ? new Buffer([], zeros(), { dtype: "i32" }) : null;
+  }
+
+  /**
+   * Forgets the running statistics: the mean is 0 again, and the variance 1.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const norm = new nn.BatchNorm1d(1).to(cpu);
+   * norm.forward(tensor([[1], [3]]));
+   * norm.resetRunningStats();
+   * console.log(norm.runningMean?.tolist(), norm.numBatchesTracked?.item()); // → [ 0 ] 0
+   * cpu.close();
+   * ```
+   */
+  resetRunningStats(): void {
+    const { runningMean, runningVar, numBatchesTracked } = this;
+    noGrad(() => {
+      runningMean?.zero_();
+      runningVar?.fill_(1);
+      numBatchesTracked?.zero_();
+    });
   }
 
   /** Counts the batch, and returns its share in the running statistics. */

@@ -1,7 +1,7 @@
 /** TransformerEncoder, TransformerDecoder and Transformer: stacks of layers. */
 
 import { checkOptions, type OptionNames } from "../../errors/index.js";
-import type { Tensor } from "../../tensor/index.js";
+import { full, type Tensor, type TensorOptions } from "../../tensor/index.js";
 import { xavierUniform } from "../init.js";
 import { Module } from "../module.js";
 import type { AttendOptions } from "./attention.js";
@@ -123,6 +123,22 @@ export interface TransformOptions extends DecodeOptions {
  * ```
  */
 export class Transformer extends Module {
+  /**
+   * A float mask [size, size], to be added to scores: −Infinity at the columns after that of the row, and 0 elsewhere. The option `isCausal` has the
+   * same effect, without a mask in memory.
+   *
+   * @example
+   * ```ts
+   * import { device, nn } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(nn.Transformer.generateSquareSubsequentMask(2).tolist()); // → [ [ 0, -Infinity ], [ 0, 0 ] ]
+   * cpu.close();
+   * ```
+   */
+  static generateSquareSubsequentMask(size: number, options: TensorOptions = {}): Tensor {
+    return full([size, size], Number.NEGATIVE_INFINITY, options).triu(1);
+  }
+
   readonly encoder: TransformerEncoder;
   readonly decoder: TransformerDecoder;
 
