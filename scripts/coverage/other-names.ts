@@ -37,6 +37,7 @@ export const otherNames: Readonly<Record<string, string>> = {
   }),
   ...fromEach(["torch"], {
     negative_: "x.neg_()",
+    fill: "fullLike(x, value)",
     row_stack: "vstack(tensors)",
     trapz: "x.trapezoid()",
     save: "saveSafetensors(path, tensors)",

@@ -57,6 +57,7 @@ export {
   type Synchronous,
 } from "./device.js";
 export type { BackwardOptions } from "./device-methods/backward.js";
+export { type FloatLimits, finfo, type IntegerLimits, iinfo } from "./dtype-limits.js";
 export { type FiniteDifferenceOptions, gradient } from "./finite-differences.js";
 export {
   chooseDtype,

@@ -38,13 +38,32 @@ test("a program has at most 120 lines, and no cast", () => {
   for (const file of files) {
     const lines = readFileSync(join(folder, file), "utf8").trimEnd().split("\n");
     assert.ok(lines.length <= 120, `${file} has ${lines.length} lines`);
-    const code = lines.filter((line) => !/^(\/\*\*| \*|import )/.test(line.trimStart()));
-    assert.deepEqual(
-      code.filter((line) => /\bas (?!const\b)[\w[{]|[\w)\]]!/.test(line) && !/\/\//.test(line)),
-      [],
-      file,
-    );
+    assert.deepEqual(lines.filter(hasCast), [], file);
   }
+});
+
+/** A cast, a non-null assertion, `any`, or a comment that switches a check off. */
+function hasCast(line: string): boolean {
+  if (/@ts-|biome-ignore/.test(line)) return true;
+  const isComment = /^\s*(\/\*\*|\*)/.test(line);
+  const code = line.replace(/"[^"]*"|`[^`]*`/g, '""').replace(/\/\/.*$/, "");
+  return !isComment && /\bas (?!const\b)[\w[{]|[\w)\]]!(?!=)|\bany\b/.test(code);
+}
+
+test("red proof: casts are found, and words like them are not", () => {
+  const casts = ["x as Tensor; // why", "f(x!)", "list[0]!.y", "const x: any = 1;", "// @ts-expect-error"];
+  assert.deepEqual(
+    casts.filter((line) => !hasCast(line)),
+    [],
+  );
+  const others = [
+    "[1] as const",
+    "if (a !== b || !c)",
+    'throw new Error("as any!")',
+    " * As any number",
+    "x; // as is",
+  ];
+  assert.deepEqual(others.filter(hasCast), []);
 });
 
 test("a GPT reverses words that it has not seen", async () => {

@@ -107,6 +107,11 @@ indexed("scatter", [X, D, V], [0, "$1", "$2", {"reduce": "multiply"}], lambda x,
 method("repeatInterleave", M, [[2, 0], 0], lambda x: x.repeat_interleave(T.tensor([2, 0]), 0))
 method("repeatInterleave", [1.5, 2.5, 3.5], [[1, 0, 3]], lambda x: x.repeat_interleave(T.tensor([1, 0, 3])))
 indexed("repeatInterleave", [M, [1, 2, 0, 1, 1, 3, 0]], ["$1", 1], lambda x, r: x.repeat_interleave(r, 1), [None, "i32"])
+for offset in (0, 1, -1):
+    for x, first, second in ((X, 0, 1), (X, 1, 0), ([X, V + D[:1]], 1, -1), ([X, V + D[:1]], -1, 0)):
+        size = T.diagonal(T.tensor(x), offset, first, second).shape
+        source = (T.arange(size.numel()).reshape(size) + 0.5).tolist()
+        cases.add("diagonalScatter", [x, source], ["$1", offset, first, second], torch=lambda a, b: a.diagonal_scatter(b, offset, first, second), dtypes=F)
 # The edge of the last interval is computed, and must not lose the largest element.
 method("histogram", [0.1, 0.2, 0.30000000000000004, 2.3, 4.1], [7], lambda x: T.histogram(x, 7), grads=False)
 method("histogram", [-0.3, 0.2, 0.7, 1.1, 2.9], [3, {"range": [-0.3, 2.9]}], lambda x: T.histogram(x, 3, range=(-0.3, 2.9)), grads=False)

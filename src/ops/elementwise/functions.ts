@@ -11,6 +11,8 @@ const oneLike = (like: Expression): Expression => term.constant(1, like.type);
 
 export const neg = unary({
   name: "neg",
+  rejects: (dtype) =>
+    dtype === "bool" ? "booleans have no negative; use logicalNot or convert them first." : undefined,
   result: "same",
   value: term.neg,
   derivative: { of: "operand", value: (x) => term.constant(-1, x.type) },

@@ -122,6 +122,12 @@ export const rearrangingMethods = {
    * ```
    */
   repeat(this: Tensor, counts: readonly number[]): Tensor {
+    if (!Array.isArray(counts)) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `repeat: the counts are ${String(counts)}; pass all counts in an array, such as [2, 1].`,
+      );
+    }
     if (counts.length >= this.ndim) return this.tile(counts);
     throw new HoldfastError(
       "BAD_SHAPE",

@@ -2,7 +2,7 @@
 
 import { checkOptions, HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
-import { axisOf, broadcastShapes, type Shape } from "../../ops/index.js";
+import { axisOf, broadcastShapes, formatShape, isSameShape, type Shape } from "../../ops/index.js";
 import { arange, onesLike, zeros } from "../creation.js";
 import { cat, where } from "../functions.js";
 import type { Tensor } from "../tensor.js";
@@ -343,6 +343,40 @@ export const scatteringMethods = {
       [this.narrow(along, 0, at), slice.to(this.dtype), this.narrow(along, at + 1, size - at - 1)],
       along,
     );
+  },
+  /**
+   * A copy with `source` on a diagonal of two axes, as `diagonal` selects it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(zeros([2, 3]).diagonalScatter(tensor([8, 9]), 1).tolist()); // → [ [ 0, 8, 0 ], [ 0, 0, 9 ] ]
+   * cpu.close();
+   * ```
+   */
+  diagonalScatter(this: Tensor, source: Tensor, offset = 0, axis1 = 0, axis2 = 1): Tensor {
+    const shape = this.diagonal(offset, axis1, axis2).shape;
+    if (!isSameShape(source.shape, shape)) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `diagonalScatter: the source is ${formatShape(source.shape)}, and the diagonal ${formatShape(shape)}. Pass a source of that shape.`,
+      );
+    }
+    const [first, second] = [axisOf("diagonal", axis1, this.ndim), axisOf("diagonal", axis2, this.ndim)];
+    const place = (axis: number): Tensor =>
+      arange(0, this.shape[axis] ?? 0, 1, { device: this.device }).reshape(
+        this.shape.map((_, at) => (at === axis ? -1 : 1)),
+      );
+    const isOn = place(first).add(offset).eq(place(second));
+    // The source as elements of this shape: the place of a row on the diagonal is its index, less those above the diagonal.
+    const rows = place(first)
+      .sub(Math.max(0, -offset))
+      .clamp(0, Math.max(0, (shape.at(-1) ?? 0) - 1));
+    const spread = source.to(this.dtype).movedim(-1, first < second ? first : first - 1);
+    const wide = spread.unsqueeze(second);
+    if (source.numel === 0) return this.clone();
+    return wide.indexSelect(first, rows.flatten()).where(isOn, this);
   },
   /**
    * A copy with `source` in a slice of an axis.

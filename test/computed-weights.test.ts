@@ -2,12 +2,10 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { openStrictDevice } from "../../test/support/devices.js";
-import { rejects } from "../../test/support/rejects.js";
-import { sameBytes } from "../../test/support/same-bytes.js";
-import { SGD } from "../optim/index.js";
-import { checkpoint, type Device, manualSeed, randn, type Tensor } from "../tensor/index.js";
-import * as nn from "./index.js";
+import { checkpoint, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { openStrictDevice } from "./support/devices.js";
+import { rejects } from "./support/rejects.js";
+import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();
 const { removeSpectralNorm, removeWeightNorm, spectralNorm, weightNorm } = nn.utils;
@@ -21,7 +19,7 @@ function train(on: Device, name: keyof typeof normalize, isCompiled: boolean): F
     normalize[name](new nn.Linear(3, 4)),
     normalize[name](new nn.Linear(4, 2)),
   ).to(on);
-  const optimizer = new SGD(model.parameters(), { lr: 0.05, momentum: 0.9 });
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.05, momentum: 0.9 });
   const body = (x: Tensor, y: Tensor): Tensor => {
     const again = checkpoint((input: Tensor) => model.forward(input).tanh(), y);
     const loss = model.forward(x).square().mean().sub(again.mean());
