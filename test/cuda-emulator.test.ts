@@ -10,10 +10,10 @@ import { after, before, describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import fc from "fast-check";
 import { Device, manualSeed, nn } from "holdfast";
-import { type Driver, strict } from "holdfast/internals";
+import { type Driver, type KernelSource, strict } from "holdfast/internals";
 import { contiguous, linearAlgebra, mul, type Op, opTable } from "../src/ops/index.js";
 import { effort } from "./support/effort.js";
-import { emulatorMissing } from "./support/emulator.js";
+import { compileTogether, emulatorMissing } from "./support/emulator.js";
 import { cudaMissing } from "./support/kernel-runtime.js";
 import { elementwiseCases } from "./support/op-cases/elementwise.js";
 import { deviceOpCases } from "./support/op-cases/index.js";
@@ -24,6 +24,7 @@ import { type CaseRun, describeCall, runCase, runInOneStep } from "./support/op-
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { shortRunFlags } from "./support/short-process.js";
+import { openPrintingDriver } from "./support/source-recording-driver.js";
 import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
 import { isNear, tolerances } from "./tolerances.js";
 
@@ -72,7 +73,8 @@ function open(kind: "cpu" | "cuda", driver: Driver): Device {
 }
 
 describe("on CUDA", { skip: cudaMissing }, () => {
-  const [cpu, gpu] = [open("cpu", openTestCpu()), open("cuda", openTestGpu())];
+  const gpuDriver = openTestGpu();
+  const [cpu, gpu] = [open("cpu", openTestCpu()), open("cuda", gpuDriver)];
 
   function runAlone(device: Device, { op, gradients }: OpCase, call: CaseCall): Results {
     const options = { float: "f32", wanted: gradients === "none" ? [] : gradients } as const;
@@ -94,6 +96,15 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     return known.map((item, index) => ({ ...item, found: found[index]! }));
   }
 
+  /** The kernels of cases, each by itself, which the emulator then compiles together. */
+  function kernelsOf(cases: readonly OpCase[]): Iterable<KernelSource> {
+    const { parallelism, computeCapability = "", supportsPdl = false } = gpuDriver.describe();
+    const { driver, sources } = openPrintingDriver({ parallelism, computeCapability, supportsPdl });
+    const device = open("cuda", driver);
+    for (const one of cases) runAlone(device, one, drawCall(one));
+    return sources.values();
+  }
+
   /**
    * In a quick run, elementwise ops are in one compiled step: they are half of the kernels, and each kernel
    * starts a compiler.
@@ -103,6 +114,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   let comparisons: readonly Comparison[] = [];
 
   before(() => {
+    if (testDevice !== "cuda") compileTogether(kernelsOf(comparedCases.filter((one) => !isTogether(one))));
     comparisons = [
       ...runCases(comparedCases.filter(isTogether), "together"),
       ...runCases(

@@ -12,7 +12,7 @@ import {
   type Span,
   type Stream,
 } from "holdfast/internals";
-import { buildEmulator, compileTogether, type EmulatorFigure, openEmulator } from "./emulator.js";
+import { buildEmulator, compilingTogether, type EmulatorFigure, openEmulator } from "./emulator.js";
 
 const figures = [
   "usedMemory",
@@ -37,14 +37,7 @@ export function heldOnEmulator(): Held {
 /** One thread compiles by default: other test processes have the other processors. */
 export function openEmulatorDriver(options: Omit<CudaDriverOptions, "environment"> = {}): CudaDriver {
   const environment = { HOLDFAST_CUDA_PATH: buildEmulator() };
-  const driver = openCudaDriver({ environment, threads: 1, ...options });
-  const { compileKernels } = driver;
-  driver.compileKernels = (sources) => {
-    const codes = sources.filter(({ gemm }) => !gemm);
-    compileTogether(codes.flatMap(({ name, cuda }) => (cuda ? [{ name, code: cuda.code }] : [])));
-    compileKernels?.call(driver, sources);
-  };
-  return driver;
+  return compilingTogether(openCudaDriver({ environment, threads: 1, ...options }));
 }
 
 /** Runs `use` on a fresh driver, and checks that it frees everything when it is closed. */

@@ -20,6 +20,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join } from "node:path";
+import type { CudaDriver, KernelSource } from "holdfast/internals";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { withLock } from "./lock.js";
 import { filesBelow, repositoryRoot } from "./repository.js";
@@ -110,12 +111,6 @@ export interface Emulator {
   reset(): void;
 }
 
-/** A kernel's name and its CUDA C++, as the driver passes them to NVRTC. */
-export interface EmulatorSource {
-  readonly name: string;
-  readonly code: string;
-}
-
 const sourceFolder = "test/emulator";
 const flags = [
   ...["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-ffp-contract=off"],
@@ -171,16 +166,29 @@ let compileSources: ((count: number, names: readonly string[], codes: readonly s
  * Compiles kernels in few calls of g++, before NVRTC is asked for one after the other: g++ takes half of its time for a small kernel to
  * start, and for the headers and the linker. What is compiled already, or fails, is left to NVRTC.
  */
-export function compileTogether(sources: readonly EmulatorSource[]): void {
-  if (sources.length < 2) return;
+export function compileTogether(sources: Iterable<KernelSource>): void {
+  const kernels = [...sources].flatMap(({ name, gemm, cuda }) =>
+    cuda && !gemm ? [{ name: `${name}.cu`, code: cuda.code }] : [],
+  );
+  if (kernels.length < 2) return;
   compileSources ??= loadKoffi()
     .load(join(buildEmulator(), "libnvrtc.so.13"))
     .func("void emulator_compile(int count, const char **names, const char **codes)");
   compileSources(
-    sources.length,
-    sources.map(({ name }) => `${name}.cu`),
-    sources.map(({ code }) => code),
+    kernels.length,
+    kernels.map(({ name }) => name),
+    kernels.map(({ code }) => code),
   );
+}
+
+/** The driver of the emulator, which compiles kernels together where it is asked for several. */
+export function compilingTogether(driver: CudaDriver): CudaDriver {
+  const { compileKernels } = driver;
+  driver.compileKernels = (sources) => {
+    compileTogether(sources);
+    compileKernels?.call(driver, sources);
+  };
+  return driver;
 }
 
 /** Looked up and not run, because every file of the device suites asks. */

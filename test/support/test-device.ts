@@ -14,7 +14,7 @@ import {
   type Stream,
 } from "holdfast/internals";
 import { defaultCacheFolder, type HostMemory } from "../../src/driver/index.js";
-import { buildEmulator } from "./emulator.js";
+import { buildEmulator, compilingTogether } from "./emulator.js";
 
 const names = ["cpu", "emulator", "cuda"] as const;
 
@@ -62,7 +62,7 @@ export function openTestCpu(threads = 1): TestDriver {
 export function openTestGpu(): TestDriver {
   if (testDevice !== "cuda") {
     const environment = { ...process.env, HOLDFAST_CUDA_PATH: buildEmulator() };
-    return withLooks(openCudaDriver({ environment, threads: 1 }));
+    return withLooks(compilingTogether(openCudaDriver({ environment, threads: 1 })));
   }
   const { HOLDFAST_CACHE: cacheFolder = defaultCacheFolder(process.env) } = process.env;
   return withLooks(openCudaDriver({ cacheFolder }));
