@@ -30,15 +30,15 @@ export const headerLimit = 100_000_000;
  * Limits for the names of a header and the numbers of a shape, far above any real file. Without them a hostile header
  * within the format's limit costs half a minute and gigabytes.
  */
-export const nameLimit = 250_000;
+export const nameLimit = 100_000;
 export const dimensionLimit = 64;
 
 /**
- * Limits for a whole header: numbers in shapes and data_offsets, and bytes of names, dtypes and metadata. They are 16 numbers and 134
+ * Limits for a whole header: numbers in shapes and data_offsets, and bytes of names, dtypes and metadata. They are 16 numbers and 167
  * bytes for each of the most names. Without them a header within the limits above takes seconds to decode.
  */
 export const countLimit = 16 * nameLimit;
-export const textLimit = 32 * MiB;
+export const textLimit = 16 * MiB;
 
 /** The only header name that is not a tensor's. */
 export const metadataName = "__metadata__";

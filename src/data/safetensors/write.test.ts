@@ -125,16 +125,16 @@ test("a header longer than the format allows is rejected", () => {
 });
 
 test("too many names and too many dimensions are rejected, because the reader rejects them", () => {
-  const metadata = new Map(Array.from({ length: 250_001 }, (_, index) => [String(index), ""]));
-  rejects("BAD_ARGUMENT", () => writeSafetensors([], metadata), /250001 texts of metadata .* 250000/);
+  const metadata = new Map(Array.from({ length: 100_001 }, (_, index) => [String(index), ""]));
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], metadata), /100001 texts of metadata .* 100000/);
   const none = new Uint8Array(0);
-  const many = Array.from({ length: 250_001 }, (_, index) => ({
+  const many = Array.from({ length: 100_001 }, (_, index) => ({
     ...good,
     name: String(index),
     shape: [0],
     bytes: none,
   }));
-  rejects("BAD_ARGUMENT", () => writeSafetensors(many), /250001 tensors .* 250000/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors(many), /100001 tensors .* 100000/);
   const shape = Array(65).fill(1);
   rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; the maximum is 64/);
 });
@@ -144,12 +144,12 @@ test("texts and shapes that are too long in all are rejected, because the reader
   const file = writeSafetensors([], new Map([["long", longest]]));
   assert.equal(readSafetensors(file).metadata.get("long")?.length, longest.length);
   const escaped = new Map([["long", `"${longest.slice(1)}`]]);
-  rejects("BAD_ARGUMENT", () => writeSafetensors([], escaped), /33554433 bytes of names and metadata/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], escaped), /16777217 bytes of names and metadata/);
   const shape = Array(64).fill(0);
-  const wide = Array.from({ length: 1 + countLimit / 66 }, (_, index) => ({
+  const wide = Array.from({ length: 1 + Math.floor(countLimit / 66) }, (_, index) => ({
     ...{ ...good, name: String(index), shape, bytes: new Uint8Array(0) },
   }));
-  rejects("BAD_ARGUMENT", () => writeSafetensors(wide), /4000062 numbers in shapes and data_offsets/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors(wide), /1600038 numbers in shapes and data_offsets/);
 });
 
 test("tensors and metadata may be objects with names as keys; an empty object gives an empty file", () => {

@@ -22,8 +22,8 @@ export const wholeFile = "model.safetensors";
 export const indexFile = "model.safetensors.index.json";
 const maxConfigBytes = MiB;
 const configLimits: JsonLimits = { maxContainers: 20_000, maxValues: 200_000, maxDepth: 32 };
-const maxIndexBytes = 32 * MiB;
-const indexLimits: JsonLimits = { maxContainers: 1000, maxValues: 300_000, maxDepth: 16 };
+const maxIndexBytes = 16 * MiB;
+const indexLimits: JsonLimits = { maxContainers: 1000, maxValues: 100_000, maxDepth: 16 };
 const maxShards = 10_000;
 
 /** A tensor of a folder, and the open file that has it. */
@@ -72,19 +72,20 @@ function openShards(folder: string, path: string): ModelFiles {
       `it names ${shards.length} shards; there must be 1 to ${maxShards}.`,
       "Download the file again.",
     );
-  const files = openFiles(shards.map((shard) => join(folder, shard)));
+  const requireListed = (name: string, file: OpenSafetensors): void => {
+    const shard = basename(file.path);
+    const stated = shardOf.get(name);
+    if (stated === shard) return;
+    const where = stated === undefined ? "nowhere" : `in ${quote(stated)}`;
+    throw badData(
+      path,
+      `tensor ${quote(name)} is in ${quote(shard)}, and the index has it ${where}.`,
+      "Download the folder again.",
+    );
+  };
+  const paths = shards.map((shard) => join(folder, shard));
+  const files = openFiles(paths, requireListed);
   try {
-    for (const [name, { file }] of files.tensors) {
-      const shard = basename(file.path);
-      const stated = shardOf.get(name);
-      if (stated === shard) continue;
-      const where = stated === undefined ? "nowhere" : `in ${quote(stated)}`;
-      throw badData(
-        path,
-        `tensor ${quote(name)} is in ${quote(shard)}, and the index has it ${where}.`,
-        "Download the folder again.",
-      );
-    }
     for (const [name, shard] of shardOf) {
       if (files.tensors.has(name)) continue;
       throw badData(path, `tensor ${quote(name)} is not in ${quote(shard)}.`, "Download the folder again.");
@@ -106,7 +107,11 @@ function shardName(path: string, name: string, shard: unknown): string {
   );
 }
 
-function openFiles(paths: readonly string[]): ModelFiles {
+/** `check` may reject a tensor of a file, before the next file is opened. */
+function openFiles(
+  paths: readonly string[],
+  check: (name: string, file: OpenSafetensors) => void = () => {},
+): ModelFiles {
   const files: OpenSafetensors[] = [];
   const close = (): void => {
     for (const file of files.splice(0)) file.close();
@@ -124,6 +129,7 @@ function openFiles(paths: readonly string[]): ModelFiles {
             `tensor ${quote(name)} is also in ${basename(other.file.path)}.`,
             "Keep one of the two.",
           );
+        check(name, file);
         tensors.set(name, { tensor, file });
       }
     }
