@@ -304,6 +304,10 @@ def options_added_later():
     for options in [{"maxNorm": 1.5, "mode": "sum"}, {"maxNorm": 1, "normType": 1, "mode": "max"}]:
         case("embeddingBag", lambda i, w: F.embedding_bag(i, w, max_norm=options["maxNorm"], norm_type=options.get("normType", 2.0), mode=options["mode"]),
              [bags, rounded(5, 4)], options, updated=(1,))
+    # Scores at the margin.
+    ties = torch.tensor([[1.0, 2.0, 2.0, 0.0], [3.0, 3.0, 4.0, 2.0]]).double()
+    case("multiMarginLoss", lambda x, t: F.multi_margin_loss(x, t), [ties, torch.tensor([1, 2])])
+    case("multilabelMarginLoss", lambda x, t: F.multilabel_margin_loss(x, t), [ties, torch.tensor([[1, -1, 0, 0], [2, 0, -1, 0]])])
     utils = torch.nn.utils
     for axis in [0, 1, None]:
         module_case("weightNorm", utils.weight_norm(torch.nn.Linear(4, 3), dim=axis), [rounded(2, 4)], {"axis": axis}, lambda m, x: [m(x)])

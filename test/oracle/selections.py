@@ -107,6 +107,8 @@ indexed("scatter", [X, D, V], [0, "$1", "$2", {"reduce": "multiply"}], lambda x,
 method("repeatInterleave", M, [[2, 0], 0], lambda x: x.repeat_interleave(T.tensor([2, 0]), 0))
 method("repeatInterleave", [1.5, 2.5, 3.5], [[1, 0, 3]], lambda x: x.repeat_interleave(T.tensor([1, 0, 3])))
 indexed("repeatInterleave", [M, [1, 2, 0, 1, 1, 3, 0]], ["$1", 1], lambda x, r: x.repeat_interleave(r, 1), [None, "i32"])
+method("median", [[2.0, 3.0, 3.0], [3.0, 1.0, 5.0]], [], T.median)
+method("nanmedian", [2.0, nan, 3.0, 2.0, 2.0, 7.0], [], T.nanmedian)
 for offset in (0, 1, -1):
     for x, first, second in ((X, 0, 1), (X, 1, 0), ([X, V + D[:1]], 1, -1), ([X, V + D[:1]], -1, 0)):
         size = T.diagonal(T.tensor(x), offset, first, second).shape

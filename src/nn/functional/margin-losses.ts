@@ -274,7 +274,7 @@ export function multiMarginLoss(input: Tensor, target: Tensor, options: MultiMar
     throw new HoldfastError("BAD_ARGUMENT", `multiMarginLoss: p is ${String(p)}; pass 1 or 2.`);
   const classes = input.shape.at(-1) ?? 1;
   const own = input.gather(-1, target.unsqueeze(-1));
-  const others = where(oneHot(target, classes).eq(1), 0, input.sub(own).add(margin).clamp(0));
+  const others = where(oneHot(target, classes).eq(1), 0, input.sub(own).add(margin).relu());
   const powers = p === 2 ? others.square() : others;
   const weighted = weight
     ? powers.mul(weight.indexSelect(0, target.flatten()).reshape([...target.shape, 1]))
@@ -304,7 +304,7 @@ export function multilabelMarginLoss(input: Tensor, target: Tensor, options: Los
   const rows = oneHot(labels, classes).mul(isLabel.unsqueeze(-1)); // [N, C, C]
   const isOther = rows.sum(-2).eq(0); // [N, C]
   const own = input.gather(-1, labels).unsqueeze(-1); // [N, C, 1]
-  const losses = input.unsqueeze(-2).sub(own).add(1).clamp(0); // [N, C, C]
+  const losses = input.unsqueeze(-2).sub(own).add(1).relu(); // [N, C, C]
   const counted = isLabel.unsqueeze(-1).logicalAnd(isOther.unsqueeze(-2));
   return reduceLoss(where(counted, losses, 0).sum([-2, -1]).div(classes), reduction);
 }

@@ -28,8 +28,11 @@ function medianMethod(rankOf: MedianRank): ExtremeMethod {
   function method(this: Tensor, axis: number, options?: ReductionOptions): Extremes;
   function method(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor | Extremes {
     const { keepdim = false } = checkOptions("median", options, reductionOptionNames);
-    if (axis === undefined)
-      return this.numel === 0 ? this.newFull([], Number.NaN) : median(this.flatten(), 0).values.squeeze(0);
+    if (axis === undefined) {
+      if (this.numel === 0) return this.newFull([], Number.NaN);
+      const value = median(this.flatten(), 0).values.squeeze(0);
+      return this.requiresGrad ? sharedByTies(this, value.detach()) : value;
+    }
     const { values, indices } = median(this, axis);
     return keepdim ? { values, indices } : { values: values.squeeze(axis), indices: indices.squeeze(axis) };
   }
@@ -47,6 +50,12 @@ function medianMethod(rankOf: MedianRank): ExtremeMethod {
     return { values: values.gather(axis, rank), indices: indices.gather(axis, rank) };
   }
   return method;
+}
+
+/** The same value as a maximum, whose gradient all elements that are equal to it share, as in PyTorch. */
+function sharedByTies(x: Tensor, median: Tensor): Tensor {
+  const isCounted = x.detach().le(median).logicalOr(median.isnan());
+  return x.where(isCounted, Number.NEGATIVE_INFINITY).amax();
 }
 
 function quantiles(
