@@ -293,3 +293,16 @@ test("a folder that does not fit its config, or is damaged, is rejected and take
   rejects("BAD_ARGUMENT", () => loadPretrained(cut, {} as never), /loadPretrained takes a device/);
   assert.equal(device.diagnostics().budget.used, before);
 });
+
+test("the class of a model gives the result its type, and a model of another class is rejected", () => {
+  const folder = newFolder();
+  savePretrained(modelFromConfig(gpt2).to(device), folder);
+  const model = loadPretrained(folder, { device, modelClass: LanguageModel });
+  const ids = tensor([[3, 1, 4]], { dtype: "i32", device });
+  assert.ok(model.loss(ids, ids).item() > 0, "a language model has a loss, without a cast");
+  rejects(
+    "BAD_ARGUMENT",
+    () => loadPretrained(folder, { device, modelClass: Bert }),
+    /config\.json describes a model of the class Gpt2, and modelClass is Bert/,
+  );
+});

@@ -22,7 +22,12 @@ export interface LoadPretrainedOptions extends ModelFromConfigOptions, MatchOpti
   readonly frozen?: boolean;
   /** Fields that replace those of config.json, such as another head: `{ architectures: ["BertForSequenceClassification"] }`. */
   readonly config?: ModelConfig;
+  /** The class that the model must have, such as `models.LanguageModel`. The result then has its type. Default: any. */
+  readonly modelClass?: ModelClass<PretrainedModel>;
 }
+
+/** A class of models, which may be abstract. */
+type ModelClass<Model> = abstract new (...given: never[]) => Model;
 
 /**
  * Loads a model from a folder with a `config.json` and the weights: `model.safetensors`, or shards with
@@ -34,19 +39,24 @@ export interface LoadPretrainedOptions extends ModelFromConfigOptions, MatchOpti
  * import { mkdtempSync } from "node:fs";
  * import { tmpdir } from "node:os";
  * import { join } from "node:path";
- * import { device, loadPretrained, modelFromConfig, savePretrained } from "holdfast";
+ * import { device, loadPretrained, modelFromConfig, models, savePretrained } from "holdfast";
  * const cpu = await device("cpu");
  * const sizes = { vocab_size: 20, n_positions: 8, n_embd: 8, n_layer: 1, n_head: 2 };
  * const model = modelFromConfig({ model_type: "gpt2", ...sizes }).to(cpu);
  * const folder = join(mkdtempSync(join(tmpdir(), "models-")), "gpt2");
  * savePretrained(model, folder, { dtype: "bf16" });
- * const base = loadPretrained(folder, { device: cpu, frozen: true });
+ * const base = loadPretrained(folder, { device: cpu, frozen: true, modelClass: models.Gpt2 });
  * console.log(base.parameters().every(({ dtype, requiresGrad }) => dtype === "bf16" && !requiresGrad)); // → true
  * cpu.close();
  * ```
  */
+export function loadPretrained<Model extends PretrainedModel>(
+  folder: string,
+  options: LoadPretrainedOptions & { readonly modelClass: ModelClass<Model> },
+): Model;
+export function loadPretrained(folder: string, options: LoadPretrainedOptions): PretrainedModel;
 export function loadPretrained(folder: string, options: LoadPretrainedOptions): PretrainedModel {
-  const { device, frozen = false } = options;
+  const { device, frozen = false, modelClass } = options;
   if (!(device instanceof Device)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
@@ -56,6 +66,13 @@ export function loadPretrained(folder: string, options: LoadPretrainedOptions): 
   const path = join(folder, "config.json");
   const config: ModelConfig = { ...readJsonObject(path), ...options.config };
   const model = nameFile(path, () => modelFromConfig(config, options));
+  const { name } = model.constructor;
+  if (modelClass && !(model instanceof modelClass)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${path} describes a model of the class ${name}, and modelClass is ${modelClass.name}. Pass another class or folder.`,
+    );
+  }
   const files = openModelFiles(folder);
   try {
     const matched = matchTensors(folder, model, files.tensors, options);
