@@ -58,7 +58,7 @@ describe("faults that run unverified harm the gradients", () => {
 
   for (const [name, { rules, injected }] of Object.entries(trainingFaults)) {
     test(`${name}: rejected by the verifier, or else the gradients are right`, () => {
-      const steps = someOf(injected(training), 16);
+      const steps = someOf(injected(training), 200);
       const counts = { injected: 0, rejected: 0, otherGradients: 0, failures: 0 };
       results.push(counts);
       for (const [index, step] of steps.entries()) {

@@ -12,7 +12,7 @@ import type { GemmEpilogueCall } from "../program/kinds/gemm-epilogue.js";
 import type { Call, GemmCall, Program } from "../program/program.js";
 import { bytesOf } from "../program/traffic.js";
 import { describeGemm } from "./gemm-desc.js";
-import { measureFused } from "./measure-fused.js";
+import { timeFused } from "./time-fused.js";
 import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
 
 const knownEpilogues: KnownChoices = new Map();
@@ -63,7 +63,7 @@ export function measureFusions(
     work: storedFused(runtime, fused.work),
     gemms: [storedGemm(runtime, gemm)],
   });
-  const timesOf = measureFused(epilogues, runtime, candidates.map(stored), tuning);
+  const timesOf = timeFused(epilogues, runtime, candidates.map(stored), tuning);
   const estimate = isProbablyFaster(runtime);
   return (candidate) => {
     const times = timesOf(stored(candidate));

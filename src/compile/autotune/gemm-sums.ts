@@ -8,7 +8,7 @@ import type { FusedSum } from "../fusion/gemm-sums.js";
 import type { GemmSumCall } from "../program/kinds/gemm-sum.js";
 import type { Call, Program } from "../program/program.js";
 import { describeAddend, describeGemm } from "./gemm-desc.js";
-import { measureFused } from "./measure-fused.js";
+import { timeFused } from "./time-fused.js";
 import { choicesIn, type KnownChoices, type TunableKind, tuneCalls } from "./tune-calls.js";
 
 const knownSums: KnownChoices = new Map();
@@ -54,7 +54,7 @@ export function measureSums(
   { known = knownSums, clock }: { readonly known?: KnownChoices; readonly clock?: Clock } = {},
 ): (candidate: FusedSum) => boolean {
   const tuning = { known, ...(clock && { clock }) };
-  const timesOf = measureFused(sums, runtime, candidates, tuning);
+  const timesOf = timeFused(sums, runtime, candidates, tuning);
   return (candidate) => {
     const { work, additions } = candidate;
     const times = timesOf(candidate);

@@ -85,7 +85,7 @@ export class CapturedGraph {
     const { recorder, captureState } = this.#options;
     captureState.rejectInside("replay", this.name);
     for (const storage of this.#written) countWrite(storage);
-    launchParts(this.#options, this.#parts);
+    launchAll(this.#options, this.#parts);
     recorder.record("replay", this.name);
   }
 
@@ -149,12 +149,12 @@ export function captureGraph(
     const parts = record(options, isSplit, () =>
       requireSameWork(name, accesses, runPass(options, name, "recording", body, accesses)),
     );
-    undo.push(() => destroyParts(options, parts));
+    undo.push(() => destroyAll(options, parts));
     requireNodes(name, nodesOf(parts), accesses.commands - parts.filter(isLaunch).length);
     for (const part of parts) if (!isLaunch(part)) driver.instantiate(part);
     poisonScratch();
     for (const storage of isRun ? accesses.written : []) countWrite(storage);
-    if (isRun) launchParts(options, parts);
+    if (isRun) launchAll(options, parts);
     requireSameChecksums(name, expected, takeChecksums(options, compared), scratch);
     before.restore();
     before.release();
@@ -241,7 +241,7 @@ function record(options: CaptureOptions, isSplit: boolean, body: () => void): re
     endGraph();
     return parts;
   } catch (error) {
-    destroyParts(options, parts);
+    destroyAll(options, parts);
     try {
       driver.destroyGraph(driver.endCapture(stream));
     } catch {
@@ -253,14 +253,14 @@ function record(options: CaptureOptions, isSplit: boolean, body: () => void): re
   }
 }
 
-function launchParts({ driver, stream }: CaptureOptions, parts: readonly CapturedPart[]): void {
+function launchAll({ driver, stream }: CaptureOptions, parts: readonly CapturedPart[]): void {
   for (const part of parts) {
     if (isLaunch(part)) part();
     else driver.launchGraph(stream, part);
   }
 }
 
-function destroyParts({ driver }: CaptureOptions, parts: readonly CapturedPart[]): void {
+function destroyAll({ driver }: CaptureOptions, parts: readonly CapturedPart[]): void {
   for (const part of parts) if (!isLaunch(part)) driver.destroyGraph(part);
 }
 

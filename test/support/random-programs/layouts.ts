@@ -80,7 +80,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const x = builder.filled(choices);
     const shape = builder.shapeOf(x);
     const axis = randomAxis(choices, shape);
-    const how = choices.below(4);
+    const how = choices.below(5);
     if (how === 0) builder.op("flip", [x], { axes: [axis] });
     else if (how === 1)
       builder.op("pad", [x], {
@@ -88,6 +88,10 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
         value: randomLiteral(choices, [0, -1.5]),
       });
     else if (how === 2) builder.op("repeatInterleave", [x], { repeats: 2, axis });
+    else if (how === 3 && shape.length > 0)
+      builder.op("upsampleNearest", [x], {
+        factors: choices.of(shape.length > 1 ? [[2], [3, 1], [2, 2]] : [[2], [3]]),
+      });
     else builder.op("tile", [x], { repeats: choices.of([[2], [2, 1], [1, 2]]) });
   },
   indexed(builder, choices) {

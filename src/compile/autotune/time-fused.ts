@@ -18,7 +18,7 @@ interface AlternativeTimes {
 }
 
 /** Measures the alternatives with large results. Returns the times of one, undefined if a measurement is missing. */
-export function measureFused<Fused extends Work & Pick<GemmCall, "problem">>(
+export function timeFused<Fused extends Work & Pick<GemmCall, "problem">>(
   kind: TunableKind<Fused>,
   runtime: Runtime,
   alternatives: readonly Alternative<Fused>[],
