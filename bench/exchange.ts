@@ -19,28 +19,34 @@ answerHelp(import.meta.url);
 const device = new Device("cpu", { memory: "3GiB", stallAfter: "off", print: () => {} });
 const perNode = 8;
 
-/** In GB/s: NCCL's all-gather and all-to-all within a machine, its all-gather over many machines, and one network card. */
-const bandwidth = { link: 360, allGather: 200, card: 48 } as const;
+/**
+ * In GB/s: NCCL's collectives within a machine, its all-gather over many machines, which is counted for the reduce-scatter too, and one network
+ * card.
+ */
+const bandwidth = { link: 360, manyMachines: 200, card: 48 } as const;
 /** In µs: NCCL's constants of a ring with its protocol for large messages. */
 const latency = { base: 8.4, link: 3.4, network: 9.6 } as const;
 
+/** How gradients are added: by NCCL, or with the option `shards` by each rank in one order. */
+const ways = ["reduce-scatter", "all-to-all"] as const;
+type Way = (typeof ways)[number];
+
 interface Cost {
-  readonly allToAllUs: number;
+  readonly sumUs: number;
   readonly allGatherUs: number;
 }
 
 /** Of gradients with so many bytes in all, in so many buckets. */
-function costOf(bytes: number, ranks: number, buckets: number): Cost {
+function costOf(way: Way, bytes: number, ranks: number, buckets: number): Cost {
   const nodes = Math.ceil(ranks / perNode);
   const sentBytes = (bytes * (ranks - 1)) / ranks;
   const bytesPerUs = (gigabytes: number): number => gigabytes * 1000;
-  const [toAll, gather] =
-    nodes === 1 ? [bandwidth.link, bandwidth.link] : [bandwidth.card, bandwidth.allGather];
+  const [toAll, ring] =
+    nodes === 1 ? [bandwidth.link, bandwidth.link] : [bandwidth.card, bandwidth.manyMachines];
   const ringUs = (ranks - nodes) * latency.link + (nodes - 1) * latency.network;
-  return {
-    allToAllUs: buckets * latency.base + sentBytes / bytesPerUs(toAll),
-    allGatherUs: buckets * (latency.base + ringUs) + sentBytes / bytesPerUs(gather),
-  };
+  const allGatherUs = buckets * (latency.base + ringUs) + sentBytes / bytesPerUs(ring);
+  const allToAllUs = buckets * latency.base + sentBytes / bytesPerUs(toAll);
+  return { sumUs: way === "all-to-all" ? allToAllUs : allGatherUs, allGatherUs };
 }
 
 /** The steps that were measured on one H200; see the notes. */
@@ -64,33 +70,38 @@ const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 
 for (const { name, stepMs, maxPlanned, make } of workloads) {
   const planned = make(1);
-  console.log(`${name}, a step of ${stepMs} ms on one GPU`);
-  console.log(
-    "ranks  collectives  sent, MB  counted in  all-to-all, ms  all-gather, ms  efficiency: whole, in turn  in buckets, overlapped",
-  );
-  let counted = { parameters: 0, collectives: 0, sentBytes: 0 };
-  for (const ranks of [1, 2, 4, 8, 64, 1024]) {
-    const isPlanned = ranks <= maxPlanned;
-    if (isPlanned) counted = planExchange(device, planned, ranks);
-    const bytes = 4 * (counted.parameters + 1);
-    const { collectives } = counted;
-    const sentBytes = isPlanned ? counted.sentBytes : (2 * bytes * (ranks - 1)) / ranks;
-    const { allToAllUs, allGatherUs } = costOf(bytes, ranks, 1);
-    const inBuckets = costOf(bytes, ranks, collectives / 2);
-    const msOf = (cost: Cost): number => (ranks === 1 ? 0 : (cost.allToAllUs + cost.allGatherUs) / 1000);
-    const exchangeMs = msOf({ allToAllUs, allGatherUs });
-    // The backward pass is two thirds of a step.
-    const overlappedMs = Math.max(stepMs, stepMs / 3 + msOf(inBuckets));
+  for (const way of ways) {
     console.log(
-      [
-        ...[String(ranks).padStart(5), String(collectives).padStart(13), megabytes(sentBytes).padStart(10)],
-        (isPlanned ? "the plan" : "the formula").padStart(12),
-        (ranks === 1 ? "–" : ms(allToAllUs)).padStart(16),
-        (ranks === 1 ? "–" : ms(allGatherUs)).padStart(16),
-        percent(stepMs / (stepMs + exchangeMs)).padStart(28),
-        percent(stepMs / overlappedMs).padStart(24),
-      ].join(""),
+      `${name}, a step of ${stepMs} ms on one GPU, ${way === "all-to-all" ? "with the option shards" : "by default"}`,
     );
+    console.log(
+      `ranks  collectives  sent, MB  counted in${`${way}, ms`.padStart(20)}  all-gather, ms  efficiency: whole, in turn  in buckets, overlapped`,
+    );
+    let counted = { parameters: 0, collectives: 0, sentBytes: 0 };
+    for (const ranks of [1, 2, 4, 8, 64, 1024]) {
+      const isPlanned = ranks <= maxPlanned;
+      if (isPlanned)
+        counted = planExchange(device, planned, ranks, way === "all-to-all" ? { shards: ranks } : {});
+      const bytes = 4 * (counted.parameters + 1);
+      const { collectives } = counted;
+      const sentBytes = isPlanned ? counted.sentBytes : (2 * bytes * (ranks - 1)) / ranks;
+      const { sumUs, allGatherUs } = costOf(way, bytes, ranks, 1);
+      const inBuckets = costOf(way, bytes, ranks, collectives / 2);
+      const msOf = (cost: Cost): number => (ranks === 1 ? 0 : (cost.sumUs + cost.allGatherUs) / 1000);
+      const exchangeMs = msOf({ sumUs, allGatherUs });
+      // The backward pass is two thirds of a step.
+      const overlappedMs = Math.max(stepMs, stepMs / 3 + msOf(inBuckets));
+      console.log(
+        [
+          ...[String(ranks).padStart(5), String(collectives).padStart(13), megabytes(sentBytes).padStart(10)],
+          (isPlanned ? "the plan" : "the formula").padStart(12),
+          (ranks === 1 ? "–" : ms(sumUs)).padStart(20),
+          (ranks === 1 ? "–" : ms(allGatherUs)).padStart(16),
+          percent(stepMs / (stepMs + exchangeMs)).padStart(28),
+          percent(stepMs / overlappedMs).padStart(24),
+        ].join(""),
+      );
+    }
   }
 }
 device.close();

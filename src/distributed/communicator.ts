@@ -16,6 +16,11 @@ export interface Communicator {
   allGather(bytes: number): KernelSource;
   /** (in [size · bytes], out [size · bytes]): part i goes to rank i, and part i of the result is from rank i. */
   allToAll(bytes: number): KernelSource;
+  /**
+   * (in [size · bytes], out [bytes]): float32 sums over all ranks of their parts number `rank`. The library chooses the order of additions, so
+   * other sizes or numbers of ranks may round differently.
+   */
+  reduceScatter(bytes: number): KernelSource;
   /** (inout [bytes]): the bytes of the rank `root` replace those of the others. */
   broadcast(bytes: number, root: number): KernelSource;
   /** Ends the connections. All ranks call it, unless one was lost. */

@@ -55,6 +55,11 @@ export class WorldCommunicator implements Communicator {
     return this.#source("allToAll", ["in", "out"], `${bytes}`, sent, (of) => of.allToAll(bytes));
   }
 
+  reduceScatter(bytes: number): KernelSource {
+    const sent = bytes * (this.size - 1);
+    return this.#source("reduceScatter", ["in", "out"], `${bytes}`, sent, (of) => of.reduceScatter(bytes));
+  }
+
   broadcast(bytes: number, root: number): KernelSource {
     const sent = this.rank === root ? bytes * (this.size - 1) : 0;
     return this.#source("broadcast", ["inout"], `${bytes} from ${root}`, sent, (of) =>

@@ -55,4 +55,6 @@ test("where the host does not see collectives, their bytes are those of the plan
   assert.deepEqual([first?.stepMs, first?.ownMs], [20, null]);
   assert.deepEqual([first?.collectives, first?.sentBytes], [2, 800]);
   assert.deepEqual(exchangeOf({ calls }, 4), { collectives: 2, sentBytes: 600 + 1200 });
+  const reduced = [collective("reduceScatter", 800), collective("allGather", 200)];
+  assert.deepEqual(exchangeOf({ calls: reduced }, 4), { collectives: 2, sentBytes: 600 + 600 });
 });

@@ -92,7 +92,7 @@ export function exchangeOf(
   const others = size - 1;
   const sent = calls.flatMap(({ op, readBytes }) => {
     if (op === "allGather") return [readBytes * others];
-    return op === "allToAll" ? [(readBytes / size) * others] : [];
+    return op === "allToAll" || op === "reduceScatter" ? [(readBytes / size) * others] : [];
   });
   return { collectives: sent.length, sentBytes: sent.reduce((sum, bytes) => sum + bytes, 0) };
 }

@@ -7,7 +7,7 @@ export { packedAttention } from "./attention/packed.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
 export { attentionWithDropout } from "./attention/with-dropout.js";
 export { expand, sum } from "./broadcast.js";
-export { allGather, allToAll, broadcast } from "./collectives/collectives.js";
+export { allGather, allToAll, broadcast, reduceScatter } from "./collectives/collectives.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d, avgPool3d } from "./convolution/average-pool.js";
 export { type ConvolutionAttributes, conv1d, conv2d, conv3d } from "./convolution/convolution.js";
 export type { PerAxis, WindowOptions, Windows } from "./convolution/geometry.js";

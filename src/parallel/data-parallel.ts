@@ -17,13 +17,14 @@ import {
 import { type Bucket, BucketPacker, cutBuckets, defaultBucketBytes } from "./buckets.js";
 import { enterShard, leaveShards } from "./shard-draws.js";
 import { ShardSums } from "./shard-sums.js";
-import { sumOverRanks } from "./sum-over-ranks.js";
+import { type Summation, sumOverRanks } from "./sum-over-ranks.js";
 
 /** Options of `DataParallel`. */
 export interface DataParallelOptions {
   /**
    * Into how many shards the whole batch is cut: a multiple of the number of ranks. Each rank computes its shards one after the other, and
-   * all gradients are summed in one order. So the results have the same bits for every number of ranks. Default: a shard for each rank.
+   * all gradients are summed in one order. So the results have the same bits for every number of ranks. Default: a shard for each rank, and
+   * MPI or NCCL sums the gradients in an order of its own.
    */
   readonly shards?: number;
   /**
@@ -79,6 +80,7 @@ export class DataParallel implements StepParallelism {
   readonly world: World;
   readonly shards: number;
   readonly #bucketBytes: number;
+  readonly #summation: Summation;
   /** The parameters that all ranks have, by what takes their gradients, and their places in that order. */
   readonly #shared = new WeakMap<Leaf, { readonly parameter: Tensor; readonly index: number }>();
   #sharedCount = 0;
@@ -86,10 +88,8 @@ export class DataParallel implements StepParallelism {
   #isNoSync = false;
 
   constructor(world: World, options: DataParallelOptions = {}) {
-    const { shards = world.size, bucketBytes = defaultBucketBytes } = checkOptions("DataParallel", options, {
-      shards: true,
-      bucketBytes: true,
-    });
+    const checked = checkOptions("DataParallel", options, { shards: true, bucketBytes: true });
+    const { shards = world.size, bucketBytes = defaultBucketBytes } = checked;
     if (!Number.isSafeInteger(bucketBytes) || bucketBytes < 1)
       throw new HoldfastError(
         "BAD_SIZE",
@@ -104,6 +104,7 @@ export class DataParallel implements StepParallelism {
     this.world = world;
     this.shards = shards;
     this.#bucketBytes = bucketBytes;
+    this.#summation = checked.shards === undefined ? "by the library" : "in the order of shards";
   }
 
   /**
@@ -264,7 +265,7 @@ export class DataParallel implements StepParallelism {
     const sums = this.#sums;
     device.runtime.traceSink?.addGuard(() => this.#sums === sums);
     const [alone] = shards;
-    if (alone && this.shards === 1 && !noSync && !weight && !sums) {
+    if (alone && this.shards === 1 && !this.world.communicator && !noSync && !weight && !sums) {
       // There is nothing to add, nobody to exchange with, and nobody who has to draw the same numbers.
       const loss = alone.loss();
       loss.backward();
@@ -293,6 +294,7 @@ export class DataParallel implements StepParallelism {
             totals[bucket] = sumOverRanks(
               this.world,
               sums?.take(bucket, terms[bucket] ?? []) ?? terms[bucket] ?? [],
+              this.#summation,
             );
         }),
       );
@@ -397,7 +399,9 @@ export class DataParallel implements StepParallelism {
     );
     const totals: Tensor[] = [];
     const packer = new BucketPacker(device, buckets, (_, packed) =>
-      noGrad(() => void totals.push(sumOverRanks(this.world, [packed.mul(1 / this.shards)]))),
+      noGrad(
+        () => void totals.push(sumOverRanks(this.world, [packed.mul(1 / this.shards)], this.#summation)),
+      ),
     );
     const receivers = shared.map(({ leaf, parameter }, slot) => {
       const receive = (value: Value): void =>

@@ -102,13 +102,36 @@ describe("NCCL", { skip: emulatorMissing, concurrency: 2 }, () => {
       assert.match(expected ?? alone.output, /^graph: losses ([0-9a-f]{8} ){2}weights [0-9a-f]{64} end$/);
       assert.deepEqual(linesOf(together), new Array(size).fill(expected));
       const overlaps = together.output.match(
-        /7 collectives on stream 1, next to [1-9]\d* calls of backward/g,
+        /7 collectives \(allToAll,allGather\) on stream 1, next to [1-9]\d* calls of backward/g,
       );
       assert.equal(overlaps?.length, size, together.output);
     });
 });
 
 function testRareCases(): void {
+  for (const size of [2, 3])
+    test(`without the option shards, NCCL adds the gradients of ${size} ranks during backward, and their losses are those of one process`, async () => {
+      const [alone, together] = await Promise.all([
+        runGpus("gpu-training", 1, [size, 3]),
+        runGpus("gpu-training", size, ["default", 3]),
+      ]);
+      assert.equal(together.status, 0, together.output);
+      const linesOf = ({ output }: RanksResult) => output.match(/graph: losses .* end/g) ?? [];
+      const lines = linesOf(together);
+      assert.equal(lines.length, size, together.output);
+      assert.equal(new Set(lines).size, 1, together.output);
+      const lossesOf = (line = ""): readonly number[] =>
+        Array.from(line.matchAll(/\b[0-9a-f]{8}\b/g), ([hex]) => Buffer.from(hex, "hex").readFloatLE());
+      const [expected, found] = [lossesOf(linesOf(alone)[0]), lossesOf(lines[0])];
+      assert.equal(found.length, 3, together.output);
+      for (const [step, loss] of found.entries())
+        assert.ok(Math.abs(loss - (expected[step] ?? 0)) < 1e-5, `${found} instead of ${expected}`);
+      const overlaps = together.output.match(
+        /7 collectives \(reduceScatter,allGather\) on stream 1, next to [1-9]\d* calls of backward/g,
+      );
+      assert.equal(overlaps?.length, size, together.output);
+    });
+
   test("where collectives can't be captured, they run between graphs: every byte arrives, and training has the same bits", async () => {
     const without = ",ncclCaptures=0";
     const { status, output } = await runGpus("gpu-collectives", 2, [2], without);

@@ -20,16 +20,21 @@ const models: Readonly<Record<string, PlannedModel>> = {
 };
 
 /**
- * Gradients and the loss are sent as float32, cut among the ranks: an all-to-all of `terms` sums, then an all-gather of the parts. Each
+ * Gradients and the loss are sent as float32, cut among the ranks: `terms` sums to those that add them, then an all-gather of the parts. Each
  * exchange may add less than an element for each rank, because the parts are equal.
  */
-function requireFormula({ parameters, calls }: PlannedExchange, ranks: number, terms = 1): void {
+function requireFormula(
+  { parameters, calls }: PlannedExchange,
+  ranks: number,
+  { op: first = "allToAll", terms = 1 } = {},
+): void {
   const elementsOf = (op: string): number[] =>
     calls.filter((call) => call.op === op).map(({ readBytes }) => readBytes / 4);
-  const [toAll, parts] = [elementsOf("allToAll"), elementsOf("allGather")];
-  assert.equal(toAll.length, parts.length);
+  const [sums, parts] = [elementsOf(first), elementsOf("allGather")];
+  assert.equal(calls.length, sums.length + parts.length);
+  assert.equal(sums.length, parts.length);
   assert.deepEqual(
-    toAll,
+    sums,
     parts.map((part) => part * ranks * terms),
   );
   const padding = parts.reduce((sum, part) => sum + part * ranks, 0) - (parameters + 1);
@@ -38,14 +43,17 @@ function requireFormula({ parameters, calls }: PlannedExchange, ranks: number, t
 
 for (const [name, model] of Object.entries(models)) {
   test(`${name} on 1, 2 and 4 ranks sends its gradients to the others, and gets their sums`, () => {
-    for (const ranks of [1, 2, 4]) {
-      const exchange = planExchange(device, model, ranks);
+    const alone = planExchange(device, model, 1);
+    assert.deepEqual([alone.collectives, alone.sentBytes], [0, 0]);
+    for (const [ranks, op] of [
+      [2, "reduceScatter"],
+      [4, "reduceScatter"],
+      [4, "allToAll"],
+    ] as const) {
+      const options = op === "allToAll" ? { shards: ranks } : {};
+      const exchange = planExchange(device, model, ranks, options);
       const { parameters, collectives, sentBytes } = exchange;
-      if (ranks === 1) {
-        assert.deepEqual([collectives, sentBytes], [0, 0]);
-        continue;
-      }
-      requireFormula(exchange, ranks);
+      requireFormula(exchange, ranks, { op });
       const exact = (2 * 4 * (parameters + 1) * (ranks - 1)) / ranks;
       assert.ok(sentBytes >= exact && sentBytes < exact + 8 * ranks * collectives, `${sentBytes}, ${exact}`);
     }
@@ -62,7 +70,18 @@ test("a rank with a number of shards that is no power of two sends each of their
     n_layer: 2,
     n_head: 3,
   });
-  requireFormula(planExchange(device, part, 2, { shards: 6 }), 2, 3);
+  requireFormula(planExchange(device, part, 2, { shards: 6 }), 2, { terms: 3 });
+});
+
+test("float64 gradients are added in the order of the shards, because a reduce-scatter adds float32", () => {
+  const model = new nn.Linear(3, 2).to(device, "f64");
+  const loss = (part?: Tensor): Tensor => model.forward(part as Tensor).mean();
+  const inputs = [device.keep(ones([4, 3], { dtype: "f64", device }))];
+  const { calls } = planExchange(device, { model, inputs, loss }, 2);
+  assert.deepEqual(
+    calls.map(({ op }) => op),
+    ["allToAll", "allGather"],
+  );
 });
 
 test("with split moments each rank also sends the part of the weights that it updates", () => {

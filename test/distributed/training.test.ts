@@ -77,6 +77,36 @@ for (const { mpi, size, mode, only = "" } of isThorough ? thoroughRuns : runs)
       assert.ok(part > 0 && part < all / size + 2 * 65_536, `${parts.join()} of ${all}`);
   });
 
+/** The losses of the first optimizer, from their bits. */
+const lossesOf = (line: string): readonly number[] =>
+  Array.from(line.matchAll(/\b[0-9a-f]{8}\b/g), ([hex]) => Buffer.from(hex, "hex").readFloatLE());
+
+const defaults: readonly Run[] = [
+  { mpi: "openmpi", size: 3, mode: "compiled" },
+  ...(isThorough ? ([{ mpi: "mpich", size: 4, mode: "compiled" }] as const) : []),
+];
+for (const { mpi, size, mode } of defaults)
+  test(`without the option shards, ${size} ranks of ${mpi} let the library add, and have the losses of one process`, {
+    skip: lacksMpi(mpi),
+  }, async () => {
+    const args = [steps, mode, "AdamW, split"];
+    const [alone, { status, output }] = await Promise.all([
+      runAlone("training", [size, ...args]),
+      runRanks({ mpi, size, program: "training", args: ["default", ...args] }),
+    ]);
+    assert.equal(status, 0, output);
+    const lines = linesOf(output);
+    assert.equal(lines.length, size);
+    assert.equal(new Set(lines).size, 1, output);
+    const [expected, found] = [linesOf(alone)[0] ?? "", lines[0] ?? ""].map(lossesOf);
+    assert.equal(found?.length, steps);
+    for (const [step, loss] of (found ?? []).entries())
+      assert.ok(Math.abs(loss - (expected?.[step] ?? 0)) < 1e-5, `${found} instead of ${expected}`);
+    // A bucket, and the weights that each rank has updated.
+    const exchanges = output.match(/(?<=collectives )\S+(?= end)/g);
+    assert.deepEqual(exchanges, new Array(size).fill("reduceScatter,allGather,allGather"));
+  });
+
 const trainers: readonly Run[] = [
   { mpi: "mpich", size: 2, mode: "compiled" },
   ...(isThorough ? ([{ mpi: "openmpi", size: 4, mode: "eager" }] as const) : []),

@@ -30,6 +30,7 @@ function plannedCommunicator(size: number): Communicator {
     ...{ name: "planned", rank: 0, size },
     allGather: () => source("allGather", ["in", "out"]),
     allToAll: () => source("allToAll", ["in", "out"]),
+    reduceScatter: () => source("reduceScatter", ["in", "out"]),
     broadcast: () => source("broadcast", ["inout"]),
     close: () => undefined,
   };
@@ -67,14 +68,17 @@ export interface PlannedExchange {
   readonly calls: readonly CallReport[];
 }
 
-/** The exchange of a training step. `isSharded`: with AdamW, whose moments are split over the ranks; otherwise without moments. */
+/**
+ * The exchange of a training step. `isSharded`: with AdamW, whose moments are split over the ranks; otherwise without moments. `shards`: the
+ * option of DataParallel.
+ */
 export function planExchange(
   device: Device,
   { model, inputs, loss }: PlannedModel,
   size: number,
-  { isSharded = false, shards = size } = {},
+  { isSharded = false, shards }: { readonly isSharded?: boolean; readonly shards?: number } = {},
 ): PlannedExchange {
-  const parallel = new distributed.DataParallel(plannedWorld(size), { shards });
+  const parallel = new distributed.DataParallel(plannedWorld(size), shards === undefined ? {} : { shards });
   parallel.broadcast(model);
   const parameters = model.parameters();
   const optimizer = isSharded
@@ -92,7 +96,7 @@ export function planExchange(
   return {
     parameters: parameters.reduce((sum, { numel }) => sum + numel, 0),
     ...exchangeOf({ calls }, size),
-    calls: calls.filter(({ op }) => op === "allGather" || op === "allToAll"),
+    calls: calls.filter(({ op }) => ["allGather", "allToAll", "reduceScatter"].includes(op)),
   };
 }
 

@@ -71,6 +71,21 @@ export class MpiCommunicator implements Communicator {
     );
   }
 
+  reduceScatter(bytes: number): KernelSource {
+    const { ireduceScatterBlock, abi } = this.#mpi;
+    const count = bytes / 4;
+    // Libraries count the elements of all ranks together in 32 bits.
+    if (count * this.size > maxCount)
+      throw new HoldfastError(
+        "BAD_SIZE",
+        `reduceScatter of ${bytes} bytes for each of ${this.size} ranks: it takes less than 8 GiB in all. Exchange it in parts, or pass the option shards to DataParallel.`,
+        { numbers: { bytes, ranks: this.size } },
+      );
+    return this.#source("reduceScatter", bytes * this.size, ["in", "out"], (from, to) =>
+      ireduceScatterBlock(from, to, count, abi.float, abi.sum, abi.world, this.#address(at.request)),
+    );
+  }
+
   broadcast(bytes: number, root: number): KernelSource {
     const { count, type } = this.#countOf(bytes);
     return this.#source(`broadcast from rank ${root}`, bytes, ["inout"], (data) =>

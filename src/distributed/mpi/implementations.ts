@@ -16,6 +16,9 @@ export interface MpiAbi {
   readonly byte: MpiHandle;
   /** Of 8 bytes: a count of 32 bits then covers 16 GiB. */
   readonly double: MpiHandle;
+  readonly float: MpiHandle;
+  /** The operation of reductions that adds. */
+  readonly sum: MpiHandle;
   readonly errorsReturn: MpiHandle;
   /** The address that says that no status is wanted. */
   readonly statusIgnore: number;
@@ -30,6 +33,8 @@ const mpich: MpiAbi = {
   world: 0x44000000,
   byte: 0x4c00010d,
   double: 0x4c00080b,
+  float: 0x4c00040a,
+  sum: 0x58000003,
   errorsReturn: 0x54000001,
   statusIgnore: 1,
   threadFunneled: 1,
@@ -42,6 +47,8 @@ const mpi5: MpiAbi = {
   world: 0x101,
   byte: 0x247,
   double: 0x214,
+  float: 0x210,
+  sum: 0x21,
   errorsReturn: 0x143,
   statusIgnore: 0,
   threadFunneled: 1024,
@@ -49,15 +56,17 @@ const mpi5: MpiAbi = {
 
 /** Handles are the addresses of variables of the library. */
 function openMpi(addressOf: (symbol: string) => bigint | undefined): MpiAbi | undefined {
-  const [world, byte, double, errorsReturn] = [
+  const [world, byte, double, float, sum, errorsReturn] = [
     "ompi_mpi_comm_world",
     "ompi_mpi_byte",
     "ompi_mpi_double",
+    "ompi_mpi_float",
+    "ompi_mpi_op_sum",
     "ompi_mpi_errors_return",
   ].map(addressOf);
-  if (world === undefined || byte === undefined || double === undefined || errorsReturn === undefined)
-    return undefined;
-  const handles = { world, byte, double, errorsReturn };
+  if (world === undefined || byte === undefined || double === undefined) return undefined;
+  if (float === undefined || sum === undefined || errorsReturn === undefined) return undefined;
+  const handles = { world, byte, double, float, sum, errorsReturn };
   return {
     name: "Open MPI",
     handleType: "uint64_t",

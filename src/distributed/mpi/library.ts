@@ -29,6 +29,7 @@ export interface MpiLibrary {
   readonly ibcast: MpiFunction;
   readonly iallgather: MpiFunction;
   readonly ialltoall: MpiFunction;
+  readonly ireduceScatterBlock: MpiFunction;
   readonly test: MpiFunction;
   /** The text of an error code. */
   errorText(code: number): string;
@@ -81,7 +82,9 @@ function tryOpen(path: string): MpiLibrary | string {
       return undefined;
     }
   };
-  if (addressOf("MPI_Ialltoall") === undefined) return "has no function MPI_Ialltoall";
+  // Since MPI 3, like the other collectives that do not block.
+  if (addressOf("MPI_Ireduce_scatter_block") === undefined)
+    return "has no function MPI_Ireduce_scatter_block";
   const text = (name: string, prototype: string, ...before: number[]): string => {
     const bytes = Buffer.alloc(textBytes);
     const length = [0];
@@ -109,6 +112,9 @@ function tryOpen(path: string): MpiLibrary | string {
     ibcast: declare(`int MPI_Ibcast(${data}, ${counts}, int root, ${handle} comm, uint64_t request)`),
     iallgather: declare(`int MPI_Iallgather(${pair}, ${handle} comm, uint64_t request)`),
     ialltoall: declare(`int MPI_Ialltoall(${pair}, ${handle} comm, uint64_t request)`),
+    ireduceScatterBlock: declare(
+      `int MPI_Ireduce_scatter_block(uint64_t from, uint64_t to, int toCount, ${handle} type, ${handle} operation, ${handle} comm, uint64_t request)`,
+    ),
     test: declare("int MPI_Test(uint64_t request, uint64_t flag, uint64_t status)"),
     errorText: (code) =>
       text("an error", "int MPI_Error_string(int code, _Out_ uint8_t *text, _Out_ int *length)", code),

@@ -49,6 +49,15 @@ export const ncclFunctions = {
     "address communicator",
     "address stream",
   ],
+  ncclReduceScatter: [
+    "address from",
+    "address to",
+    "u64 countPerRank",
+    "i32 type",
+    "i32 operation",
+    "address communicator",
+    "address stream",
+  ],
   ncclSend: ["address from", "u64 count", "i32 type", "i32 peer", "address communicator", "address stream"],
   ncclRecv: ["address to", "u64 count", "i32 type", "i32 peer", "address communicator", "address stream"],
 } as const satisfies Signatures;
@@ -56,8 +65,11 @@ export const ncclFunctions = {
 /** Results of functions, and the states of a communicator. */
 export const ncclResult = { Success: 0, RemoteError: 6, InProgress: 7 } as const;
 
-/** Element types. Collectives of Holdfast move bytes. */
-export const ncclType = { Uint8: 1 } as const;
+/** Element types. Collectives that compute nothing move bytes. */
+export const ncclType = { Uint8: 1, Float32: 7 } as const;
+
+/** The operations of reductions. */
+export const ncclOperation = { Sum: 0 } as const;
 
 export const uniqueIdBytes = 128;
 

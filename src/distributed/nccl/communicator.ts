@@ -11,6 +11,7 @@ import { type Communicator, patientObserver, type WaitObserver } from "../commun
 import { pollUntil } from "../poll-until.js";
 import {
   ncclConfig,
+  ncclOperation,
   ncclResult,
   ncclType,
   ncclVersions,
@@ -100,6 +101,14 @@ export class NcclCommunicator implements Communicator {
       this.#nccl.version >= ncclVersions.allToAll
         ? status.ncclAlltoAll(from, to, bytes, ncclType.Uint8, this.#handle, stream)
         : this.#sendAndReceive(bytes, stream, from, to),
+    );
+  }
+
+  reduceScatter(bytes: number): KernelSource {
+    const { ncclReduceScatter } = this.#nccl.calls.status;
+    const [{ Float32 }, { Sum }] = [ncclType, ncclOperation];
+    return this.#source("reduceScatter", bytes, bytes * this.size, ["in", "out"], (stream, from, to) =>
+      ncclReduceScatter(from, to, bytes / 4, Float32, Sum, this.#handle, stream),
     );
   }
 

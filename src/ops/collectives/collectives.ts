@@ -1,10 +1,11 @@
 /**
- * allGather, allToAll and broadcast: the ranks of a distributed run exchange arrays. Each is one kernel of the communicator, so a compiled step plans
- * and verifies its memory as that of other calls. All ranks must run the same collectives in the same order.
+ * allGather, allToAll, reduceScatter and broadcast: the ranks of a distributed run exchange arrays. Each is one kernel of the communicator,
+ * so a compiled step plans and verifies its memory as that of other calls. All ranks must run the same collectives in the same order.
  */
 
 import type { Communicator } from "../../distributed/index.js";
 import type { KernelSource } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../ir/index.js";
 import { sum } from "../broadcast.js";
 import { copyArray } from "../copy.js";
@@ -49,6 +50,31 @@ export const allToAll: KernelOp<CollectiveAttributes> = {
   lower(lowering, operands, [output], { communicator }) {
     const input = arrayAt(operands, 0);
     launch(lowering, input, output, communicator.allToAll(bytesOf(input) / communicator.size));
+  },
+};
+
+/** [ranks, shape…] → [shape…] in float32: the sum over all ranks of their rows of this rank. */
+export const reduceScatter: KernelOp<CollectiveAttributes> = {
+  kind: "kernel",
+  name: "reduceScatter",
+  infer(operands, { communicator: { size } }) {
+    const { shape, dtype } = typeAt("reduceScatter", operands, 0);
+    if (shape[0] !== size)
+      throw badShape(
+        "reduceScatter",
+        `${formatShape(shape)} among ${size} ranks: the first axis has a row for each rank.`,
+      );
+    if (dtype !== "f32")
+      throw new HoldfastError(
+        "BAD_DTYPE",
+        `reduceScatter of ${dtype}: it adds float32. Convert with to("f32").`,
+      );
+    return [{ shape: shape.slice(1), dtype }];
+  },
+  noGradient: "it sums gradients, after backward",
+  lower(lowering, operands, [output], { communicator }) {
+    const input = arrayAt(operands, 0);
+    launch(lowering, input, output, communicator.reduceScatter(bytesOf(input) / communicator.size));
   },
 };
 

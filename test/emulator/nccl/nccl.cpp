@@ -97,9 +97,21 @@ bool reachBarrier(Communicator& own) {
   return true;
 }
 
-/** Sends a part to each rank and receives one from each, some bytes at a time. */
-bool exchange(Communicator& own, const std::vector<Part>& sends, const std::vector<Part>& receives, size_t bytes) {
-  const size_t chunk = slotBytes / static_cast<size_t>(own.ranks);
+void addFloats(float* sum, const unsigned char* added, size_t bytes) {
+  for (size_t index = 0; index < bytes / sizeof(float); ++index) {
+    float value;
+    std::memcpy(&value, added + index * sizeof value, sizeof value);
+    sum[index] += value;
+  }
+}
+
+/**
+ * Sends a part to each rank and receives one from each, some bytes at a time. `adds`: what is received from the second part on is added, as
+ * float32, to what is in its place.
+ */
+bool exchange(Communicator& own, const std::vector<Part>& sends, const std::vector<Part>& receives, size_t bytes,
+              bool adds = false) {
+  const size_t chunk = slotBytes / static_cast<size_t>(own.ranks) / sizeof(float) * sizeof(float);
   for (size_t start = 0; start < bytes; start += chunk) {
     const auto count = [&](const Part& part) { return start >= part.bytes ? 0 : std::min(chunk, part.bytes - start); };
     for (const Part& part : sends) {
@@ -108,8 +120,12 @@ bool exchange(Communicator& own, const std::vector<Part>& sends, const std::vect
     }
     if (!reachBarrier(own)) return false;
     for (const Part& part : receives) {
-      std::memcpy(reinterpret_cast<void*>(part.memory + start),
-                  own.shared->slots[part.peer] + own.rank * chunk, count(part));
+      const unsigned char* received = own.shared->slots[part.peer] + own.rank * chunk;
+      if (adds && part.peer != receives[0].peer) {
+        addFloats(reinterpret_cast<float*>(part.memory + start), received, count(part));
+      } else {
+        std::memcpy(reinterpret_cast<void*>(part.memory + start), received, count(part));
+      }
     }
     if (!reachBarrier(own)) return false;
   }
@@ -146,15 +162,22 @@ int run(const void* data) {
   const Call& call = *static_cast<const Call*>(data);
   Communicator& own = *call.communicator;
   const auto& [kind, bytes, root] = call.work;
-  const bool isToAll = std::strcmp(kind, "allToAll") == 0, isBroadcast = std::strcmp(kind, "broadcast") == 0;
+  const bool isToAll = std::strcmp(kind, "allToAll") == 0, isBroadcast = std::strcmp(kind, "broadcast") == 0,
+             isReduction = std::strcmp(kind, "reduceScatter") == 0;
   const size_t all = bytes * static_cast<size_t>(own.ranks);
-  if (!emulator_holds(call.from, isToAll ? all : bytes) || !emulator_holds(call.to, isBroadcast ? bytes : all)) {
+  if (!emulator_holds(call.from, isToAll || isReduction ? all : bytes) ||
+      !emulator_holds(call.to, isBroadcast || isReduction ? bytes : all)) {
     return illegalAddress;
   }
   if (!begin(own, call.work)) return 0;
   if (isBroadcast) {
     const auto sends = own.rank == root ? partsOf(own, call.from, bytes, 0) : std::vector<Part>();
     exchange(own, sends, {{root, call.to, bytes}}, bytes);
+  } else if (isReduction) {
+    auto receives = partsOf(own, call.to, bytes, 0);
+    // As around a ring, the sum begins with the next rank: each part has another order.
+    std::rotate(receives.begin(), receives.begin() + (own.rank + 1) % own.ranks, receives.end());
+    exchange(own, partsOf(own, call.from, bytes, bytes), receives, bytes, true);
   } else {
     exchange(own, partsOf(own, call.from, bytes, isToAll ? bytes : 0), partsOf(own, call.to, bytes, bytes), bytes);
   }
@@ -383,6 +406,13 @@ NCCL_EXPORT int ncclAllGather(uint64_t from, uint64_t to, size_t count, int type
 
 NCCL_EXPORT int ncclAlltoAll(uint64_t from, uint64_t to, size_t count, int type, uint64_t handle, uint64_t stream) {
   return enqueue(__func__, "allToAll", from, to, count, type, 0, handle, stream);
+}
+
+NCCL_EXPORT int ncclReduceScatter(uint64_t from, uint64_t to, size_t countPerRank, int type, int operation,
+                                  uint64_t handle, uint64_t stream) {
+  constexpr int float32 = 7, sum = 0;
+  if (type != float32 || operation != sum) return invalidArgument;
+  return enqueue(__func__, "reduceScatter", from, to, countPerRank, type, 0, handle, stream);
 }
 
 NCCL_EXPORT int ncclBroadcast(uint64_t from, uint64_t to, size_t count, int type, int root, uint64_t handle,
