@@ -1,4 +1,4 @@
-/** Weights of modules that are computed from other parameters whenever a module reads them, for the normalizations of `nn.utils`. */
+/** Module weights that are computed from other parameters at every read, for `weightNorm` and `spectralNorm`. */
 
 import { noGrad, stateChanged } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";

@@ -335,7 +335,7 @@ export function dirac(groups = 1): Initializer {
     ) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `nn.init.dirac: ${groups} groups of a weight ${formatShape(shape)}. It is for convolutions, whose outputs are a multiple of the groups.`,
+        `nn.init.dirac: ${groups} groups of a weight ${formatShape(shape)}. It is for convolutions; groups must divide their output channels.`,
       );
     }
     const area = sizeOf(kernel);

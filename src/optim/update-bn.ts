@@ -8,8 +8,8 @@ import type { Tensor } from "../tensor/index.js";
 const batchNorms = [BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm];
 
 /**
- * Computes the running statistics of a model's batch norms again, as means over the batches of a data set: those of its averaged weights are not
- * known. A batch is an input, or a list that begins with it, as from a `DataLoader`.
+ * Computes the running statistics of a model's batch norms again, as means over the batches of a data set. Averaged weights need this: no
+ * forward pass has collected statistics with them. A batch is an input, or a list that begins with it, as from a `DataLoader`.
  *
  * @example
  * ```ts

@@ -1,6 +1,6 @@
 /**
- * The sum of tensors of all ranks: each rank gets the sum of its slice, and then the other slices. So the sum is the same on all ranks,
- * whoever adds.
+ * The sum of tensors of all ranks: each rank gets the sum of its slice, and then the other slices. So all ranks get the same
+ * bits, in whatever order the terms are added.
  */
 
 import type { World } from "../distributed/index.js";
@@ -10,7 +10,7 @@ import { treeSum } from "./tree-sum.js";
 
 /**
  * Who adds the slices: each rank in the order of the shards, which gives the same bits for any number of ranks, or the library of collectives.
- * It can add on the way, and in the switches between GPUs.
+ * The library can add while it sends, and in the switches between GPUs.
  */
 export type Summation = "in the order of shards" | "by the library";
 

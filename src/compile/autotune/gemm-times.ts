@@ -159,7 +159,7 @@ function copiesOfWeights({ m, b }: Problem): { readonly copies: number; readonly
   return { copies: m > maxSkinnyRows ? 1 : copiesBeyondCache(b.slice.size), strideBytes };
 }
 
-/** As many copies of some weights as no cache holds. */
+/** The number of copies of some weights that together fill every cache. */
 export function copiesBeyondCache(bytes: number): number {
   return Math.max(1, Math.min(maxCopies, Math.ceil(cacheBytes / bytes)));
 }

@@ -1,4 +1,4 @@
-/** Selects by measurement with which tile a grouped GEMM runs, and over how many CTAs K is split. So too for GEMMs with a prologue. */
+/** Selects the tile of a grouped GEMM, and over how many CTAs K is split, by measurement. Does the same for GEMMs with a prologue. */
 
 import { kernelKey } from "../../ir/index.js";
 import { groupedCandidates, maxGroupedConfigs, maxSkinnyRows } from "../../kernels/index.js";

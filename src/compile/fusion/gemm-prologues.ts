@@ -1,8 +1,8 @@
 /**
- * Prologue fusion: a row kernel that computes the one row of activations of skinny GEMMs, such as a norm in generation, runs in their launch.
- * Each CTA computes the row while its first weights are being loaded, so that the time of a launch is saved.
+ * Prologue fusion: skinny GEMMs of one row and the row kernel that computes this row of A, such as a norm in generation, become one launch.
+ * Each CTA computes the row while its first weights are being loaded, which saves the time of a launch.
  *
- * The sums of the row have another order than in a kernel of its own, so this is for steps whose GEMMs may round differently from eager code.
+ * The row's sums have another order than in a separate kernel, so this is for steps whose GEMMs may round differently from eager code.
  */
 
 import { prologueCandidates } from "../../kernels/index.js";

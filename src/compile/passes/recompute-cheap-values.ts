@@ -1,5 +1,5 @@
 /**
- * On a GPU, a large value of a few cheap operations is not stored if its readers load no more bytes to compute it than it has itself. A
+ * On a GPU, a large value of a few cheap operations is not stored if its readers load no more bytes to compute it than the value has. A
  * norm and its activation are an example: the gradient's kernels compute the activation's input again from the stored bf16 result of
  * a convolution, and the gradient of the activation from a bf16 gradient.
  *

@@ -34,8 +34,8 @@ export const nameLimit = 100_000;
 export const dimensionLimit = 64;
 
 /**
- * Limits for a whole header: numbers in shapes and data_offsets, and bytes of names, dtypes and metadata. They are 16 numbers and 167
- * bytes for each of the most names. Without them a header within the limits above takes seconds to decode.
+ * Limits for a whole header: numbers in shapes and data_offsets, and bytes of names, dtypes and metadata. With as many names as
+ * allowed, these are 16 numbers and 167 bytes for each name. Without them a header within the limits above takes seconds to decode.
  */
 export const countLimit = 16 * nameLimit;
 export const textLimit = 16 * MiB;

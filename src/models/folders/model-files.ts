@@ -79,7 +79,7 @@ function openShards(folder: string, path: string): ModelFiles {
     const where = stated === undefined ? "nowhere" : `in ${quote(stated)}`;
     throw badData(
       path,
-      `tensor ${quote(name)} is in ${quote(shard)}, and the index has it ${where}.`,
+      `tensor ${quote(name)} is in ${quote(shard)}, but the index has it ${where}.`,
       "Download the folder again.",
     );
   };

@@ -1,6 +1,6 @@
 /**
  * allGather, allToAll, reduceScatter and broadcast: the ranks of a distributed run exchange arrays. Each is one kernel of the communicator,
- * so a compiled step plans and verifies its memory as that of other calls. All ranks must run the same collectives in the same order.
+ * so a compiled step plans and verifies its memory like that of other calls. All ranks must run the same collectives in the same order.
  */
 
 import type { Communicator } from "../../distributed/index.js";
@@ -67,7 +67,7 @@ export const reduceScatter: KernelOp<CollectiveAttributes> = {
     if (dtype !== "f32")
       throw new HoldfastError(
         "BAD_DTYPE",
-        `reduceScatter of ${dtype}: it adds float32. Convert with to("f32").`,
+        `reduceScatter of ${dtype}: it adds only float32. Convert with to("f32").`,
       );
     return [{ shape: shape.slice(1), dtype }];
   },

@@ -1,6 +1,6 @@
 /**
- * convTranspose1d, convTranspose2d and convTranspose3d: the gradient of a convolution by its input, as a layer. A backend that gathers
- * convolutions has kernels for it. On the others one GEMM computes the windows of the result, and `fold` adds them.
+ * convTranspose1d, convTranspose2d and convTranspose3d: the gradient of a convolution with respect to its input, as a layer. A backend
+ * that gathers convolutions has kernels for it. On other backends one GEMM computes the windows of the result, and `fold` adds them.
  */
 
 import { HoldfastError } from "../../errors/index.js";

@@ -1,6 +1,6 @@
 /**
- * Statistics and sums of channels-last images for a group norm. Each channel of each image is a column: a run of columns is an image. The
- * columns of a group are combined afterwards.
+ * Statistics and sums of channels-last images for a group norm. Each channel of each image is a column, and the columns of one image are a
+ * run. The columns of a group are combined afterwards.
  */
 
 import { type ColumnKernel, dtypes, iterateRows, type RowKernel, term } from "../../ir/index.js";

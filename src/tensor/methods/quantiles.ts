@@ -52,7 +52,7 @@ function medianMethod(rankOf: MedianRank): ExtremeMethod {
   return method;
 }
 
-/** The same value as a maximum, whose gradient all elements that are equal to it share, as in PyTorch. */
+/** The median as a maximum of the same value, so that all equal elements share its gradient, as in PyTorch. */
 function sharedByTies(x: Tensor, median: Tensor): Tensor {
   const isCounted = x.detach().le(median).logicalOr(median.isnan());
   return x.where(isCounted, Number.NEGATIVE_INFINITY).amax();

@@ -98,7 +98,7 @@ export const scatteringMethods = {
       if (reduce === "multiply") return this.scatterReduce(axis, index, values, "prod");
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `scatter: reduce is ${String(reduce)}; pass "add" or "multiply". scatterReduce has more.`,
+        `scatter: reduce is ${String(reduce)}; pass "add" or "multiply". scatterReduce has more reductions.`,
       );
     }
     const runs = runsOf(index, axis);

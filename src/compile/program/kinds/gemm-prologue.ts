@@ -1,6 +1,6 @@
 /**
- * GEMMs of one row whose A a row kernel computes in the same launch, such as the projections after a norm in generation. A has no memory.
- * The first CTA stores the row kernel's other outputs.
+ * One launch of a row kernel and of the GEMMs of one row whose A it computes: in generation, a norm and the projections after it. A has no
+ * memory. The first CTA stores the row kernel's other outputs.
  */
 
 import type { Access } from "../access.js";

@@ -157,8 +157,8 @@ export function cannotGroup(kernels: readonly ColumnKernel[]): HoldfastError {
 export function hasRuns({ name }: ColumnKernel): HoldfastError {
   return new HoldfastError(
     "UNSUPPORTED",
-    `Kernel "${name}" was launched over runs of columns, which only a GPU reduces, in a launch of its own. Check the capability ` +
-      "reducesColumnRuns, or reduce each run.",
+    `Kernel "${name}" was launched over runs of columns, which only a GPU reduces, and not in one launch with other kernels. ` +
+      "Check the capability reducesColumnRuns, or launch the kernel once for each run.",
   );
 }
 
