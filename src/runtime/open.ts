@@ -40,7 +40,7 @@ import { Phases } from "./observe/phases.js";
 import { type Progress, ProgressLog } from "./observe/progress-line.js";
 import { Recorder } from "./observe/recorder.js";
 import { SharedStatus } from "./observe/shared-status.js";
-import { startWatchdog } from "./observe/watchdog/index.js";
+import { startWatchdog, type Watchdog } from "./observe/watchdog/index.js";
 import { watched } from "./observe/watched-driver.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
 import { SideUploads } from "./transfer/side-uploads.js";
@@ -124,7 +124,8 @@ export function openComponents(
 
   function openAll(): Components {
     // The watchdog's thread only knows the system's time; with another clock everything would look like a stall.
-    if (clock === systemClock) openWatchdog(settings, sharedStatus, recorder, closing);
+    const watchdog =
+      clock === systemClock ? openWatchdog(settings, sharedStatus, recorder, closing) : undefined;
     const open = (): Driver =>
       kind === "cuda" ? openGpu(settings, index, environment) : openCpu(settings, hostRoot);
     const opened = suppliedDriver ?? open();
@@ -133,7 +134,7 @@ export function openComponents(
       for (const listener of waitListeners) listener();
     });
     const described = driver.describe();
-    const { blas, rejected: rejectedBlas } = openBlasFor(described, settings);
+    const { blas, rejected: rejectedBlas } = openBlasFor(described, settings, watchdog);
     const device = blas ? { ...described, name: `${described.name} with ${blas.name}` } : described;
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
@@ -219,15 +220,15 @@ export function openComponents(
   }
 }
 
-/** Starts the watchdog that the settings ask for, and adds its end to `closing`. */
+/** Starts the watchdog that the settings ask for, if any, and adds its end to `closing`. */
 export function openWatchdog(
   settings: Pick<Settings, "stallAfter" | "reports" | "onStall">,
   sharedStatus: SharedStatus,
   recorder: Recorder,
   closing: (() => void)[],
-): void {
+): Watchdog | undefined {
   const { stallAfter, reports, onStall } = settings;
-  if (stallAfter === "off") return;
+  if (stallAfter === "off") return undefined;
   const { labels } = recorder;
   const watchdog = startWatchdog({
     sharedStatus,
@@ -238,6 +239,7 @@ export function openWatchdog(
     onStall,
   });
   closing.push(() => watchdog.close());
+  return watchdog;
 }
 
 function openCpu({ threads, memory }: Settings, hostRoot: string | undefined): Driver {
@@ -257,8 +259,14 @@ function noMemory64(memory: Bytes): HoldfastError {
   return new HoldfastError("OUT_OF_BUDGET", message, { numbers: { asked: memory, available: 4 * GiB } });
 }
 
-function openBlasFor({ memory, parallelism }: DeviceInfo, { blas }: Settings): BlasSearch {
+function openBlasFor(
+  { memory, parallelism }: DeviceInfo,
+  { blas }: Settings,
+  watchdog: Watchdog | undefined,
+): BlasSearch {
   if (memory !== "host" || blas === "off") return { blas: undefined, rejected: [] };
+  // At a fork OpenBLAS ends its threads. If another thread forks during a product, the product waits for them for ever.
+  watchdog?.waitForFork();
   return blas === "auto" ? findBlas(parallelism) : { blas: openBlas(blas, parallelism), rejected: [] };
 }
 

@@ -42,6 +42,8 @@ export interface ThreadData extends WatchdogSettings {
   readonly mainThreadId: number | undefined;
   /** The process id of the outside process while it starts. */
   readonly startingOutside: Int32Array;
+  /** 1 once the outside process has been started, or could not be. */
+  readonly hasForked: Int32Array;
 }
 
 /** Time limit for the outside process to handle a report before this thread acts alone. */
@@ -70,6 +72,8 @@ const outside = new OutsideProcess(
   { leave, reported: () => (pendingReport = undefined) },
   { starting: settings.startingOutside },
 );
+Atomics.store(settings.hasForked, 0, 1);
+Atomics.notify(settings.hasForked, 0);
 // Loaded up front: at the moment of a stall the file system may be stuck. It may be stuck now.
 const { exit, notes } = await Promise.race([
   loadExit().then(

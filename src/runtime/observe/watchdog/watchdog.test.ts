@@ -20,6 +20,7 @@ import { plainEnvironment } from "../../../../test/support/plain-environment.js"
 import { generousTimeoutMs } from "../../../../test/support/timeouts.js";
 import { exitCodes } from "../../../errors/index.js";
 import { systemClock } from "../../../units/index.js";
+import { openRuntime } from "../../runtime.js";
 import { Phases } from "../phases.js";
 import { Recorder } from "../recorder.js";
 import { SharedStatus } from "../shared-status.js";
@@ -208,6 +209,20 @@ describe("the watchdog", () => {
     while (checks < 2) await passed(20);
     clearInterval(timer);
     assert.deepEqual(stalls, []);
+  });
+
+  it("has started the outside process before a runtime loads a BLAS library, whose threads end at a fork", {
+    skip: needsProc,
+  }, () => {
+    const runtime = openRuntime({
+      ...{ blas: "auto", memory: "64MiB", staging: "1MiB", stallAfter: "60s", reports: reportDir },
+      ...{ environment: {}, print: () => {} },
+    });
+    try {
+      outsideProcesses(1);
+    } finally {
+      runtime.close();
+    }
   });
 
   it("rejects an invalid limit", () => {

@@ -26,6 +26,8 @@ export interface WatchdogOptions extends SharedMemory {
 export interface Watchdog {
   /** Resolves when thread and outside process run. Waiting is optional, and keeps the process alive. */
   readonly ready: Promise<void>;
+  /** Blocks until the thread has started the outside process, so that it forks no more. Gives up after some seconds. */
+  waitForFork(): void;
   /** Dismisses thread and outside process at once, without a report. Idempotent. */
   close(): void;
 }
@@ -34,6 +36,8 @@ export interface Watchdog {
 const readyTimeoutMs = 20_000;
 /** Time limit for the main thread to receive the thread's message. */
 const messageTimeoutMs = 1000;
+/** Time limit for the thread to start the outside process. */
+const forkTimeoutMs = 10_000;
 /** Maximum interval between heartbeats of the event loop. */
 const maxTurnMs = 1000;
 
@@ -41,12 +45,14 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   const { sharedStatus, labels, recorder, stallAfterMs, reportDir, onStall } = options;
   if (!(stallAfterMs > 0 && Number.isFinite(stallAfterMs))) throw badLimit(stallAfterMs);
   const startingOutside = new Int32Array(new SharedArrayBuffer(4));
+  const hasForked = new Int32Array(new SharedArrayBuffer(4));
   const workerData: ThreadData = {
     sharedStatus: sharedStatus.memory,
     labels: labels.memory,
     recorder: recorder.memory,
     heartbeat: heartbeatMemory(),
     startingOutside,
+    hasForked,
     mainThreadId: currentThreadId(),
     pid: process.pid,
     stallAfterMs,
@@ -58,7 +64,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     warn(
       `The watchdog's thread could not start (${worker.message}). The run continues, but stalls are not reported. ${threadAdvice}.`,
     );
-    return { ready: Promise.resolve(), close: () => {} };
+    return { ready: Promise.resolve(), waitForFork: () => {}, close: () => {} };
   }
   endWithProcess(startingOutside);
   const turning = setInterval(recordTurn, Math.min(stallAfterMs / 8, maxTurnMs)).unref();
@@ -104,6 +110,9 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     get ready() {
       if (!isSettled) worker.ref();
       return ready;
+    },
+    waitForFork() {
+      Atomics.wait(hasForked, 0, 0, forkTimeoutMs);
     },
     close() {
       clearInterval(turning);
