@@ -13,6 +13,7 @@ import "../source-modules.js";
 import { Device, manualSeed, optim } from "holdfast";
 import { readOptions } from "../../test/support/command-line.js";
 import { everydayModels, type Make } from "./everyday-workloads.js";
+import { printKernels, timeTraining } from "./time-training.js";
 
 const options = readOptions(import.meta.url, {
   models: { type: "string", default: "all" },
@@ -28,7 +29,6 @@ function measure(name: string, make: Make): void {
     precision: options.precision === "tf32" ? "tf32" : options.precision === "f32" ? "f32" : "bf16",
     print: () => {},
   });
-  const { runtime } = device;
   manualSeed(42);
   const { model, loss: lossOf } = make(device, (size) =>
     Math.max(2, Math.floor(size / Number(options.scale))),
@@ -44,50 +44,18 @@ function measure(name: string, make: Make): void {
     optimizer.zeroGrad();
     return { loss };
   });
-  let peak = 0;
-  const observe = (): void => {
-    peak = Math.max(peak, runtime.budget.used - runtime.budget.usedBy("staging"));
-  };
-  const started = performance.now();
-  const firstLoss = step().loss.item();
-  const firstSeconds = (performance.now() - started) / 1000;
-  observe();
-  const timed = (count: number): number => {
-    const from = performance.now();
-    for (let index = 0; index < count; index++) step();
-    runtime.synchronize();
-    return (performance.now() - from) / count;
-  };
-  let one = timed(1);
-  const milliseconds = 1000 * Number(options.seconds);
-  for (const end = performance.now() + milliseconds; performance.now() < end; ) {
-    one = timed(1);
-    if (performance.now() - started > 3 * milliseconds) break;
-  }
-  observe();
-  const groups = 9;
-  const each = Math.max(1, Math.floor(milliseconds / one / groups));
-  const times = Array.from({ length: groups }, () => timed(each)).sort((a, b) => a - b);
-  const lastLoss = step().loss.item();
-  observe();
-  const [plan] = step.report({ times: Number(options.kernels) > 0 });
+  const seconds = Number(options.seconds);
+  const { firstSeconds, medianMs, bestMs, peakMiB, firstLoss, lastLoss } = timeTraining(device, step, {
+    ...{ seconds, groups: 9 },
+    warmUp: { steps: 0, ms: 1000 * seconds },
+  });
+  const [plan] = step.report();
   console.log(
-    `Holdfast ${name} ${options.precision}: ${(times[groups >> 1] ?? 0).toFixed(3)} ms, best ${(times[0] ?? 0).toFixed(3)} ms, ` +
-      `first call ${firstSeconds.toFixed(1)} s, peak ${(peak / 2 ** 20).toFixed(0)} MiB, ` +
+    `Holdfast ${name} ${options.precision}: ${medianMs.toFixed(3)} ms, best ${bestMs.toFixed(3)} ms, ` +
+      `first call ${firstSeconds.toFixed(1)} s, peak ${peakMiB.toFixed(0)} MiB, ` +
       `loss ${firstLoss.toFixed(3)} → ${lastLoss.toFixed(3)}, ${model.parameterCount} parameters, ${plan?.calls?.length} calls, ${plan?.mode}`,
   );
-  if (Number(options.kernels) > 0) {
-    const byKernel = new Map<string, { us: number; count: number }>();
-    for (const { op, kernel, us = 0 } of plan?.calls ?? []) {
-      const key = `${kernel} <- ${op.slice(0, 80)}`;
-      const known = byKernel.get(key) ?? { us: 0, count: 0 };
-      byKernel.set(key, { us: known.us + us, count: known.count + 1 });
-    }
-    for (const [key, { us, count }] of [...byKernel]
-      .sort(([, a], [, b]) => b.us - a.us)
-      .slice(0, Number(options.kernels)))
-      console.log(`${us.toFixed(1).padStart(10)} µs  ×${count}  ${key}`);
-  }
+  if (Number(options.kernels) > 0) printKernels(step, Number(options.kernels));
   step.close();
   device.close();
 }

@@ -12,6 +12,7 @@ import "../source-modules.js";
 import { applyLora, Device, fromTyped, manualSeed, modelFromConfig, models, optim } from "holdfast";
 import { readOptions } from "../../test/support/command-line.js";
 import { qwenHalfBillion } from "./language-model-sizes.js";
+import { printKernels, timeTraining } from "./time-training.js";
 
 const options = readOptions(import.meta.url, {
   task: { type: "string", default: "full" },
@@ -41,7 +42,6 @@ const device = new Device(options.device === "cpu" ? "cpu" : "cuda", {
   precision: options.precision === "tf32" ? "tf32" : options.precision === "f32" ? "f32" : "bf16",
   print: () => {},
 });
-const { runtime } = device;
 manualSeed(42);
 const isLora = options.task === "lora";
 const model = modelFromConfig(config);
@@ -75,50 +75,18 @@ const step = device.compile(() => {
   return { loss };
 });
 
-let peak = 0;
-const observe = (): void => {
-  peak = Math.max(peak, runtime.budget.used - runtime.budget.usedBy("staging"));
-};
-const started = performance.now();
-const firstLoss = step().loss.item();
-const firstSeconds = (performance.now() - started) / 1000;
-observe();
-
-const timed = (count: number): number => {
-  const from = performance.now();
-  for (let index = 0; index < count; index++) step();
-  runtime.synchronize();
-  return (performance.now() - from) / count;
-};
-let one = timed(1);
-for (let index = 0; index < 40; index++) one = timed(1);
-observe();
-const groups = 8;
-const each = Math.max(1, Math.floor((1000 * Number(options.seconds)) / one / groups));
-const times = Array.from({ length: groups }, () => timed(each)).sort((a, b) => a - b);
-const median = times[groups >> 1] ?? Number.NaN;
-const lastLoss = step().loss.item();
-observe();
+const { firstSeconds, medianMs, bestMs, peakMiB, firstLoss, lastLoss } = timeTraining(device, step, {
+  ...{ seconds: Number(options.seconds), groups: 8 },
+  warmUp: { steps: 40, ms: 0 },
+});
 
 const adapters = isLora ? ` of rank ${options.rank} in ${options.targets} layers` : "";
 console.log(
-  `Holdfast, ${options.task}${adapters}, ${options.precision}, ${batch} × ${tokens} tokens: ${median.toFixed(2)} ms, best ${(times[0] ?? 0).toFixed(2)} ms, ` +
-    `${((1000 * batch * tokens) / median).toFixed(0)} tokens/s, first call ${firstSeconds.toFixed(1)} s, peak ${(peak / 2 ** 20).toFixed(0)} MiB, ` +
+  `Holdfast, ${options.task}${adapters}, ${options.precision}, ${batch} × ${tokens} tokens: ${medianMs.toFixed(2)} ms, best ${bestMs.toFixed(2)} ms, ` +
+    `${((1000 * batch * tokens) / medianMs).toFixed(0)} tokens/s, first call ${firstSeconds.toFixed(1)} s, peak ${peakMiB.toFixed(0)} MiB, ` +
     `loss ${firstLoss.toFixed(3)} → ${lastLoss.toFixed(3)}, ${model.parameterCount} parameters, ` +
     `${parameters.reduce((sum, { numel }) => sum + numel, 0)} of them trained`,
 );
-if (Number(options.kernels) > 0) {
-  const [plan] = step.report({ times: true });
-  const byKernel = new Map<string, { us: number; count: number }>();
-  for (const { op, kernel, us = 0 } of plan?.calls ?? []) {
-    const key = `${kernel} <- ${op.slice(0, 80)}`;
-    const known = byKernel.get(key) ?? { us: 0, count: 0 };
-    byKernel.set(key, { us: known.us + us, count: known.count + 1 });
-  }
-  const sorted = [...byKernel].sort(([, a], [, b]) => b.us - a.us);
-  console.log(`${plan?.calls?.length ?? 0} calls, ${plan?.mode}`);
-  for (const [key, { us, count }] of sorted.slice(0, Number(options.kernels)))
-    console.log(`${us.toFixed(1).padStart(10)} µs  ×${count}  ${key}`);
-}
+if (Number(options.kernels) > 0) printKernels(step, Number(options.kernels));
 step.close();
 device.close();
