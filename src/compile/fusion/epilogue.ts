@@ -18,7 +18,7 @@ import {
   type Program,
   type RowCall,
 } from "../program/program.js";
-import { areDisjoint, extentOf } from "../program/slices.js";
+import { areSeparate } from "../program/slices.js";
 import { isReadByOthers } from "../program/uses.js";
 
 /** `selector` decides by more than an estimate: it gets all candidates at once, to measure them together. */
@@ -118,9 +118,6 @@ function epilogueIn(
     ? { kernel, gemmInput, forwarded }
     : undefined;
 }
-
-const areSeparate = (one: BufferSlice, other: BufferSlice): boolean =>
-  areDisjoint(extentOf(one), extentOf(other));
 
 /** Kernels move 16 bytes at a time. */
 function isVectorAligned({ buffer, offset }: BufferSlice): boolean {

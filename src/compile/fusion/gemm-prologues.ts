@@ -19,7 +19,7 @@ import {
   type Node,
   type Program,
 } from "../program/program.js";
-import { areDisjoint, extentOf } from "../program/slices.js";
+import { areSeparate } from "../program/slices.js";
 import { isReadByOthers, isWrittenOnce } from "../program/uses.js";
 
 export function fuseGemmPrologues(runtime: Runtime, program: Program): void {
@@ -45,13 +45,11 @@ export function countCandidates(runtime: Runtime, work: GemmPrologueCall): numbe
   return prologueCandidates(runtime, problems, prologue);
 }
 
-/** The GEMMs of a call that have the same A and no algorithm yet; none if it has others. */
+/** The GEMMs of a call, if all have the same A; otherwise none. */
 function problemsOf({ work }: Call): readonly GemmCall["problem"][] {
   const problems = work.kind === "gemm" ? [work.problem] : work.kind === "grouped-gemm" ? work.problems : [];
   const [first] = problems;
-  return problems.filter(({ a }) => first && isSameSlice(a.slice, first.a.slice)).length === problems.length
-    ? problems
-    : [];
+  return first && problems.every(({ a }) => isSameSlice(a.slice, first.a.slice)) ? problems : [];
 }
 
 /** The only writer of a slice, if it is a row kernel and nothing else reads what it writes there. */
@@ -87,6 +85,3 @@ function fusedWork(
   const activations = kernel.inputs.length + output;
   return areFresh ? { kind: "gemm-prologue", rows: work, activations, problems } : undefined;
 }
-
-const areSeparate = (one: BufferSlice, other: BufferSlice): boolean =>
-  areDisjoint(extentOf(one), extentOf(other));

@@ -21,6 +21,11 @@ export function areDisjoint(a: Extent, b: Extent): boolean {
   return a.space !== b.space || a.to <= b.from || b.to <= a.from;
 }
 
+/** True if two slices share no byte. */
+export function areSeparate(a: BufferSlice, b: BufferSlice): boolean {
+  return areDisjoint(extentOf(a), extentOf(b));
+}
+
 /** The address of an extent's first byte, as text. */
 export function placeOf({ space, from }: Extent): string {
   return space === device ? `@${from}` : `${space.id}+${from}`;

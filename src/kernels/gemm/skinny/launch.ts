@@ -56,7 +56,7 @@ export function lowerSkinnyGemms(
   const accesses = problems.map(accessToC);
   const values: Record<string, Storage | number> = {};
   const printed = prologue && printPrologue(config, prologue);
-  const source = printed && { printed: printed.print(), accesses: accessesOf(prologue) };
+  const source = printed && { printed: printed.source, accesses: accessesOf(prologue) };
   for (const [index, parameter] of (source?.printed.parameters ?? []).entries()) {
     const value = printed?.arguments[index];
     if (value !== undefined) values[prologueParameter(parameter)] = value;

@@ -32,7 +32,7 @@ export interface PrintedPrologue {
   /** In the order of the function's parameters, without the leading ones; undefined for A. */
   readonly arguments: readonly (Storage | number | undefined)[];
   /** The device function, named `computeActivations`. */
-  print(): BlockFunction;
+  readonly source: BlockFunction;
 }
 
 /** The share of a thread's registers that the row and the weights in flight may take: the rest is for addresses and accumulators. */
@@ -55,15 +55,18 @@ export function listPrologueConfigs(
   });
 }
 
+/** Printed functions by their code, threads and length of the row: the layers of a model have the same ones. */
+const printed = new Map<string, BlockFunction>();
+
 export function printPrologue(config: SkinnyConfig, prologue: Prologue): PrintedPrologue | undefined {
   const { kernel, operands, scalars } = prologue;
   const found = functionFor(config, prologue);
   if (!found) return undefined;
-  return {
-    key: `${kernelKey(kernel)}/${found.key}`,
-    arguments: [...operands, ...found.sizes, ...scalars],
-    print: () => found.print("computeActivations"),
-  };
+  const key = `${kernelKey(kernel)}/${found.key}`;
+  const codeKey = `${config.warps} ${config.k} ${key}`;
+  const source = printed.get(codeKey) ?? found.print("computeActivations");
+  printed.set(codeKey, source);
+  return { key, arguments: [...operands, ...found.sizes, ...scalars], source };
 }
 
 function functionFor(config: SkinnyConfig, prologue: Prologue): RowFunction | undefined {
